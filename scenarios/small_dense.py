@@ -1,0 +1,38 @@
+"""A small dense net on little data, where the GPU has next to nothing to do.
+
+100 features → Dense 128 relu → Dense 10, Adam 1e-3, 1,000 examples, a batch of 10: about 28,000 multiplications
+an example. A step is over before a GPU has launched its kernels, so the CPU wins, and most of its time too goes
+into dispatch. Watch the throughput rise almost in step with the batch (B), on the CPU as well.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.trainer import Scenario
+
+
+class SmallDense(Scenario):
+    """Example 2 of "creating and training small models is slower on the GPU"."""
+
+    batch_size = 10
+    prefetch = "off"
+    examples = 1_000
+    contrast = ("batch_size=10", "batch_size=256")
+
+    def data(self):
+        """Make random features and labels: (1000, 100) float32 and (1000,) int64."""
+        random = np.random.default_rng(0)
+        x = random.random((self.examples, 100), dtype=np.float32)
+        return x, random.integers(10, size=self.examples)
+
+    def model(self):
+        """Make the net: 14,218 parameters."""
+        model = tf.keras.Sequential(
+            [
+                tf.keras.Input((100,)),
+                tf.keras.layers.Dense(128, activation="relu"),
+                tf.keras.layers.Dense(10, activation="softmax"),
+            ]
+        )
+        model.compile(tf.keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")
+        return model

@@ -1,0 +1,169 @@
+"""Finding scenarios and reading what they say of themselves, without running them.
+
+A scenario file is parsed, not imported: listing is quick, needs no TensorFlow, and runs nobody's code. What is
+read are the literals in the class body and the docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from tfmon.errors import UsageError
+from tfmon.model.knobs import COMMON, Knob, KnobError, KnobValue
+
+PACKAGE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a scenario says of itself."""
+
+    name: str
+    path: Path
+    origin: str
+    """Where it was found: "built-in" or "file"."""
+    title: str
+    """First line of the file's docstring."""
+    doc: str
+    """The rest of the docstring."""
+    knobs: tuple[Knob, ...]
+    """All knobs, with this scenario's defaults."""
+    contrast: tuple[str, ...]
+    """Settings of the lanes that are raced where there is no GPU."""
+    examples: int | None
+    """Number of examples, where the file says it."""
+
+    def defaults(self) -> dict[str, KnobValue]:
+        """Return every knob's default."""
+        return {knob.name: knob.default for knob in self.knobs}
+
+
+def built_in_folder() -> Path:
+    """Return the folder of the scenarios that come with tfmon: in the package, or beside it in a checkout."""
+    installed = PACKAGE / "scenarios"
+    return installed if installed.is_dir() else PACKAGE.parent / "scenarios"
+
+
+def list_cards() -> list[Card]:
+    """Return the cards of all scenarios that can be found, sorted by name; unreadable files are left out."""
+    cards = []
+    for path in sorted(built_in_folder().glob("[!_]*.py")):
+        try:
+            cards.append(read_card(path, "built-in"))
+        except UsageError:
+            continue
+    return cards
+
+
+def find_card(name: str) -> Card:
+    """Return the scenario of that name or at that path.
+
+    Errors: UsageError when there is none, with the nearest names; or when the file cannot be read as one.
+    """
+    if name.endswith(".py") or "/" in name:
+        path = Path(name).expanduser()
+        if not path.is_file():
+            raise UsageError(f"there is no file {name}", "tfmon list shows the scenarios there are")
+        return read_card(path.resolve(), "file")
+    path = built_in_folder() / f"{name.replace('-', '_')}.py"
+    if name and path.is_file():
+        return read_card(path, "built-in")
+    names = [card.name for card in list_cards()]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
+    raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{name or 'mine'}.py")
+
+
+def read_card(path: Path, origin: str) -> Card:
+    """Read a scenario file's card.
+
+    Errors: UsageError for a file that is not Python or does not define one scenario with literal attributes.
+    """
+    try:
+        tree = ast.parse(path.read_bytes(), filename=str(path))
+    except SyntaxError as error:
+        raise UsageError(f"{path.name}:{error.lineno}: {error.msg}", "a scenario is a Python file") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and _is_scenario(node)]
+    if len(classes) != 1:
+        found = ", ".join(node.name for node in classes) or "none"
+        raise UsageError(
+            f"{path.name} must define one subclass of tfmon.trainer.Scenario; it has {found}",
+            "README.md shows one in 15 lines",
+        )
+    told = _literals(classes[0], path)
+    doc = ast.get_docstring(tree) or ast.get_docstring(classes[0]) or ""
+    title, _, rest = doc.partition("\n")
+    return Card(
+        name=path.stem.replace("_", "-"),
+        path=path,
+        origin=origin,
+        title=title.strip() or path.name,
+        doc=rest.strip(),
+        knobs=_knobs(told, path),
+        contrast=tuple(told.get("contrast", ("prefetch=off", "prefetch=auto"))),
+        examples=told.get("examples"),
+    )
+
+
+def _is_scenario(node: ast.ClassDef) -> bool:
+    names = (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "") for base in node.bases)
+    return "Scenario" in names
+
+
+def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
+    told: dict[str, Any] = {}
+    for statement in node.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is not None:
+                pass
+            case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
+                pass
+            case _:
+                continue
+        if name not in ("batch_size", "prefetch", "knobs", "contrast", "examples"):
+            continue
+        try:
+            told[name] = _evaluate(value)
+        except (ValueError, TypeError) as error:
+            raise UsageError(
+                f"{path.name}:{value.lineno}: `{name}` must be written out: {error}",
+                "tfmon reads a scenario without running it",
+            ) from error
+    return told
+
+
+def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
+    """Evaluate a literal, or a tuple or list of `Knob(...)` calls with literal arguments."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_evaluate(item) for item in node.elts)
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called != "Knob":
+            raise ValueError(f"{ast.unparse(node)} is not a literal")
+        names = [part.name for part in fields(Knob)]
+        values = dict(zip(names, (_evaluate(argument) for argument in node.args), strict=False))
+        values.update({word.arg: _evaluate(word.value) for word in node.keywords if word.arg})
+        return Knob(**values)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ValueError(f"{ast.unparse(node)} is not a literal") from None
+
+
+def _knobs(told: Mapping[str, Any], path: Path) -> tuple[Knob, ...]:
+    own: Sequence[Knob] = told.get("knobs", ())
+    knobs = []
+    for knob in (*COMMON, *own):
+        default = told.get(knob.name, knob.default)
+        try:
+            knobs.append(replace(knob, default=knob.check(default)))
+        except KnobError as error:
+            raise UsageError(f"{path.name}: {error}") from error
+    return tuple(knobs)

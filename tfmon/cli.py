@@ -1,0 +1,193 @@
+"""The command line: reads the words, wires the program, prints errors, returns exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+import tfmon
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
+
+if TYPE_CHECKING:
+    from tfmon.catalog import Card
+    from tfmon.planner import Wishes
+
+DEFAULT_SCENARIO = "small-dense"
+HEADLESS_SECONDS = 30.0
+
+
+class Commands(click.Group):
+    """Commands, with a hint for whoever names a scenario where a command belongs."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own type
+        """Find a command.
+
+        Errors: click.UsageError for an unknown one, with the nearest.
+        """
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f"did you mean `tfmon {near[0]}`?" if near else f"to race a scenario: tfmon race {name}"
+            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tfmon.__version__, prog_name="tfmon")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Race TensorFlow training on the CPU and the GPU, live, and see who is faster and why.
+
+    Without a command, tfmon races small-dense. Press ? in the screen for the keys.
+
+    Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that was asked for is not there,
+    130 interrupted.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(race)
+
+
+@cli.command()
+@click.argument("scenario", default=DEFAULT_SCENARIO)
+@click.option(
+    "--lane", "lanes", multiple=True, metavar="SPEC", help="DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256."
+)
+@click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE", help="A knob of every lane.")
+@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Race so long, then stop.")
+@click.option("--steps", type=click.IntRange(min=1), help="Race so many steps in each lane, then stop.")
+@click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
+@click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
+@click.option("--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
+def race(
+    scenario: str,
+    lanes: tuple[str, ...],
+    settings: tuple[str, ...],
+    seconds: float | None,
+    steps: int | None,
+    headless: bool,
+    as_json: bool,
+    python: str | None,
+) -> None:
+    """Race SCENARIO: a name from `tfmon list`, or a file of your own such as ./mine.py.
+
+    By default on the CPU and the first GPU; without a GPU, in two variants on the CPU.
+    """
+    from tfmon.catalog import find_card
+    from tfmon.planner import Wishes, find_python
+
+    if seconds is not None and steps is not None:
+        raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
+    card = find_card(scenario)
+    interpreter = find_python(python) if python else Path(sys.executable)
+    headless = headless or as_json
+    why = "" if headless else _why_no_screen()
+    if why:
+        click.echo(f"tfmon: {why}: racing without the screen (--headless)", err=True)
+        headless = True
+    if headless and seconds is None and steps is None:
+        seconds = HEADLESS_SECONDS
+        click.echo(f"tfmon: racing for {seconds:g} s; --seconds or --steps says how long", err=True)
+    wishes = Wishes(lanes, settings, interpreter, seconds, steps)
+    if headless:
+        _race_headless(card, wishes, as_json)
+    _race_on_screen(card, wishes)
+
+
+@cli.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def list_scenarios(as_json: bool) -> None:
+    """List the scenarios that can be raced."""
+    from tfmon.catalog import list_cards
+
+    cards = list_cards()
+    if as_json:
+        rows = [
+            {"name": card.name, "title": card.title, "origin": card.origin, "path": str(card.path)}
+            for card in cards
+        ]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    width = max(len(card.name) for card in cards)
+    for card in cards:
+        click.echo(f"{card.name:{width}}  {card.title}")
+    click.echo("\ntfmon show NAME says more; tfmon race NAME races it, also with a file of your own: ./mine.py")
+
+
+@cli.command()
+@click.argument("scenario")
+def show(scenario: str) -> None:
+    """Show what SCENARIO trains, and its knobs."""
+    from tfmon.catalog import find_card
+    from tfmon.model.knobs import show as written
+
+    card = find_card(scenario)
+    click.echo(f"{card.name}: {card.title}\n\n{card.doc}\n")
+    click.echo(f"file      {card.path}")
+    click.echo(f"contrast  {' | '.join(card.contrast)}  (raced where there is no GPU)\n")
+    click.echo("knobs")
+    for knob in card.knobs:
+        click.echo(f"  {knob.name}={written(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except TfmonError as error:
+        click.echo(f"tfmon: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"  {error.hint}", err=True)
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone, as `head` does; that is no error, but stdout must not be flushed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _race_headless(card: Card, wishes: Wishes, as_json: bool) -> NoReturn:
+    from tfmon import headless, result
+    from tfmon.program import Program
+
+    program = Program(wishes)
+    try:
+        plan = program.plan(card)
+    except TfmonError:
+        program.close()
+        raise
+    interrupted = headless.run(program, plan)
+    snapshot = program.session.snapshot()
+    if as_json:
+        click.echo(json.dumps(result.to_json(snapshot, interrupted), indent=2, allow_nan=False))
+    else:
+        click.echo(result.to_text(snapshot, interrupted))
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
+
+
+def _race_on_screen(card: Card, wishes: Wishes) -> NoReturn:
+    raise NotImplementedError
+
+
+def _why_no_screen() -> str:
+    if not sys.stdout.isatty():
+        return "stdout is no terminal"
+    if not sys.stdin.isatty():
+        return "stdin is no terminal"
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
+    return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""The lanes of a race together: started, given one start signal, commanded, restarted and stopped."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tfmon.lanes.plan import LanePlan, RacePlan
+from tfmon.lanes.process import BOOTSTRAP, LaneProcess
+from tfmon.lanes.pump import Pump
+from tfmon.model.events import Event, KnobAsked, KnobRefused, LaneEnded, LaneFailed, LaneStarted, PhaseEntered
+from tfmon.model.knobs import KnobValue, find
+from tfmon.model.lane_state import READY
+from tfmon.model.session import Session
+from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop
+
+ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
+"""How long a child gets after Stop, after SIGTERM and after SIGKILL: 2.6 s in all, so that quitting is quick."""
+
+
+class LaneGroup:
+    """Runs the lanes of one race after another. It is the screen's `Controls`.
+
+    Thread: every method may be called from any thread, and all but `stop` return at once.
+    """
+
+    def __init__(self, session: Session, plan: Callable[[str], RacePlan], script: Path = BOOTSTRAP) -> None:
+        """Run lanes for a session; `plan` is asked when another scenario is wished for."""
+        self._session = session
+        self._script = script
+        self._plan_race = plan
+        self._pump = Pump()
+        self._pump.start()
+        self._lock = threading.RLock()
+        self._changing = threading.Lock()
+        self._requests = itertools.count(1)
+        self._plan: RacePlan | None = None
+        self._children: dict[str, LaneProcess] = {}
+        self._wanted: dict[str, dict[str, KnobValue]] = {}
+        self._held: set[str] = set()
+        self._ready: set[str] = set()
+        self._over: set[str] = set()
+        self._going = False
+        self._stopped = False
+
+    # ------------------------------------------------------------ whole races
+
+    def begin(self, plan: RacePlan) -> None:
+        """Start every lane of a race."""
+        with self._lock:
+            self._plan = plan
+            self._going = False
+            self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
+            self._held, self._ready, self._over = set(), set(), set()
+            self._session.begin(plan.race, [lane.spec for lane in plan.lanes])
+            for lane in plan.lanes:
+                self._start(lane)
+
+    def race(self, scenario: str) -> None:
+        """End this race and start the default race of another scenario.
+
+        Errors: TfmonError when it cannot be raced; the race that runs goes on then.
+        """
+        plan = self._plan_race(scenario)
+        self._in_background(lambda: self._change_race(plan))
+
+    def stop(self) -> None:
+        """End every lane, and return when all are gone."""
+        self._stopped = True
+        with self._changing:
+            with self._lock:
+                children = list(self._children.values())
+            self._end(children)
+        self._pump.close()
+
+    # ------------------------------------------------------------ wishes
+
+    def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
+        """Ask a lane for another setting; a knob that is not live restarts the lane with it."""
+        with self._lock:
+            if self._plan is None or lane not in self._wanted:
+                return
+            kind = find(self._plan.race.knobs, knob).kind
+            request = next(self._requests)
+            asked = KnobAsked(lane=lane, at_ns=time.monotonic_ns(), request=request, knob=knob, value=value)
+            self._session.accept(asked)
+            self._wanted[lane][knob] = value
+            if kind == "live":
+                self._send([lane], SetKnob(request=request, knob=knob, value=value))
+                return
+        self.restart([lane])
+
+    def hold(self, lanes: Sequence[str]) -> None:
+        """Pause lanes at their next step boundary."""
+        with self._lock:
+            self._held.update(lanes)
+            self._send(lanes, Hold())
+
+    def run(self, lanes: Sequence[str]) -> None:
+        """Let paused lanes train on."""
+        with self._lock:
+            self._held.difference_update(lanes)
+            if self._going:
+                self._send(lanes, Run())
+            self._start_signal()
+
+    def restart(self, lanes: Sequence[str]) -> None:
+        """End lanes and start them again with the settings that were asked for last."""
+        self._in_background(lambda: self._start_again(lanes))
+
+    # ------------------------------------------------------------ inside
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Do what must wait for a child's end: in a thread, one after another."""
+
+        def run() -> None:
+            with self._changing:
+                work()
+
+        threading.Thread(target=run, name="tfmon-change", daemon=True).start()
+
+    def _change_race(self, plan: RacePlan) -> None:
+        self._end(self._take_children())
+        if not self._stopped:
+            self.begin(plan)
+
+    def _time_up(self, plan: RacePlan) -> None:
+        """End the lanes of a race whose time is over; they keep their place and their figures."""
+        with self._lock:
+            children = [] if self._plan is not plan else list(self._children.values())
+        self._end(children)
+
+    def _start_again(self, lanes: Sequence[str]) -> None:
+        old = self._take_children(lanes)
+        with self._lock:
+            self._ready.difference_update(lanes)
+            self._over.difference_update(lanes)
+        self._end(old)
+        with self._lock:
+            if self._plan is None or self._stopped:
+                return
+            for lane in self._plan.lanes:
+                if lane.spec.name in lanes and lane.spec.name not in self._children:
+                    self._start(replace(lane, settings=dict(self._wanted[lane.spec.name])))
+
+    def _start(self, lane: LanePlan) -> None:
+        assert self._plan is not None
+        name = lane.spec.name
+        try:
+            child = LaneProcess(name, self._plan.python, lane.environment, self._accept, self._script)
+        except OSError as error:
+            why = f"{self._plan.python} did not start: {error.strerror or error}"
+            self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=why))
+            return
+        self._children[name] = child
+        self._session.accept(
+            LaneStarted(lane=name, at_ns=time.monotonic_ns(), pid=child.pid, settings=lane.settings)
+        )
+        child.send(
+            Assign(
+                scenario=str(self._plan.scenario),
+                device=lane.spec.kind,
+                settings=lane.settings,
+                steps=self._plan.steps,
+            )
+        )
+        self._pump.watch(child)
+
+    def _accept(self, event: Event) -> None:
+        with self._lock:
+            self._session.accept(event)
+            match event:
+                case PhaseEntered(phase=phase) if phase == READY:
+                    self._ready.add(event.lane)
+                    if self._going and event.lane not in self._held:
+                        self._send([event.lane], Run())
+                case LaneEnded() | LaneFailed():
+                    self._over.add(event.lane)
+                case KnobRefused():
+                    in_force = self._session.snapshot().lane(event.lane).settings
+                    if event.knob in in_force:
+                        self._wanted[event.lane][event.knob] = in_force[event.knob]
+            self._start_signal()
+
+    def _start_signal(self) -> None:
+        """Let all lanes go at once, when the last of them is ready."""
+        names = set(self._wanted)
+        if self._going or not self._ready or not names <= self._ready | self._over | self._held:
+            return
+        if not self._ready - self._held:
+            return
+        self._going = True
+        self._session.start_clock(time.monotonic_ns())
+        if self._plan is not None and self._plan.seconds is not None:
+            plan = self._plan
+            self._finish = threading.Timer(self._plan.seconds, self._in_background, [lambda: self._time_up(plan)])
+            self._finish.daemon = True
+            self._finish.start()
+        self._send([name for name in names if name in self._ready and name not in self._held], Run())
+
+    def _send(self, lanes: Iterable[str], request: Request) -> None:
+        for lane in lanes:
+            if lane in self._children:
+                self._children[lane].send(request)
+
+    def _take_children(self, lanes: Sequence[str] | None = None) -> list[LaneProcess]:
+        """Take children out of the race: what they say from now on is passed over."""
+        with self._lock:
+            names = list(self._children) if lanes is None else [name for name in lanes if name in self._children]
+            taken = [self._children.pop(name) for name in names]
+            for child in taken:
+                child.mute()
+            return taken
+
+    def _end(self, children: list[LaneProcess]) -> None:
+        """Ask, then insist: Stop, SIGTERM, SIGKILL."""
+        for child in children:
+            child.expect_end()
+            child.send(Stop())
+        if self._pump.wait_ended(children, ASK_S):
+            return
+        for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+            for child in children:
+                if not child.ended:
+                    child.kill(number)
+            if self._pump.wait_ended(children, patience_s):
+                return
+
+    def pids(self) -> dict[str, int]:
+        """Return the process that leads each lane that runs."""
+        with self._lock:
+            return {name: child.pid for name, child in self._children.items() if not child.ended}
+
+    @property
+    def all_over(self) -> bool:
+        """True when every child has ended."""
+        with self._lock:
+            return all(child.ended for child in self._children.values())

@@ -1,0 +1,201 @@
+"""One child process and its pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import tfmon
+from tfmon.model.events import BadLine, Event, LaneEnded
+from tfmon.model.text import clean
+from tfmon.model.wire import MAX_LINE_BYTES, Request, WireError, decode_event, encode
+
+BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
+CHUNK_BYTES = 65_536
+TAIL_BYTES = 32_768
+"""How much of a child's output is kept; the rest is read and dropped, so that the child never blocks."""
+TAIL_LINES = 200
+LAST_CHUNKS = 32
+"""Most that is read of a pipe after its child has ended; more than a pipe holds, so nothing is lost."""
+
+
+class LaneProcess:
+    """A child in its own session and process group, with its metric, knob and output pipes.
+
+    Thread: `read_metrics`, `read_output` and `reap` are the pump's; the rest may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        lane: str,
+        python: Path,
+        environment: dict[str, str | None],
+        sink: Sink,
+        script: Path = BOOTSTRAP,
+    ) -> None:
+        metric_fd, child_metric_fd = os.pipe()
+        child_knob_fd, knob_fd = os.pipe()
+        os.set_blocking(metric_fd, False)
+        os.set_blocking(knob_fd, False)
+        merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
+        for key in [key for key, value in environment.items() if value is None]:
+            merged.pop(key, None)
+        try:
+            self._popen = subprocess.Popen(
+                [str(python), str(script), str(child_metric_fd), str(child_knob_fd)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(child_metric_fd, child_knob_fd),
+                env=merged,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(metric_fd)
+            os.close(knob_fd)
+            raise
+        finally:
+            os.close(child_metric_fd)
+            os.close(child_knob_fd)
+        assert self._popen.stdout is not None
+        os.set_blocking(self._popen.stdout.fileno(), False)
+        self.lane = lane
+        self.pid = self._popen.pid
+        self.metric_fd = metric_fd
+        self.output_fd = self._popen.stdout.fileno()
+        self._knob_fd = knob_fd
+        self._sink = sink
+        self._partial = b""
+        self._skipping = False
+        self._tail = b""
+        self._asked = False
+        self.metrics_open = True
+        """False once the child's end of the metric pipe is closed."""
+        self.output_open = True
+        self.ended = False
+        """True once the child is reaped and its last words are read."""
+
+    def send(self, request: Request) -> bool:
+        """Send a request; return False when the child no longer listens."""
+        try:
+            os.write(self._knob_fd, encode(request))
+        except OSError:
+            return False
+        return True
+
+    def mute(self) -> None:
+        """Pass on nothing more of this child: another one is about to take its lane."""
+        self._sink = _ignore
+
+    def expect_end(self) -> None:
+        """Note that the end of this child was asked for, so it is no failure."""
+        self._asked = True
+
+    def kill(self, number: signal.Signals) -> None:
+        """Signal the child and everything it started in its process group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    # ------------------------------------------------------------ the pump's side
+
+    def read_metrics(self) -> bool:
+        """Read one chunk from the metric pipe; return False when nothing lies in it or it has ended."""
+        chunk = _read(self.metric_fd)
+        if not chunk:
+            self.metrics_open = self.metrics_open and chunk is None
+            return False
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+            else:
+                self._take(line)
+        if len(self._partial) > MAX_LINE_BYTES:
+            if not self._skipping:
+                self._bad(f"a line longer than {MAX_LINE_BYTES} bytes")
+            self._partial, self._skipping = b"", True
+        return True
+
+    def read_output(self) -> bool:
+        """Read one chunk of what the child printed; return False when there is none or it has ended."""
+        chunk = _read(self.output_fd)
+        if not chunk:
+            self.output_open = self.output_open and chunk is None
+            return False
+        self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+        return True
+
+    def poll(self) -> bool:
+        """Return whether the child has ended."""
+        return self._popen.poll() is not None
+
+    def reap(self) -> None:
+        """Take note of the child's end: its last words, its exit, and no leftovers in its group."""
+        code = self._popen.wait()
+        self.kill(signal.SIGKILL)
+        for read in (self.read_metrics, self.read_output):
+            for _ in range(LAST_CHUNKS):
+                if not read():
+                    break
+        if self._partial:
+            self._bad("the last line was cut off")
+        os.close(self.metric_fd)
+        os.close(self._knob_fd)
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+        self.ended = True
+        self._sink(
+            LaneEnded(
+                lane=self.lane,
+                at_ns=time.monotonic_ns(),
+                exit_code=code if code >= 0 else None,
+                signal=_signal_name(-code) if code < 0 else None,
+                asked=self._asked,
+                output_tail=self.output_tail(),
+            )
+        )
+
+    def output_tail(self) -> tuple[str, ...]:
+        """Return the last lines the child printed, safe to show."""
+        text = clean(self._tail.decode(errors="replace"), limit=TAIL_BYTES)
+        return tuple(line.rstrip() for line in text.splitlines()[-TAIL_LINES:] if line.strip())
+
+    def _take(self, line: bytes) -> None:
+        try:
+            event = decode_event(line, self.lane)
+        except WireError as error:
+            self._bad(str(error))
+            return
+        self._sink(event)
+
+    def _bad(self, problem: str) -> None:
+        self._sink(BadLine(lane=self.lane, at_ns=time.monotonic_ns(), problem=clean(problem, 200)))
+
+
+Sink = Callable[[Event], None]
+
+
+def _ignore(_event: Event) -> None:
+    pass
+
+
+def _read(fd: int) -> bytes | None:
+    """Return a chunk, b"" at the end of the pipe, or None when nothing lies in it."""
+    try:
+        return os.read(fd, CHUNK_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,1 @@
+"""What is known: events, their wire format, bounded histories and the session. Standard library only."""

@@ -1,0 +1,202 @@
+"""Knobs: the settings of a lane, what each may be, and whether it takes effect while the lane trains.
+
+A knob is declared once, here or in a scenario; the command line, the keys, the help and the trainer read this
+one declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+KnobValue: TypeAlias = int | float | str | bool
+Settings: TypeAlias = Mapping[str, KnobValue]
+
+_ON = ("on", "true", "yes", "1")
+_OFF = ("off", "false", "no", "0")
+
+
+class KnobError(ValueError):
+    """A value that a knob cannot take; the text names the knob, the value and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting of a lane.
+
+    A knob has `choices`, or is a number between `low` and `high`. A number stepped by a key moves through
+    powers of two. Numbers take words beside them where `words` lists some (`prefetch=auto`).
+    """
+
+    name: str
+    default: KnobValue
+    help: str
+    kind: Literal["live", "restart"] = "restart"
+    """`live` takes effect in the running child with its weights kept; `restart` starts the lane anew."""
+    choices: tuple[KnobValue, ...] = ()
+    """All the allowed values, or for a number the ones that a key steps through."""
+    low: float | None = None
+    high: float | None = None
+    words: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> KnobValue:
+        """Read a value as typed on the command line.
+
+        Errors: KnobError for a value that is not allowed.
+        """
+        word = text.strip().lower()
+        if isinstance(self.default, bool):
+            if word in _ON + _OFF:
+                return word in _ON
+            raise self._refusal(text)
+        if word in self.words:
+            return word
+        for choice in self.choices:
+            if word == str(choice).lower():
+                return choice
+        for number in (int, float) if self._takes_fractions() else (int,):
+            try:
+                return self.check(number(word))
+            except ValueError as error:
+                if isinstance(error, KnobError):
+                    raise
+        raise self._refusal(text)
+
+    def check(self, value: object) -> KnobValue:
+        """Return the value if it is allowed.
+
+        Errors: KnobError for a value that is not allowed.
+        """
+        if isinstance(self.default, bool):
+            if isinstance(value, bool):
+                return value
+            raise self._refusal(value)
+        if isinstance(value, str) and (value in self.words or value in self.choices):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if self.low is None and self.high is None:
+                if value in self.choices:
+                    return value
+            elif self._in_range(value) and (isinstance(value, int) or self._takes_fractions()):
+                return value
+        raise self._refusal(value)
+
+    def allowed(self) -> str:
+        """Say what values are allowed, for an error line or the help."""
+        if isinstance(self.default, bool):
+            return "on or off"
+        if self.low is None and self.high is None:
+            return _either([str(choice) for choice in self.choices])
+        kind = "number" if self._takes_fractions() else "whole number"
+        if self.high is None:
+            span = f"a {kind} from {self.low:g}"
+        elif self.low is None:
+            span = f"a {kind} up to {self.high:g}"
+        else:
+            span = f"a {kind} from {self.low:g} to {self.high:g}"
+        return _either([*self.words, span])
+
+    def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
+        """Return the value that a key press leads to, or the same one at the end of the range.
+
+        Choices are gone through in a ring; a number without choices moves to the next power of two, up to
+        the lower of the knob's own limit and `high`.
+        """
+        if isinstance(self.default, bool):
+            return not value
+        if self.choices:
+            if value in self.choices:
+                return self.choices[(self.choices.index(value) + direction) % len(self.choices)]
+            return self.choices[0 if direction > 0 else -1]
+        if isinstance(value, str):
+            return value
+        top = min((limit for limit in (self.high, high) if limit is not None), default=None)
+        moved = _power_of_two_beyond(value, direction)
+        if self.low is not None and moved < self.low:
+            return value
+        if top is not None and moved > top:
+            return value
+        return moved
+
+    def _takes_fractions(self) -> bool:
+        return isinstance(self.default, float)
+
+    def _in_range(self, value: float) -> bool:
+        return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
+
+    def _refusal(self, value: object) -> KnobError:
+        return KnobError(f"{self.name}={show(value)} is not possible; {self.name} takes {self.allowed()}")
+
+
+BATCH_SIZE = Knob(
+    "batch_size",
+    default=32,
+    help="Examples in one training step.",
+    kind="live",
+    low=1,
+)
+PREFETCH = Knob(
+    "prefetch",
+    default="auto",
+    help="Batches that tf.data makes ready ahead of the step; off makes each one when it is asked for.",
+    kind="live",
+    choices=("off", 1, 2, "auto"),
+    low=1,
+    high=1024,
+    words=("off", "auto"),
+)
+COMMON: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
+"""The knobs that every scenario has."""
+
+
+def show(value: object) -> str:
+    """Write a value as a user types it: `on`, `off`, `auto`, 32, 0.5."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def find(knobs: Sequence[Knob], name: str) -> Knob:
+    """Return the knob of that name.
+
+    Errors: KnobError that lists the names there are.
+    """
+    for knob in knobs:
+        if knob.name == name:
+            return knob
+    raise KnobError(f"there is no knob {name!r}; this scenario has {_either([knob.name for knob in knobs])}")
+
+
+def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, KnobValue]:
+    """Read `KNOB=VALUE` words.
+
+    Errors: KnobError for a word without `=`, an unknown knob or a value that is not allowed.
+    """
+    settings: dict[str, KnobValue] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise KnobError(f"{word!r} is not KNOB=VALUE")
+        knob = find(knobs, name.strip())
+        settings[knob.name] = knob.parse(text)
+    return settings
+
+
+def _power_of_two_beyond(value: float, direction: int) -> int:
+    power = 1
+    if direction > 0:
+        while power <= value:
+            power *= 2
+        return power
+    while power * 2 < value:
+        power *= 2
+    return power if power < value else 0
+
+
+def _either(words: Sequence[str]) -> str:
+    if len(words) < 2:
+        return "".join(words)
+    return ", ".join(words[:-1]) + " or " + words[-1]

@@ -1,0 +1,374 @@
+"""All that is known of one lane, and how each event changes it. Pure: no clock, no lock, no process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from tfmon.model import histogram
+from tfmon.model.events import (
+    BadLine,
+    Built,
+    Equipped,
+    Event,
+    Finished,
+    GpuSample,
+    Hello,
+    KnobApplied,
+    KnobAsked,
+    KnobRefused,
+    LaneEnded,
+    LaneFailed,
+    LaneStarted,
+    PhaseEntered,
+    TreeSample,
+    Window,
+)
+from tfmon.model.knobs import KnobValue, show
+from tfmon.model.readings import Missing, Reading
+from tfmon.model.spec import LaneSpec
+
+STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
+WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
+DONE, FAILED, ABSENT = "done", "failed", "absent"
+PHASES = (
+    STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
+)  # fmt: skip
+"""The parts of a lane's life, in order. `ready` waits for the start signal that all lanes get together."""
+OVER = (DONE, FAILED, ABSENT)
+"""Phases that a lane does not leave without a restart."""
+
+NOT_SAMPLED = Missing("not sampled yet")
+NO_GPU = Missing("no GPU in this lane")
+
+HISTORY_WINDOWS = 1_500
+"""Windows kept for the charts; at five a second these are five minutes."""
+RECENT_NS = 5_000_000_000
+"""How far back the throughput that is shown as current reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Sums over steady windows: those without a mark."""
+
+    windows: int = 0
+    steps: int = 0
+    examples: int = 0
+    span_ns: int = 0
+    input_ns: int = 0
+    call_ns: int = 0
+    sync_ns: int = 0
+    report_ns: int = 0
+    histogram: dict[int, int] = field(default_factory=dict)
+
+    def plus(self, window: Window) -> Tally:
+        """Return the sums with one more window."""
+        return Tally(
+            windows=self.windows + 1,
+            steps=self.steps + window.steps,
+            examples=self.examples + window.examples,
+            span_ns=self.span_ns + window.span_ns,
+            input_ns=self.input_ns + window.input_ns,
+            call_ns=self.call_ns + window.call_ns,
+            sync_ns=self.sync_ns + window.sync_ns,
+            report_ns=self.report_ns + window.report_ns,
+            histogram=histogram.add(self.histogram, window.histogram),
+        )
+
+    @property
+    def examples_per_s(self) -> float | None:
+        """Examples over the wall time of the windows; None before the first."""
+        return self.examples / self.span_ns * 1e9 if self.span_ns else None
+
+    @property
+    def steps_per_s(self) -> float | None:
+        """Steps over the wall time of the windows; None before the first."""
+        return self.steps / self.span_ns * 1e9 if self.span_ns else None
+
+    def step_ms(self, fraction: float) -> float | None:
+        """Return a quantile of the time from step end to step end, in milliseconds, to within 0.55 %."""
+        quantile = histogram.quantile_ns(self.histogram, fraction)
+        return None if quantile is None else quantile / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of samples taken at even intervals."""
+
+    total: float = 0.0
+    samples: int = 0
+
+    def plus(self, reading: Reading) -> Mean:
+        """Return the mean with one more sample; one without a value changes nothing."""
+        return self if isinstance(reading, Missing) else Mean(self.total + reading, self.samples + 1)
+
+    @property
+    def value(self) -> float | None:
+        """The mean, None before the first sample."""
+        return self.total / self.samples if self.samples else None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One window in the history of a lane's throughput."""
+
+    at_ns: int
+    """End of the window."""
+    span_ns: int
+    examples: int
+    steps: int
+    steady: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnobMark:
+    """A change of a knob, for the charts."""
+
+    at_ns: int
+    text: str
+    """Such as "prefetch auto"."""
+    gap_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A wish that the child has not answered yet."""
+
+    request: int
+    value: KnobValue
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a lane cannot go on, in words."""
+
+    message: str
+    hint: str = ""
+    kind: str = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """All that is known of one lane."""
+
+    spec: LaneSpec
+    phase: str = STARTING
+    phase_since_ns: int = 0
+    started_ns: int = 0
+    pid: int | None = None
+    python: str = ""
+    tensorflow: str = ""
+    keras: str = ""
+    numpy: str = ""
+    device_name: str = ""
+    gpu_uuid: str | None = None
+    parameters: int | None = None
+    data_examples: int | None = None
+    """Examples in the data: the largest batch that can be made."""
+    settings: dict[str, KnobValue] = field(default_factory=dict)
+    """Knobs in force, as the child said."""
+    asked: dict[str, Asked] = field(default_factory=dict)
+    """Knobs asked for and not yet answered."""
+    refused: str = ""
+    """Why the latest wish was refused; empty when it was not."""
+    steps: int = 0
+    examples: int = 0
+    first_loss: float | None = None
+    last_loss: float | None = None
+    longest_ns: int = 0
+    """Longest step among the steady windows."""
+    steady: Tally = field(default_factory=Tally)
+    """Since the lane began to race or a knob last changed."""
+    excluded: dict[str, int] = field(default_factory=dict)
+    """Windows left out of steady state, by reason."""
+    points: tuple[Point, ...] = ()
+    knob_marks: tuple[KnobMark, ...] = ()
+    tree_cpu_pct: Reading = NOT_SAMPLED
+    private_bytes: Reading = NOT_SAMPLED
+    processes: int | None = None
+    pids: tuple[int, ...] = ()
+    racing_cpu_pct: Mean = field(default_factory=Mean)
+    """CPU of the process tree while the lane raced."""
+    racing_gpu_busy_pct: Mean = field(default_factory=Mean)
+    """The lane's GPU, by whomever it was kept busy, while the lane raced."""
+    gpu_held_bytes: Reading = NO_GPU
+    """Memory that the driver holds for this lane's processes."""
+    gpu_in_use_bytes: int | None = None
+    gpu_peak_bytes: int | None = None
+    trouble: Trouble | None = None
+    ended: LaneEnded | None = None
+    bad_lines: int = 0
+    last_bad_line: str = ""
+
+    @property
+    def over(self) -> bool:
+        """True when the lane cannot train on without a restart."""
+        return self.phase in OVER
+
+    def recent(self) -> Tally:
+        """Return the sums over the steady windows of the last 5 s of training, since the last knob change.
+
+        These make the throughput that is shown as current.
+        """
+        if not self.points:
+            return Tally()
+        since_ns = self.points[-1].at_ns - RECENT_NS
+        if self.knob_marks:
+            since_ns = max(since_ns, self.knob_marks[-1].at_ns)
+        steps = examples = span_ns = windows = 0
+        for point in reversed(self.points):
+            if point.at_ns - point.span_ns < since_ns:
+                break
+            if point.steady:
+                windows += 1
+                steps += point.steps
+                examples += point.examples
+                span_ns += point.span_ns
+        return Tally(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
+
+
+def advance(state: LaneState, event: Event) -> LaneState:
+    """Return the lane's state after an event; an event that does not concern it changes nothing."""
+    match event:
+        case Window():
+            return _after_window(state, event)
+        case TreeSample():
+            return _after_tree_sample(state, event)
+        case GpuSample():
+            return _after_gpu_sample(state, event)
+        case PhaseEntered():
+            return state if state.over else _enter(state, event.phase, event.at_ns)
+        case KnobAsked():
+            asked = Asked(event.request, event.value, event.at_ns)
+            return replace(state, asked={**state.asked, event.knob: asked}, refused="")
+        case KnobApplied():
+            return _after_knob(state, event)
+        case KnobRefused():
+            return replace(state, asked=_without(state.asked, event.knob, event.request), refused=event.reason)
+        case LaneStarted():
+            fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid)
+            return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
+        case Hello():
+            return replace(state, pid=event.pid, python=event.python)
+        case Equipped():
+            return replace(
+                state,
+                tensorflow=event.tensorflow,
+                keras=event.keras,
+                numpy=event.numpy,
+                device_name=event.device_name,
+                gpu_uuid=event.gpu_uuid,
+            )
+        case Built():
+            return replace(
+                state,
+                parameters=event.parameters,
+                data_examples=event.examples,
+                settings=event.settings,
+            )
+        case LaneFailed():
+            phase = ABSENT if event.kind == "device_absent" else FAILED
+            trouble = Trouble(event.message, event.hint, event.kind)
+            return replace(_enter(state, phase, event.at_ns), trouble=trouble)
+        case Finished():
+            return _enter(state, DONE, event.at_ns)
+        case LaneEnded():
+            return _after_end(state, event)
+        case BadLine():
+            return replace(state, bad_lines=state.bad_lines + 1, last_bad_line=event.problem)
+        case _:
+            return state
+
+
+def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
+    return replace(state, phase=phase, phase_since_ns=at_ns)
+
+
+def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
+    if state.over:
+        return state
+    racing = state.phase == RACING
+    return replace(
+        state,
+        tree_cpu_pct=sample.cpu_pct,
+        private_bytes=sample.private_bytes,
+        processes=sample.processes,
+        pids=sample.pids,
+        racing_cpu_pct=state.racing_cpu_pct.plus(sample.cpu_pct) if racing else state.racing_cpu_pct,
+    )
+
+
+def _after_gpu_sample(state: LaneState, sample: GpuSample) -> LaneState:
+    if state.over or not trains_on(state, sample):
+        return state
+    racing = state.phase == RACING
+    busy = state.racing_gpu_busy_pct
+    held = [sample.held_by_pid[pid] for pid in state.pids if pid in sample.held_by_pid]
+    told = [amount for amount in held if amount]
+    return replace(
+        state,
+        racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
+        gpu_held_bytes=float(sum(told)) if told else Missing("the driver lists no memory for this lane"),
+    )
+
+
+def trains_on(state: LaneState, gpu: GpuSample) -> bool:
+    """Return whether a lane trains on this GPU: by UUID, or by index until the lane has told its UUID."""
+    if state.spec.kind != "gpu":
+        return False
+    return gpu.key == state.gpu_uuid if state.gpu_uuid else gpu.index == state.spec.index
+
+
+def _after_window(state: LaneState, window: Window) -> LaneState:
+    steady = not window.marks
+    excluded = state.excluded
+    for mark in window.marks:
+        excluded = {**excluded, mark: excluded.get(mark, 0) + 1}
+    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady)
+    loss = window.loss
+    return replace(
+        state,
+        steps=window.step,
+        examples=state.examples + window.examples,
+        first_loss=loss if state.first_loss is None else state.first_loss,
+        last_loss=loss if loss is not None else state.last_loss,
+        longest_ns=max(state.longest_ns, window.longest_ns) if steady else state.longest_ns,
+        steady=state.steady.plus(window) if steady else state.steady,
+        excluded=excluded,
+        points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
+        settings=window.settings,
+        gpu_in_use_bytes=window.gpu_in_use_bytes,
+        gpu_peak_bytes=window.gpu_peak_bytes,
+    )
+
+
+def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
+    mark = KnobMark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
+    return replace(
+        state,
+        settings={**state.settings, event.knob: event.value},
+        asked=_without(state.asked, event.knob, event.request),
+        refused="",
+        steady=Tally(),
+        longest_ns=0,
+        knob_marks=(*state.knob_marks[-63:], mark),
+    )
+
+
+def _without(asked: dict[str, Asked], knob: str, request: int) -> dict[str, Asked]:
+    """Drop a wish that was answered, unless a newer one for the same knob is under way."""
+    return {name: wish for name, wish in asked.items() if name != knob or wish.request > request}
+
+
+def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
+    state = replace(state, ended=event, asked={})
+    if state.over:
+        return state
+    if event.asked:
+        return _enter(state, DONE, event.at_ns)
+    if event.signal is not None:
+        how = f"the lane was ended by {event.signal}"
+    else:
+        how = f"the lane left with exit code {event.exit_code} and did not say why"
+    trouble = Trouble(how, "r starts it again; its last lines are below")
+    return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)

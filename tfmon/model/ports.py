@@ -1,0 +1,33 @@
+"""What the screen asks of the rest of the program, so that it never sees a process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tfmon.model.knobs import KnobValue
+
+
+class Controls(Protocol):
+    """Wishes of the user. Every method returns at once; what came of a wish is seen in the session."""
+
+    def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
+        """Ask a lane for another setting; a knob that is not live restarts the lane with it."""
+
+    def hold(self, lanes: Sequence[str]) -> None:
+        """Pause lanes at their next step boundary."""
+
+    def run(self, lanes: Sequence[str]) -> None:
+        """Let paused lanes train on."""
+
+    def restart(self, lanes: Sequence[str]) -> None:
+        """End lanes and start them again with the settings in force."""
+
+    def race(self, scenario: str) -> None:
+        """End this race and start the default race of another scenario.
+
+        Errors: TfmonError when that scenario cannot be raced; the race that runs goes on.
+        """
+
+    def stop(self) -> None:
+        """End every lane and wait until all are gone: 3 s at most."""

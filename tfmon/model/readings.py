@@ -1,0 +1,23 @@
+"""A measured value, or the reason why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Stands where a number would stand that nobody measured. Arithmetic on it does not type-check."""
+
+    reason: str
+    """A user's words, such as "no GPU in this lane"."""
+
+
+Reading: TypeAlias = float | Missing
+"""A number in the unit that its field's name ends in, or why it is not known. Never 0 for unknown."""
+
+
+def known(reading: Reading) -> float | None:
+    """Return the number, or None where it is missing."""
+    return None if isinstance(reading, Missing) else reading

@@ -1,0 +1,139 @@
+"""The one mutable object of the program: it takes every event and gives immutable snapshots."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tfmon.model.events import Event, GpuSample, HostSample
+from tfmon.model.knobs import Knob
+from tfmon.model.lane_state import LaneState, advance, trains_on
+from tfmon.model.spec import LaneSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the machine is; settled at the start."""
+
+    hostname: str = ""
+    system: str = ""
+    cpu_name: str = ""
+    cores: int = 0
+    """Logical processors of the machine."""
+    usable_cores: float = 0
+    """How many of them a lane may keep busy: affinity and container quota."""
+    memory_bytes: int = 0
+    gpus: tuple[str, ...] = ()
+    """Model names of the GPUs that the driver lists."""
+    no_gpu: str = ""
+    """Why there is no GPU lane; empty where there is one or none was wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """What is raced; settled when a race starts."""
+
+    scenario: str = ""
+    title: str = ""
+    mode: str = "concurrent"
+    knobs: tuple[Knob, ...] = ()
+    started_ns: int | None = None
+    """When the lanes got the start signal; None while they get ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything known at one moment. Immutable, and safe to read from any thread."""
+
+    at_ns: int
+    machine: Machine
+    race: Race
+    lanes: tuple[LaneState, ...]
+    gpus: tuple[GpuSample, ...] = ()
+    host: HostSample | None = None
+
+    def lane(self, name: str) -> LaneState:
+        """Return the lane of that name; KeyError if there is none."""
+        for lane in self.lanes:
+            if lane.spec.name == name:
+                return lane
+        raise KeyError(name)
+
+    def device_name(self, lane: LaneState) -> str:
+        """Return the model name of the processor that a lane trains on; empty while it is not known."""
+        if lane.spec.kind == "cpu":
+            return self.machine.cpu_name
+        gpu = self.gpu_of(lane)
+        return lane.device_name or (gpu.name if gpu else "")
+
+    def gpu_of(self, lane: LaneState) -> GpuSample | None:
+        """Return the latest sample of the GPU that a lane trains on, or None."""
+        return next((gpu for gpu in self.gpus if trains_on(lane, gpu)), None)
+
+
+class Session:
+    """Takes events from any thread and hands out snapshots.
+
+    Thread: every method may be called from any thread. A replay is one more caller of `accept`.
+    """
+
+    def __init__(self, machine: Machine, clock_ns: Callable[[], int]) -> None:
+        self._lock = threading.Lock()
+        self._clock_ns = clock_ns
+        self._machine = machine
+        self._race = Race()
+        self._lanes: dict[str, LaneState] = {}
+        self._gpus: dict[str, GpuSample] = {}
+        self._host: HostSample | None = None
+        self._listeners: list[Callable[[Event], None]] = []
+
+    def begin(self, race: Race, specs: Sequence[LaneSpec]) -> None:
+        """Start a race: what was known of the lanes of an earlier one is dropped."""
+        now_ns = self._clock_ns()
+        with self._lock:
+            self._race = race
+            self._lanes = {
+                spec.name: LaneState(spec=spec, started_ns=now_ns, phase_since_ns=now_ns) for spec in specs
+            }
+
+    def know_machine(self, machine: Machine) -> None:
+        """Take over what is now known of the machine."""
+        with self._lock:
+            self._machine = machine
+
+    def start_clock(self, at_ns: int) -> None:
+        """Note that the lanes got the start signal."""
+        with self._lock:
+            self._race = replace(self._race, started_ns=at_ns)
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call `listener` with every event from now on, in the thread that accepts it."""
+        self._listeners.append(listener)
+
+    def accept(self, event: Event) -> None:
+        """Take an event; one for a lane that is not in this race is passed over."""
+        with self._lock:
+            if isinstance(event, GpuSample):
+                self._gpus[event.key] = event
+                self._lanes = {name: advance(lane, event) for name, lane in self._lanes.items()}
+            elif isinstance(event, HostSample):
+                self._host = event
+            elif event.lane in self._lanes:
+                self._lanes[event.lane] = advance(self._lanes[event.lane], event)
+            else:
+                return
+        for listener in self._listeners:
+            listener(event)
+
+    def snapshot(self) -> Snapshot:
+        """Return everything known now."""
+        with self._lock:
+            return Snapshot(
+                at_ns=self._clock_ns(),
+                machine=self._machine,
+                race=self._race,
+                lanes=tuple(self._lanes.values()),
+                gpus=tuple(sorted(self._gpus.values(), key=lambda gpu: gpu.index)),
+                host=self._host,
+            )

@@ -1,0 +1,82 @@
+"""Lane specs: which device a lane trains on, with which settings, and what it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tfmon.model.knobs import Knob, KnobValue, parse_settings, show
+
+
+class SpecError(ValueError):
+    """A lane spec that cannot be read; the text says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """What the user asked of one lane: `DEVICE[,KNOB=VALUE…]`."""
+
+    device: str
+    """`cpu`, or `gpu:N` with N the index that the driver lists."""
+    settings: dict[str, KnobValue] = field(default_factory=dict)
+    name: str = ""
+    """Unique in a race, such as "cpu", "gpu:0" or "cpu prefetch=off"."""
+    letter: str = ""
+    """One letter that stands for the lane where there is no room or no colour."""
+
+    @property
+    def kind(self) -> str:
+        """`cpu` or `gpu`."""
+        return self.device.partition(":")[0]
+
+    @property
+    def index(self) -> int:
+        """The device's index; 0 for the CPU."""
+        return int(self.device.partition(":")[2] or 0)
+
+
+def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
+    """Read a lane spec such as `gpu:0,batch_size=256`.
+
+    Errors: SpecError for an unknown device, KnobError for a knob or a value that is not there.
+    """
+    device, *words = [part.strip() for part in text.split(",")]
+    kind, colon, index = device.lower().partition(":")
+    if kind == "cpu" and not colon:
+        place = "cpu"
+    elif kind == "gpu" and (not colon or index.isdecimal()):
+        place = f"gpu:{int(index or 0)}"
+    else:
+        raise SpecError(f"there is no device {device!r}; a lane runs on cpu, gpu or gpu:N")
+    return LaneSpec(place, parse_settings(knobs, [word for word in words if word]))
+
+
+def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
+    """Give every lane a unique name and a letter.
+
+    A device that only one lane uses names that lane; lanes that share a device add the settings that tell
+    them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; otherwise the
+    letters go from A.
+    """
+    names = []
+    for spec in specs:
+        twins = [other for other in specs if other.device == spec.device]
+        apart = [
+            f"{knob}={show(value)}"
+            for knob, value in spec.settings.items()
+            if any(other.settings.get(knob) != value for other in twins)
+        ]
+        names.append(" ".join([spec.device, *apart]))
+    for name in set(names):
+        same = [place for place, other in enumerate(names) if other == name]
+        if len(same) > 1:
+            for number, place in enumerate(same, 1):
+                names[place] = f"{name} #{number}"
+    kinds = [spec.kind for spec in specs]
+    if len(set(kinds)) == len(kinds):
+        letters = [kind[0].upper() for kind in kinds]
+    else:
+        letters = [chr(ord("A") + index % 26) for index in range(len(specs))]
+    return tuple(
+        replace(spec, name=name, letter=letter) for spec, name, letter in zip(specs, names, letters, strict=True)
+    )

@@ -1,0 +1,110 @@
+"""From words to a race plan: which lanes run a scenario on this machine, and with which settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.catalog import Card
+from tfmon.errors import DeviceAbsentError, UsageError
+from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
+from tfmon.model.knobs import KnobError, parse_settings
+from tfmon.model.session import Race
+from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
+from tfmon.probes.gpus import GpuSearch
+
+MOST_LANES = 16
+"""More lanes than this are refused: none of them would get a share of the machine worth measuring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the command line says of a race."""
+
+    lanes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    python: Path = Path(sys.executable)
+    seconds: float | None = None
+    steps: int | None = None
+
+
+def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:
+    """Return the plan, and why it has no GPU lane (empty if it has one or none was looked for).
+
+    Without lanes on the command line these are the CPU and the first GPU; without a GPU, the two sides of the
+    scenario's contrast on the CPU.
+
+    Errors: UsageError for a lane, a knob or a value that is not possible; DeviceAbsentError for a GPU that
+    was asked for by name and is not there.
+    """
+    try:
+        common = parse_settings(card.knobs, wishes.settings)
+        specs = [parse_lane(text, card.knobs) for text in wishes.lanes]
+    except SpecError as error:
+        raise UsageError(str(error), "for example --lane cpu --lane gpu:0,batch_size=256") from error
+    except KnobError as error:
+        raise UsageError(str(error), f"tfmon show {card.name} lists the knobs") from error
+    if len(specs) > MOST_LANES:
+        raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
+    found = search() if not specs or any(spec.kind == "gpu" for spec in specs) else None
+    no_gpu = ""
+    if found is not None and not specs:
+        no_gpu = "" if found.gpus else found.why
+        specs = _default_lanes(card, bool(found.gpus))
+    lanes = []
+    for spec in name_lanes(specs):
+        settings = {**card.defaults(), **common, **spec.settings}
+        _check_batch(card, settings.get("batch_size"))
+        lanes.append(LanePlan(spec, settings, lane_environment(spec, _uuid_of(spec, found))))
+    race = Race(scenario=card.name, title=card.title, knobs=card.knobs)
+    plan = RacePlan(race, card.path, tuple(lanes), wishes.python, wishes.steps, wishes.seconds)
+    return plan, no_gpu
+
+
+def find_python(text: str) -> Path:
+    """Return the interpreter that a user named by a path or a command.
+
+    Errors: UsageError when there is none, or it cannot be run.
+    """
+    path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
+    if path is None:
+        raise UsageError(f"--python {text} is not a program that can be run", "name a Python that has TensorFlow")
+    # Not resolved: a virtual environment's python is a link, and finds its packages by its own place.
+    return Path(path).absolute()
+
+
+def _default_lanes(card: Card, has_gpu: bool) -> list[LaneSpec]:
+    if has_gpu:
+        return [LaneSpec("cpu"), LaneSpec("gpu:0")]
+    try:
+        return [parse_lane(f"cpu,{side}", card.knobs) for side in card.contrast]
+    except (SpecError, KnobError) as error:
+        raise UsageError(f"the contrast of {card.path.name}: {error}") from error
+
+
+def _uuid_of(spec: LaneSpec, found: GpuSearch | None) -> str | None:
+    if spec.kind != "gpu" or found is None:
+        return None
+    for gpu in found.gpus:
+        if gpu.index == spec.index:
+            return gpu.uuid
+    if not found.gpus:
+        raise DeviceAbsentError(f"{spec.device} is not there: {found.why}", found.hint)
+    known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.gpus)
+    raise DeviceAbsentError(f"{spec.device} is not there", f"this machine has {known}")
+
+
+def _check_batch(card: Card, batch_size: object) -> None:
+    if card.examples is not None and isinstance(batch_size, int) and batch_size > card.examples:
+        raise UsageError(
+            f"batch_size={batch_size} is larger than the data of {card.name}; it can be at most {card.examples}"
+        )
+
+
+def lane_words(specs: Sequence[LaneSpec]) -> str:
+    """Write the lanes of a race in a few words, for a line about it."""
+    return " against ".join(spec.name for spec in specs)

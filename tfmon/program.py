@@ -1,0 +1,87 @@
+"""The parts of a running tfmon, wired together: session, lanes, probes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+
+from tfmon.catalog import Card, find_card
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.lane_state import ABSENT, FAILED
+from tfmon.model.session import Machine, Session
+from tfmon.planner import Wishes, plan_race
+from tfmon.probes.gpus import GpuSearch, find_gpus
+from tfmon.probes.host import HostProbe
+from tfmon.probes.machine import read_machine
+from tfmon.probes.nvidia import NvidiaProbe
+from tfmon.probes.ticker import Ticker
+
+SAMPLE_EVERY_S = 1.0
+
+
+class Program:
+    """One run of tfmon, from the first race to the last.
+
+    Thread: `plan`, `begin` and `close` may block for seconds; call them where that is allowed.
+    """
+
+    def __init__(self, wishes: Wishes) -> None:
+        self._wishes = wishes
+        self._machine = read_machine()
+        self._search: GpuSearch | None = None
+        self._searching = threading.Lock()
+        self.session = Session(self._machine, time.monotonic_ns)
+        self.lanes = LaneGroup(self.session, self._plan_next)
+        self._tickers: list[Ticker] = []
+
+    def plan(self, card: Card) -> RacePlan:
+        """Plan the race of a scenario that the command line asked for.
+
+        Errors: TfmonError when it cannot be raced.
+        """
+        plan, no_gpu = plan_race(card, self._wishes, self._find_gpus)
+        self.session.know_machine(self._describe(no_gpu))
+        return plan
+
+    def begin(self, plan: RacePlan) -> None:
+        """Start the lanes, and sampling beside them."""
+        self.lanes.begin(plan)
+        probes: list[HostProbe | NvidiaProbe] = [HostProbe(self.lanes.pids)]
+        if self._search is not None and any(gpu.uuid.startswith("GPU-") for gpu in self._search.gpus):
+            probes.append(NvidiaProbe(self._search.gpus))
+        for probe in probes:
+            ticker = Ticker(probe, self.session.accept, interval_s=SAMPLE_EVERY_S)
+            self._tickers.append(ticker)
+            ticker.start()
+
+    def close(self) -> None:
+        """End every lane and the sampling; takes 3 s at most."""
+        self.lanes.stop()
+        for ticker in self._tickers:
+            ticker.close()
+
+    def exit_code(self) -> int:
+        """Return the exit code that the lanes' ends stand for."""
+        phases = [lane.phase for lane in self.session.snapshot().lanes]
+        if ABSENT in phases:
+            return EXIT_DEVICE_ABSENT
+        return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
+
+    def _plan_next(self, scenario: str) -> RacePlan:
+        """Plan the default race of another scenario: lanes and settings were said for the first one."""
+        plan, no_gpu = plan_race(find_card(scenario), Wishes(python=self._wishes.python), self._find_gpus)
+        self.session.know_machine(self._describe(no_gpu))
+        return plan
+
+    def _find_gpus(self) -> GpuSearch:
+        with self._searching:
+            if self._search is None:
+                self._search = find_gpus(self._wishes.python)
+            return self._search
+
+    def _describe(self, no_gpu: str) -> Machine:
+        gpus = self._search.gpus if self._search is not None else ()
+        return replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)

@@ -1,0 +1,179 @@
+"""The life of a lane's child process, from its first words to its last."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered
+from tfmon.model.knobs import KnobError, KnobValue
+from tfmon.model.lane_state import BUILDING, IMPORTING, TRACING
+from tfmon.model.wire import Assign, Stop
+from tfmon.trainer.inbox import Inbox
+from tfmon.trainer.loader import ScenarioError, explain, load
+from tfmon.trainer.mailbox import Mailbox, leave
+from tfmon.trainer.reporter import Reporter
+
+INSTALL_TENSORFLOW = "{python} -m pip install tensorflow"
+
+
+class Failure(Exception):
+    """Why this lane cannot go on; becomes a LaneFailed."""
+
+    def __init__(self, kind: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.hint = hint
+
+
+def run(metric_fd: int, knob_fd: int) -> None:
+    """Train what the first request says, report on `metric_fd`, and end the process."""
+    mailbox: Mailbox[Any] = Mailbox()
+    reporter = Reporter(metric_fd)
+    reporter.send(
+        Hello(at_ns=time.monotonic_ns(), protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version())
+    )
+    Inbox(knob_fd, mailbox.post).start()
+    code = 0
+    try:
+        _live(mailbox, reporter)
+    except Failure as failure:
+        code = 1
+        reporter.send(
+            LaneFailed(at_ns=time.monotonic_ns(), kind=failure.kind, message=failure.message, hint=failure.hint)
+        )
+        reporter.drain(timeout_s=1.0)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    leave(code)
+
+
+def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
+    mailbox.wait()
+    assign = mailbox.take()
+    if isinstance(assign, Stop):
+        return
+    if not isinstance(assign, Assign):
+        raise Failure("protocol", f"the first request was {type(assign).__name__}, not Assign")
+    path = Path(assign.scenario)
+    reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=IMPORTING))
+    _import_tensorflow()
+    reporter.send(_equip(assign))
+    reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
+    _in_user_code(path, lambda: _train(path, assign, mailbox, reporter))
+
+
+def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter) -> None:
+    import tensorflow as tf
+
+    from tfmon.trainer.loop import Loop
+    from tfmon.trainer.pipeline import Pipelines
+
+    scenario = load(path)(assign.settings)
+    pipelines = Pipelines(scenario)
+    try:
+        pipelines.check(assign.settings)
+    except KnobError as error:
+        raise Failure("scenario", str(error), "--set batch_size=N sets it") from error
+    model = scenario.model()
+    signature = pipelines.signature(assign.settings)
+    _build(model, signature)
+    settings: dict[str, KnobValue] = dict(assign.settings)
+    reporter.send(
+        Built(
+            at_ns=time.monotonic_ns(),
+            parameters=_count_parameters(model),
+            examples=pipelines.examples,
+            settings=settings,
+        )
+    )
+    reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
+    step = tf.function(scenario.step(model), input_signature=signature, jit_compile=False)
+    step.get_concrete_function()
+    Loop(step, pipelines, settings, assign, mailbox, reporter).run()
+
+
+def _build(model: Any, signature: list[Any]) -> None:  # noqa: ANN401
+    """Make the variables of a model and of its optimizer, before they are needed inside a tf.function."""
+    if model is None:
+        return
+    if getattr(model, "optimizer", None) is None:
+        raise ScenarioError("`model` must return a compiled model: call model.compile(optimizer, loss)")
+    if not model.built:
+        model.build(signature[0].shape)
+    model.optimizer.build(model.trainable_variables)
+
+
+def _count_parameters(model: Any) -> int:  # noqa: ANN401
+    return 0 if model is None else sum(int(variable.shape.num_elements()) for variable in model.trainable_weights)
+
+
+def _import_tensorflow() -> None:
+    try:
+        import tensorflow  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise _broken_tensorflow(error) from error
+        raise Failure(
+            "no_tensorflow",
+            f"{sys.executable} has no TensorFlow",
+            INSTALL_TENSORFLOW.format(python=sys.executable),
+        ) from error
+    except Exception as error:
+        raise _broken_tensorflow(error) from error
+
+
+def _broken_tensorflow(error: Exception) -> Failure:
+    return Failure(
+        "no_tensorflow",
+        f"importing TensorFlow failed: {explain(error, Path())}",
+        INSTALL_TENSORFLOW.format(python=sys.executable) + " --force-reinstall",
+    )
+
+
+def _equip(assign: Assign) -> Equipped:
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from tfmon.trainer import device
+
+    try:
+        name = device.settle(assign.device)
+    except device.DeviceMissingError as error:
+        raise Failure("device_absent", str(error)) from error
+    return Equipped(
+        at_ns=time.monotonic_ns(),
+        tensorflow=tf.__version__,
+        keras=keras.__version__,
+        numpy=np.__version__,
+        device_name=name,
+        gpu_uuid=device.gpu_uuid() if assign.device == "gpu" else None,
+    )
+
+
+def _in_user_code(path: Path, work: Callable[[], None]) -> None:
+    """Run what may fail for reasons that lie in the user's file or in the size of the machine."""
+    import tensorflow as tf
+
+    try:
+        work()
+    except Failure:
+        raise
+    except (MemoryError, tf.errors.ResourceExhaustedError) as error:
+        raise Failure(
+            "out_of_memory",
+            f"out of memory: {explain(error, path)}",
+            "b lowers the batch size, r starts again",
+        ) from error
+    except Exception as error:
+        import traceback
+
+        traceback.print_exc()
+        raise Failure("scenario", explain(error, path)) from error

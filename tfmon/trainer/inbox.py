@@ -1,0 +1,42 @@
+"""The child's end of the knob pipe."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from tfmon.model.wire import Request, Stop, WireError, decode_request
+from tfmon.trainer.mailbox import leave
+
+GRACE_S = 1.0
+"""How long the loop may take to end by itself after Stop; a trace or an import cannot be interrupted."""
+
+
+class Inbox(threading.Thread):
+    """Reads requests until the pipe ends, and ends the process then: a lane does not outlive its monitor."""
+
+    def __init__(self, fd: int, deliver: Callable[[Request], None]) -> None:
+        super().__init__(name="tfmon-inbox", daemon=True)
+        self._fd = fd
+        self._deliver = deliver
+
+    def run(self) -> None:
+        """Deliver every request; an unreadable line is passed over, for a newer monitor may say more."""
+        rest = b""
+        while chunk := os.read(self._fd, 65_536):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self._handle(line)
+        leave(0)
+
+    def _handle(self, line: bytes) -> None:
+        try:
+            request = decode_request(line)
+        except WireError:
+            return
+        self._deliver(request)
+        if isinstance(request, Stop):
+            patience = threading.Timer(GRACE_S, leave, (0,))
+            patience.daemon = True
+            patience.start()

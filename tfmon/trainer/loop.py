@@ -1,0 +1,280 @@
+"""The training loop of a lane: steps, windows, and requests taken at step boundaries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tfmon.model.events import Finished, KnobApplied, KnobRefused, PhaseEntered, Window
+from tfmon.model.knobs import KnobError, KnobValue, find
+from tfmon.model.lane_state import PAUSED, RACING, READY, WARMING_UP
+from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop
+from tfmon.trainer import device
+from tfmon.trainer.loader import ScenarioError
+from tfmon.trainer.mailbox import Mailbox
+from tfmon.trainer.pipeline import PIPELINE_KNOBS, Feed, Opener, Pipelines
+from tfmon.trainer.reporter import Reporter
+from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, StepClock
+
+WINDOW_NS = 200_000_000
+"""How long a window lasts at least; it ends with the step that is then under way."""
+WARM_UP_NS = 500_000_000
+WARM_UP_STEPS = 3
+"""A lane warms up for at least so long and so many steps before it says that it is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The background thread's answer to the wish for another pipeline."""
+
+    request: int
+    result: Feed | BaseException
+
+
+Letter: TypeAlias = Request | Opened
+
+
+class Loop:
+    """Trains until it is told to stop.
+
+    Thread: the child's main thread; other threads reach it through the mailbox.
+    """
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        pipelines: Pipelines,
+        settings: dict[str, KnobValue],
+        assign: Assign,
+        mailbox: Mailbox[Letter],
+        reporter: Reporter,
+    ) -> None:
+        self._step = step
+        self._pipelines = pipelines
+        self._settings = settings
+        self._assign = assign
+        self._mailbox = mailbox
+        self._reporter = reporter
+        self._clock = StepClock()
+        self._collector = CollectorWatch()
+        self._opener = Opener(pipelines, lambda request, feed: mailbox.post(Opened(request, feed)))
+        self._opener_worked = 0
+        self._feed = pipelines.open(settings)
+        self._loss: Any = None
+        self._wishes: dict[int, SetKnob] = {}
+        self._fresh: list[SetKnob] = []
+        self._done_steps = 0
+        self._last_end_ns = 0
+        self._held = True
+        self._stopped = False
+
+    # ------------------------------------------------------------ the life of a lane
+
+    def run(self) -> None:
+        """Warm up, wait for the start signal, and train until the end."""
+        self._opener.start()
+        self._opener.prepare_neighbours(self._settings)
+        self._warm_up()
+        self._enter(READY)
+        while not self._stopped:
+            if self._held:
+                self._hold()
+            elif self._assign.steps is not None and self._done_steps >= self._assign.steps:
+                break
+            else:
+                self._train_window()
+            self._read_letters()
+        self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=self._done_steps))
+        self._reporter.drain(timeout_s=1.0)
+
+    def _warm_up(self) -> None:
+        self._enter(WARMING_UP)
+        began_ns = time.monotonic_ns()
+        while not self._stopped:
+            now_ns = self._steps_until(time.monotonic_ns() + WINDOW_NS // 4, CAPACITY)
+            self._read_loss()
+            if now_ns - began_ns > WARM_UP_NS and self._clock.steps >= WARM_UP_STEPS and self._opener.idle:
+                break
+            self._read_letters()
+        self._collector.settle()
+        self._opener_worked = self._opener.worked
+
+    def _hold(self) -> None:
+        """Sleep until a letter comes; a pipeline's own threads stop when its buffer is full."""
+        self._mailbox.wait()
+
+    def _enter(self, phase: str) -> None:
+        self._reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=phase))
+
+    # ------------------------------------------------------------ steps and windows
+
+    def _train_window(self) -> None:
+        clock = self._clock
+        if self._fresh:
+            self._done_steps += self._first_step_after_change()
+        limit = CAPACITY
+        if self._assign.steps is not None:
+            limit = min(limit, self._assign.steps - self._done_steps)
+        before = clock.steps
+        if limit > 0:
+            self._steps_until(clock.began_ns + WINDOW_NS, limit)
+        self._done_steps += clock.steps - before
+        loss = self._read_loss()
+        synced_ns = time.monotonic_ns()
+        clock.sync_ns += synced_ns - self._last_end_ns
+        self._close_window(synced_ns, loss)
+
+    def _first_step_after_change(self) -> int:
+        """Train one step with the new pipeline and say that it is in force; return how many steps that were."""
+        before_ns, steps = self._last_end_ns, self._clock.steps
+        end_ns = self._steps_until(0, 1)
+        step = self._done_steps + self._clock.steps - steps
+        for wish in self._fresh:
+            value = self._settings[wish.knob]
+            self._reporter.send(
+                KnobApplied(
+                    at_ns=end_ns,
+                    request=wish.request,
+                    knob=wish.knob,
+                    value=value,
+                    step=step,
+                    gap_ns=end_ns - before_ns,
+                )
+            )
+        self._fresh = []
+        return self._clock.steps - steps
+
+    def _steps_until(self, deadline_ns: int, limit: int) -> int:
+        """Train until the deadline, the limit or a letter, but one step at least; return the last step's end.
+
+        Errors: ScenarioError when the data end; whatever the model or the pipeline raise.
+        """
+        clock_ns, step, batches = time.monotonic_ns, self._step, self._feed.batches
+        times, waiting = self._clock.times, self._mailbox.waiting
+        size = self._feed.batch_examples
+        steps = input_ns = call_ns = examples = 0
+        began_ns = clock_ns()
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                raise ScenarioError("the data ended: `batches` must return a Dataset that repeats") from None
+            fed_ns = clock_ns()
+            self._loss = step(*batch)
+            ended_ns = clock_ns()
+            times[steps] = ended_ns - began_ns
+            steps += 1
+            input_ns += fed_ns - began_ns
+            call_ns += ended_ns - fed_ns
+            examples += int(batch[0].shape[0]) if size is None else size
+            began_ns = ended_ns
+            if ended_ns >= deadline_ns or steps >= limit or waiting:
+                break
+        self._clock.count(steps)
+        self._clock.examples += examples
+        self._clock.input_ns += input_ns
+        self._clock.call_ns += call_ns
+        self._last_end_ns = ended_ns
+        return ended_ns
+
+    def _read_loss(self) -> float | None:
+        """Read the last step's loss, and by that wait for the device to finish it."""
+        return None if self._loss is None else float(np.mean(self._loss))
+
+    def _close_window(self, at_ns: int, loss: float | None) -> None:
+        clock = self._clock
+        if self._collector.take():
+            clock.marks.add("garbage collection")
+        if self._opener.worked != self._opener_worked:
+            clock.marks.add("preparing pipelines")
+        self._opener_worked = self._opener.worked - self._opener.worked % 2
+        in_use, peak = device.gpu_memory(self._assign.device)
+        window = Window(
+            at_ns=at_ns,
+            span_ns=at_ns - clock.began_ns,
+            steps=clock.steps,
+            examples=clock.examples,
+            step=self._done_steps,
+            input_ns=clock.input_ns,
+            call_ns=clock.call_ns,
+            sync_ns=clock.sync_ns,
+            report_ns=clock.report_ns,
+            longest_ns=clock.longest_ns,
+            histogram=clock.histogram,
+            loss=loss,
+            settings=self._settings,
+            marks=tuple(sorted(clock.marks)),
+            gpu_in_use_bytes=in_use,
+            gpu_peak_bytes=peak,
+        )
+        if self._reporter.offer(window):
+            clock.reset(at_ns)
+        clock.report_ns += time.monotonic_ns() - at_ns
+
+    # ------------------------------------------------------------ requests
+
+    def _read_letters(self) -> None:
+        while (letter := self._mailbox.take()) is not None:
+            match letter:
+                case SetKnob():
+                    self._ask(letter)
+                case Opened():
+                    self._exchange(letter)
+                case Run():
+                    if self._held:
+                        self._held = False
+                        self._clock.reset(time.monotonic_ns())
+                        if self._done_steps:
+                            self._clock.marks.add("pause")
+                        self._enter(RACING)
+                case Hold():
+                    if not self._held:
+                        self._held = True
+                        self._enter(PAUSED)
+                case Stop():
+                    self._stopped = True
+                case Assign():
+                    pass
+
+    def _ask(self, wish: SetKnob) -> None:
+        try:
+            value = find(PIPELINE_KNOBS, wish.knob).check(wish.value)
+            wanted = {**self._settings, **self._pending(), wish.knob: value}
+            self._pipelines.check(wanted)
+        except KnobError as error:
+            self._refuse(wish, str(error))
+            return
+        self._wishes[wish.request] = wish
+        self._opener.open(wish.request, wanted)
+
+    def _pending(self) -> dict[str, KnobValue]:
+        return {wish.knob: wish.value for _, wish in sorted(self._wishes.items())}
+
+    def _exchange(self, opened: Opened) -> None:
+        """Go over to a pipeline that has become ready; the weights stay as they are."""
+        wish = self._wishes.pop(opened.request)
+        if isinstance(opened.result, BaseException):
+            self._refuse(wish, f"the pipeline could not be made: {opened.result}")
+            return
+        old, self._feed = self._feed, opened.result
+        self._settings = {**self._settings, **opened.result.settings}
+        self._fresh.append(wish)
+        self._opener.drop(old)
+        self._clock.marks.add("knob change")
+        if not self._wishes:
+            self._opener.prepare_neighbours(self._settings)
+
+    def _refuse(self, wish: SetKnob, reason: str) -> None:
+        self._reporter.send(
+            KnobRefused(
+                at_ns=time.monotonic_ns(),
+                request=wish.request,
+                knob=wish.knob,
+                value=wish.value,
+                reason=reason,
+            )
+        )

@@ -1,0 +1,44 @@
+"""What the loop is told while it trains: requests from the monitor, and pipelines that have become ready."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from typing import Generic, TypeVar
+
+Letter = TypeVar("Letter")
+
+
+class Mailbox(Generic[Letter]):
+    """A queue that costs its reader one truth test a step while nothing lies in it.
+
+    Thread: `post` from any thread; `empty`, `take` and `wait` from the loop's thread only.
+    """
+
+    def __init__(self) -> None:
+        self._letters: deque[Letter] = deque()
+        self._posted = threading.Event()
+        self.waiting = self._letters
+        """True in a boolean context while something lies in the box."""
+
+    def post(self, letter: Letter) -> None:
+        """Put something in."""
+        self._letters.append(letter)
+        self._posted.set()
+
+    def take(self) -> Letter | None:
+        """Return the oldest letter, or None when there is none."""
+        self._posted.clear()
+        return self._letters.popleft() if self._letters else None
+
+    def wait(self) -> None:
+        """Sleep until something lies in the box."""
+        while not self._letters:
+            self._posted.wait()
+            self._posted.clear()
+
+
+def leave(code: int) -> None:
+    """End the process at once; the interpreter's own way out of a TensorFlow process takes most of a second."""
+    os._exit(code)

@@ -1,0 +1,97 @@
+"""How numbers are written. The only place that knows 1024 and decimal places.
+
+Memory is in binary multiples (1 MiB = 1,048,576 bytes), as the drivers count it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tfmon.model.readings import Missing, Reading
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def rate(value: float) -> str:
+    """Write a rate with about three significant digits and grouped thousands: 7 663, 24.2, 0.42."""
+    if value >= 99.95:
+        return f"{value:,.0f}".replace(",", " ")
+    if value >= 9.995:
+        return f"{value:.1f}"
+    return f"{value:.2f}"
+
+
+def count(value: int) -> str:
+    """Write a whole number with grouped thousands: 12 400."""
+    return f"{value:,}".replace(",", " ")
+
+
+def short_count(value: float) -> str:
+    """Write a number in at most five characters, for axes and one-line views: 7.7k, 812, 1.2M."""
+    for limit, divisor, suffix in ((999.5, 1.0, ""), (999_500, 1e3, "k"), (999.5e6, 1e6, "M")):
+        if abs(value) < limit:
+            scaled = value / divisor
+            return (f"{scaled:.0f}" if scaled >= 99.5 or scaled == int(scaled) else f"{scaled:.2g}") + suffix
+    return f"{value / 1e9:.2g}G"
+
+
+def ratio(value: float) -> str:
+    """Write a ratio: 3.2×, 1.04×, 12×."""
+    return f"{value:.0f}×" if value >= 9.95 else f"{value:.1f}×" if value >= 1.995 else f"{value:.2f}×"
+
+
+def milliseconds(value: float) -> str:
+    """Write a step time: 0.084 ms, 1.29 ms, 41.0 ms, 1 240 ms."""
+    if value >= 999.5:
+        return f"{count(round(value))} ms"
+    if value >= 9.995:
+        return f"{value:.1f} ms"
+    return f"{value:.2f} ms" if value >= 0.0995 else f"{value:.3f} ms"
+
+
+def memory(value: float) -> str:
+    """Write bytes in binary multiples: 301 MiB, 1.2 GiB."""
+    for unit in _BINARY:
+        if value < 1023.5 or unit == _BINARY[-1]:
+            return f"{value:.0f} {unit}" if value >= 9.95 or unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError("unreachable")
+
+
+def clock(seconds: float) -> str:
+    """Write an elapsed time: 0:42, 12:05, 1:02:03."""
+    minutes, second = divmod(max(0, int(seconds)), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
+
+
+def percent(value: float) -> str:
+    """Write a percentage without decimals: 212 %."""
+    return f"{value:.0f} %"
+
+
+def cores(value: float) -> str:
+    """Write a number of cores: 8, 2.5."""
+    return f"{value:g}"
+
+
+def loss(value: float) -> str:
+    """Write a loss with four significant digits: 2.303, 0.01234, nan."""
+    return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e4 else f"{value:.4f}"[:6].rstrip(".")
+
+
+def absent(missing: Missing) -> str:
+    """Write why a value is not known: n/a (no GPU in this lane)."""
+    return f"n/a ({missing.reason})"
+
+
+def reading(value: Reading, write: Callable[[float], str]) -> str:
+    """Write a reading with the given function, or why it is not known."""
+    return absent(value) if isinstance(value, Missing) else write(value)
+
+
+def seconds(value: float) -> str:
+    """Write a short wait: 2.1 s, 48.0 s, 1:42."""
+    if value >= 99.95:
+        return clock(value)
+    return f"{max(0.0, value):.1f} s"
