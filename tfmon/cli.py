@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -176,7 +177,22 @@ def _race_headless(card: Card, wishes: Wishes, as_json: bool) -> NoReturn:
 
 
 def _race_on_screen(card: Card, wishes: Wishes) -> NoReturn:
-    raise NotImplementedError
+    from tfmon import live, result
+    from tfmon.program import Program
+
+    program = Program(wishes)
+    try:
+        # What the command line names must be there, or nothing is started; the default lanes can wait.
+        plan = program.plan(card) if wishes.lanes or wishes.settings else None
+    except TfmonError:
+        program.close()
+        raise
+    interrupted = live.run(program, card, plan)
+    snapshot = program.session.snapshot()
+    if any(lane.points for lane in snapshot.lanes) or program.exit_code():
+        with contextlib.suppress(OSError):
+            click.echo(result.to_text(snapshot, interrupted))
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
 
 
 def _why_no_screen() -> str:
@@ -184,6 +200,8 @@ def _why_no_screen() -> str:
         return "stdout is no terminal"
     if not sys.stdin.isatty():
         return "stdin is no terminal"
+    if not sys.stderr.isatty():
+        return "stderr is no terminal, and the screen is drawn there"
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
         return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
     return ""

@@ -48,14 +48,14 @@ def to_text(snapshot: Snapshot, interrupted: str = "") -> str:
     for title in ("lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"):
         table.add_column(title, justify="left" if title == "lane" else "right", no_wrap=True)
     for lane in snapshot.lanes:
-        table.add_row(lane.spec.name, *_cells(lane))
+        table.add_row(lane.title, *_cells(lane))
     console = Console(width=200, no_color=True, highlight=False, markup=False, force_terminal=False)
     with console.capture() as capture:
         console.print(table)
     lines = [line.rstrip() for line in capture.get().splitlines()]
     for lane in snapshot.lanes:
         if lane.trouble is not None:
-            lines.append(f"{lane.spec.name}: {lane.trouble.message}")
+            lines.append(f"{lane.title}: {lane.trouble.message}")
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
             lines.extend(f"  | {line}" for line in (lane.ended.output_tail[-5:] if lane.ended else ()))
     verdict = standing(snapshot.lanes)

@@ -25,7 +25,7 @@ from tfmon.model.events import (
 )
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.readings import Missing, Reading
-from tfmon.model.spec import LaneSpec
+from tfmon.model.spec import LaneSpec, title
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -199,6 +199,11 @@ class LaneState:
     ended: LaneEnded | None = None
     bad_lines: int = 0
     last_bad_line: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the lane is called on the screen: its device, and what tells it apart as it is in force now."""
+        return title(self.spec, self.settings)
 
     @property
     def over(self) -> bool:

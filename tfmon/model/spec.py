@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tfmon.model.knobs import Knob, KnobValue, parse_settings, show
+from tfmon.model.knobs import Knob, KnobValue, Settings, parse_settings, show
 
 
 class SpecError(ValueError):
@@ -20,7 +20,11 @@ class LaneSpec:
     """`cpu`, or `gpu:N` with N the index that the driver lists."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
-    """Unique in a race, such as "cpu", "gpu:0" or "cpu prefetch=off"."""
+    """Unique in a race, such as "cpu", "gpu:0" or "cpu prefetch=off"; stays when a key changes the knob."""
+    apart: tuple[str, ...] = ()
+    """Knobs that tell the lane from others on its device."""
+    number: int = 0
+    """Number among lanes with the same spec, from 1; 0 for a spec that only one lane has."""
     letter: str = ""
     """One letter that stands for the lane where there is no room or no colour."""
 
@@ -58,25 +62,31 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
     them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; otherwise the
     letters go from A.
     """
-    names = []
+    named: list[LaneSpec] = []
     for spec in specs:
         twins = [other for other in specs if other.device == spec.device]
-        apart = [
-            f"{knob}={show(value)}"
+        apart = tuple(
+            knob
             for knob, value in spec.settings.items()
             if any(other.settings.get(knob) != value for other in twins)
-        ]
-        names.append(" ".join([spec.device, *apart]))
-    for name in set(names):
-        same = [place for place, other in enumerate(names) if other == name]
-        if len(same) > 1:
-            for number, place in enumerate(same, 1):
-                names[place] = f"{name} #{number}"
+        )
+        same = [place for place, other in enumerate(specs) if other == spec]
+        number = same.index(len(named)) + 1 if len(same) > 1 else 0
+        named.append(
+            replace(spec, name=title(replace(spec, apart=apart, number=number)), apart=apart, number=number)
+        )
     kinds = [spec.kind for spec in specs]
     if len(set(kinds)) == len(kinds):
         letters = [kind[0].upper() for kind in kinds]
     else:
         letters = [chr(ord("A") + index % 26) for index in range(len(specs))]
-    return tuple(
-        replace(spec, name=name, letter=letter) for spec, name, letter in zip(specs, names, letters, strict=True)
-    )
+    return tuple(replace(spec, letter=letter) for spec, letter in zip(named, letters, strict=True))
+
+
+def title(spec: LaneSpec, settings: Settings | None = None) -> str:
+    """Write a lane's device and what tells it apart, with the values of these settings (or of its spec)."""
+    values = {**spec.settings, **(settings or {})}
+    words = [spec.device, *(f"{knob}={show(values[knob])}" for knob in spec.apart)]
+    if spec.number:
+        words.append(f"#{spec.number}")
+    return " ".join(words)

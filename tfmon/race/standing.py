@@ -30,16 +30,14 @@ def standing(lanes: Sequence[LaneState]) -> Standing:
 
     Units: the ratio is winner over slowest; both are examples over wall time of windows without a mark.
     """
-    speeds = [
-        (speed, lane) for lane in lanes if (speed := lane.steady.examples_per_s) is not None and speed > 0
-    ]
+    speeds = [(speed, lane) for lane in lanes if (speed := lane.steady.examples_per_s) is not None and speed > 0]
     waiting = [lane for lane in lanes if not lane.over and lane.steady.examples_per_s is None]
     if waiting or len(speeds) < 2:
         return Standing(_why_not(lanes, len(speeds)))
     speeds.sort(key=lambda pair: pair[0], reverse=True)
     (best, winner), (worst, loser) = speeds[0], speeds[-1]
     ratio = best / worst
-    text = f"{winner.spec.name} is {units.ratio(ratio)} faster than {loser.spec.name}"
+    text = f"{winner.title} is {units.ratio(ratio)} faster than {loser.title}"
     return Standing(text, winner.spec.name, ratio, CONTENDED)
 
 

@@ -1,0 +1,58 @@
+# `make run` and `make test` are all a fresh machine with Python and make needs.
+# PYTHON chooses the interpreter that the environments are made with; ARGS are passed on to tfmon.
+
+PYTHON ?= python3
+VENV ?= .venv
+VENV_218 ?= .venv-tf218
+BIN := $(VENV)/bin
+ARGS ?=
+# 2.18 is the oldest TensorFlow that tfmon supports: tensorflow-metal holds Apple Silicon there.
+TF_218 := tensorflow==2.18.*
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-tf218 lint bench clean
+
+help:  ## Show this list.
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.stamp  ## Install tfmon here and start it (ARGS="race large-dense").
+	@$(BIN)/tfmon $(ARGS)
+
+test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on the CPU.
+	$(BIN)/python -m pytest $(ARGS)
+
+test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests under TensorFlow 2.18.
+	$(VENV_218)/bin/python -m pytest tests/trainer -m trainer $(ARGS)
+
+lint: $(VENV)/dev.stamp  ## Check style and types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act; takes some minutes.
+	$(BIN)/python tests/benchmarks/overhead.py --scenario small-dense
+	$(BIN)/python tests/benchmarks/overhead.py --scenario large-dense
+	$(BIN)/python tests/benchmarks/knob_latency.py --scenario small-dense
+	$(BIN)/python tests/benchmarks/knob_latency.py --scenario large-dense
+	$(BIN)/python tests/benchmarks/sampling_cost.py
+
+clean:  ## Remove the environments and everything that was built.
+	rm -rf $(VENV) $(VENV_218) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find tfmon tests scenarios -name __pycache__ -type d -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/run.stamp
+
+$(VENV_218)/stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV_218)
+	$(VENV_218)/bin/python -m pip install --quiet --disable-pip-version-check \
+		'$(TF_218)' psutil 'pytest>=8.3,<9' 'pytest-asyncio>=0.25' 'pytest-timeout>=2.3'
+	@touch $@

@@ -1,0 +1,40 @@
+"""A race on the screen: starts the app, hands it the program, and sees to it that no lane outlives it."""
+
+from __future__ import annotations
+
+import signal
+from types import FrameType
+
+from tfmon.catalog import Card, list_cards
+from tfmon.headless import SIGNALS
+from tfmon.lanes.plan import RacePlan
+from tfmon.program import Program
+from tfmon.ui.app import MonitorApp
+
+
+def run(program: Program, card: Card, plan: RacePlan | None) -> str:
+    """Show a race until the user leaves; return why it was interrupted, or "".
+
+    Without a plan the race is planned after the first paint: asking a GPU's driver may take seconds.
+    Thread: the main thread, for the signals.
+    """
+    caught: list[str] = []
+    app = MonitorApp(
+        program.session,
+        program.lanes,
+        scenarios=list_cards,
+        on_ready=lambda: program.begin(plan or program.plan(card)),
+    )
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        caught.append(signal.Signals(number).name)
+        app.request_quit()
+
+    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
+    try:
+        ending = app.run()
+    finally:
+        program.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return f"interrupted by {caught[0]}" if caught and ending != "quit" else ""
