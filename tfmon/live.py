@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
+import time
 from types import FrameType
 
 from tfmon.catalog import Card, list_cards
+from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.headless import SIGNALS
 from tfmon.lanes.plan import RacePlan
 from tfmon.program import Program
 from tfmon.ui.app import MonitorApp
+
+PATIENCE_S = 1.0
+"""How long the app may take to leave after a signal, once the lanes are gone."""
 
 
 def run(program: Program, card: Card, plan: RacePlan | None) -> str:
@@ -29,6 +36,7 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
     def interrupt(number: int, _frame: FrameType | None) -> None:
         caught.append(signal.Signals(number).name)
         app.request_quit()
+        threading.Thread(target=_leave_anyway, args=(program,), name="tfmon-leave", daemon=True).start()
 
     before = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
@@ -38,3 +46,10 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
         for number, handler in before.items():
             signal.signal(number, handler)
     return f"interrupted by {caught[0]}" if caught and ending != "quit" else ""
+
+
+def _leave_anyway(program: Program) -> None:
+    """End the lanes and then the process, even if the app cannot: a terminal that is gone blocks its writes."""
+    program.close()
+    time.sleep(PATIENCE_S)
+    os._exit(EXIT_INTERRUPTED)

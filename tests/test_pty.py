@@ -1,0 +1,159 @@
+"""The whole program in a pseudo-terminal: it starts, shows numbers, acts on keys, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pyte
+import pytest
+
+pexpect = pytest.importorskip("pexpect")
+
+COLUMNS, ROWS = 120, 36
+LEAVES_WITHIN_S = 3.0
+RESTORED = ("\x1b[?1049l", "\x1b[?25h")
+"""The main screen is back, and the cursor with it."""
+
+
+class Terminal:
+    """tfmon in a terminal that is emulated, so that what stands on the screen can be read."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.screen = pyte.Screen(COLUMNS, ROWS)
+        self._stream = pyte.Stream(self.screen)
+        self.raw = ""
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-m", "tfmon", *arguments],
+            dimensions=(ROWS, COLUMNS),
+            env={**os.environ, "TERM": "xterm-256color"},
+            encoding="utf-8",
+            codec_errors="replace",
+        )
+
+    def read(self) -> str:
+        """Take in what was written since, and return the screen."""
+        try:
+            text = self.process.read_nonblocking(65_536, timeout=0.05)
+        except (pexpect.TIMEOUT, pexpect.EOF):
+            text = ""
+        self.raw += text
+        # pyte does not know the private form of `CSI u`, by which Textual asks for key reports.
+        self._stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", text))
+        return "\n".join(self.screen.display)
+
+    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 60) -> str:
+        """Wait until the screen is as wished, and return it."""
+        deadline = time.monotonic() + timeout_s
+        while not shown(display := self.read()):
+            assert time.monotonic() < deadline, f"not seen within {timeout_s} s:\n{display}"
+        return display
+
+    def children(self) -> list[psutil.Process]:
+        """Wait until both lanes are started, and return their processes."""
+        found: list[psutil.Process] = []
+
+        def both(_: str) -> bool:
+            found[:] = psutil.Process(self.process.pid).children(recursive=True)
+            return len(found) >= 2
+
+        self.wait_for(both)
+        return found
+
+    def wait_for_exit(self) -> int | None:
+        """Wait until the program has ended, and return its exit code."""
+        deadline = time.monotonic() + 10
+        while self.process.isalive():
+            assert time.monotonic() < deadline, "tfmon did not end"
+            self.read()
+        before = -1
+        while before != len(self.raw):
+            before = len(self.raw)
+            self.read()
+        return self.process.exitstatus
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Terminal]]:
+    terminals: list[Terminal] = []
+
+    def run(*arguments: str) -> Terminal:
+        terminals.append(Terminal(*arguments))
+        return terminals[-1]
+
+    yield run
+    for terminal in terminals:
+        if not terminal.process.closed:
+            with contextlib.suppress(OSError):
+                terminal.process.close(force=True)
+
+
+def gone(children: list[psutil.Process]) -> bool:
+    return not psutil.wait_procs(children, timeout=LEAVES_WITHIN_S)[1]
+
+
+def quit_by_q(terminal: Terminal) -> None:
+    terminal.process.send("q")
+
+
+def quit_by_ctrl_c(terminal: Terminal) -> None:
+    terminal.process.send("\x03")
+
+
+def quit_by_sigterm(terminal: Terminal) -> None:
+    terminal.process.kill(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("leave", "code"), [(quit_by_q, 0), (quit_by_ctrl_c, 0), (quit_by_sigterm, 130)], ids=["q", "ctrl-c", "sigterm"]
+)
+def test_leaving_while_tensorflow_loads_ends_the_children_and_restores_the_terminal(start, leave, code) -> None:
+    terminal = start()
+    terminal.wait_for(lambda display: "importing" in display)
+    children = terminal.children()
+    leave(terminal)
+    assert gone(children)
+    assert terminal.wait_for_exit() == code
+    assert all(sequence in terminal.raw for sequence in RESTORED)
+
+
+def test_a_closed_terminal_ends_the_program_and_its_children(start) -> None:
+    terminal = start()
+    terminal.wait_for(lambda display: "importing" in display)
+    program = psutil.Process(terminal.process.pid)
+    children = terminal.children()
+    terminal.process.ptyproc.fileobj.close()
+    assert gone(children)
+    deadline = time.monotonic() + 5
+    while program.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "tfmon outlives its terminal"
+        time.sleep(0.02)
+
+
+@pytest.mark.tf
+def test_a_race_shows_numbers_and_takes_a_key_into_force(start) -> None:
+    terminal = start("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto")
+    display = terminal.wait_for(lambda text: re.search(r"\d steps/s", text) and "faster than" in text)
+    assert "examples/s" in display
+    assert "batch 10" in display
+    terminal.process.send("B")
+    terminal.wait_for(lambda text: text.count("batch 16 ·") == 2 and "asked" not in text, timeout_s=10)
+    children = terminal.children()
+    terminal.process.send("q")
+    assert gone(children)
+    assert terminal.wait_for_exit() == 0
+    assert "is" in terminal.raw and "faster than" in terminal.raw.rsplit(RESTORED[0], 1)[1]
+
+
+def test_a_gpu_that_is_not_there_starts_nothing(start) -> None:
+    terminal = start("race", "small-dense", "--lane", "gpu:7")
+    assert terminal.wait_for_exit() == 3
+    assert "gpu:7 is not there" in terminal.raw
+    assert RESTORED[0] not in terminal.raw

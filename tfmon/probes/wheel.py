@@ -1,0 +1,110 @@
+"""Which TensorFlow an interpreter would import, read from its files: nothing of it is imported."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_ASK_PATH = "import json, sys; print(json.dumps([p for p in sys.path if p]))"
+_BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
+_DISTRIBUTION = re.compile(r"(?i)(tensorflow[a-z_]*|tf_nightly[a-z_]*)-([^-]+)\.dist-info")
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """The TensorFlow of an interpreter."""
+
+    distribution: str
+    """Name of the installed package, such as "tensorflow-cpu"; "tensorflow" where no metadata tells."""
+    version: str
+    """Its version, or "" where no metadata tells."""
+    has_cuda: bool | None
+    """Whether it was built for NVIDIA GPUs; None where its files do not tell."""
+    metal: str
+    """Version of tensorflow-metal beside it, or "" without."""
+
+
+def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
+    """Return the TensorFlow that `python` would import (this interpreter by default), or None without one.
+
+    Errors: None, too, for an interpreter that cannot be asked.
+    Source: its sys.path, there `tensorflow/python/platform/build_info.py` as text and the names of
+    `*.dist-info` folders.
+    """
+    if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):  # noqa: PTH100 - keeps links
+        return find_wheel(sys.path)
+    return find_wheel(_path_of(str(python), timeout_s))
+
+
+def find_wheel(path: Sequence[str]) -> Wheel | None:
+    """Return the TensorFlow that is first on an import path, or None without one."""
+    folders = [Path(folder) for folder in path if folder]
+    home = next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
+    if home is None:
+        return None
+    metal = next((version for name, version in _distributions(folders) if name == "tensorflow-metal"), "")
+    builds = {name: version for name, version in _distributions([home]) if name in _BUILDS}
+    # `tensorflow` may be a mere shell around `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
+    name = next((name for name in sorted(builds, key=len, reverse=True)), "tensorflow")
+    return Wheel(name, builds.get(name, ""), _has_cuda(home / _BUILD_INFO), metal)
+
+
+_BUILDS = frozenset(
+    {
+        "tensorflow",
+        "tensorflow-cpu",
+        "tensorflow-cpu-aws",
+        "tensorflow-gpu",
+        "tensorflow-intel",
+        "tensorflow-macos",
+        "tensorflow-rocm",
+        "tf-nightly",
+        "tf-nightly-cpu",
+    }
+)
+
+
+def _distributions(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries)
+        except OSError:
+            continue
+        for name in names:
+            match = _DISTRIBUTION.fullmatch(name)
+            if match is not None:
+                yield match[1].lower().replace("_", "-"), match[2]
+
+
+def _has_cuda(build_info: Path) -> bool | None:
+    try:
+        match = re.search(r"'is_cuda_build',\s*(True|False)", build_info.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+    return None if match is None else match[1] == "True"
+
+
+@functools.lru_cache(maxsize=8)
+def _path_of(python: str, timeout_s: float) -> tuple[str, ...]:
+    """Ask another interpreter for its import path; empty if it does not answer."""
+    try:
+        answer = subprocess.run(
+            [python, "-c", _ASK_PATH],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        folders = json.loads(answer.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return ()
+    return tuple(str(folder) for folder in folders)

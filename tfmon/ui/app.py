@@ -1,0 +1,204 @@
+"""The app: it pulls a snapshot twice a second, hands it to the screen on top, and ends the race."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal, TypeAlias
+
+from rich.console import RenderableType
+from rich.style import Style
+from textual._compositor import ChopsUpdate
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.color import Color, ColorParseError
+from textual.screen import Screen
+from textual.theme import Theme
+
+from tfmon.errors import TfmonError
+from tfmon.model.ports import Controls
+from tfmon.model.session import Session
+from tfmon.ui.charset import Charset, charset
+from tfmon.ui.race_screen import RaceScreen
+from tfmon.ui.runs import RunsUpdate
+from tfmon.ui.sheet import Sheet
+from tfmon.ui.shell import ScenarioCard
+from tfmon.ui.style import Look, palette
+from tfmon.ui.view import View
+
+PULL_S = 0.5
+MESSAGE_NS = 5_000_000_000
+
+Ending: TypeAlias = Literal["quit", "forced", "signal"]
+"""How the app ended: the lanes are gone; the user would not wait for that; or a signal asked for it."""
+
+
+class MonitorApp(App[Ending]):
+    """The race on the screen. `run()` returns how it ended, and None if Textual itself failed.
+
+    `controls.stop` has been called when it ends with "quit" or "signal"; after "forced" the caller must see to
+    it that no lane is left.
+    Thread: the app's only, but for `request_quit`.
+    """
+
+    CSS = "App { background: $background; }"
+    TITLE = "tfmon"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c,ctrl+q", "quit", "end the lanes and leave", id="quit.now", priority=True, show=False),
+    ]
+
+    def __init__(
+        self,
+        session: Session,
+        controls: Controls,
+        *,
+        scenarios: Callable[[], Sequence[ScenarioCard]] = tuple,
+        on_ready: Callable[[], None] | None = None,
+        theme: str = "textual-dark",
+        keymap: Mapping[str, str] | None = None,
+        characters: Charset | None = None,
+    ) -> None:
+        """Prepare the screen.
+
+        `scenarios` is called when the picker opens. `on_ready` is called in a thread of its own once the first
+        paint is done: it starts the lanes. `keymap` gives other keys by the ids of `tfmon.ui.keys`.
+        `characters` overrides what the locale says the terminal can show.
+        """
+        colourless = _without_colour()
+        super().__init__(ansi_color=True if colourless else None)
+        self.session = session
+        self.controls = controls
+        self.snapshot = session.snapshot()
+        chosen = characters or charset(sys.stdout.encoding or "", os.environ)
+        self.view = View(charset=chosen, keys=dict(keymap or {}))
+        self._scenarios = scenarios
+        self._on_ready = on_ready
+        self._loop_of_app: asyncio.AbstractEventLoop | None = None
+        self._quit_was_requested = False
+        self.theme = "ansi-dark" if colourless else theme
+        self.palette: Mapping[str, Style] = palette(Look())
+        self.set_keymap(dict(keymap or {}))
+
+    def get_default_screen(self) -> Screen[None]:
+        """Return the race."""
+        return RaceScreen(self)
+
+    def on_mount(self) -> None:
+        """Draw what is known, then start the lanes."""
+        self._loop_of_app = asyncio.get_running_loop()
+        self.theme_changed_signal.subscribe(self, self._dress)
+        self._dress(self.current_theme)
+        self.set_interval(PULL_S, self.pull)
+        self.call_after_refresh(self._painted)
+
+    def _painted(self) -> None:
+        if self._quit_was_requested:
+            self._quit("signal")
+        elif self._on_ready is not None:
+            self._in_thread(self._on_ready)
+
+    def _dress(self, theme: Theme) -> None:
+        variables = self.theme_variables
+        self.palette = palette(
+            Look(
+                theme.dark,
+                theme.ansi,
+                _hex(variables.get("foreground", ""), "#e0e0e0"),
+                _hex(variables.get("background", ""), "#121212"),
+            )
+        )
+        for screen in self.screen_stack:
+            if isinstance(screen, RaceScreen | Sheet) and screen.is_mounted:
+                screen.dress(self.palette)
+
+    # ------------------------------------------------------------ what the screens use
+
+    def pull(self) -> None:
+        """Read the session and draw what changed."""
+        self.snapshot = self.session.snapshot()
+        screen = self.screen
+        if isinstance(screen, RaceScreen | Sheet) and screen.is_mounted:
+            screen.follow(self.snapshot)
+
+    def say(self, message: str) -> None:
+        """Show a line for a few seconds, and whatever else changed."""
+        until_ns = self.session.snapshot().at_ns + MESSAGE_NS
+        self.view = replace(self.view, message=message, message_until_ns=until_ns)
+        self.pull()
+
+    def cards(self) -> Sequence[ScenarioCard]:
+        """Return the scenarios that can be raced."""
+        return self._scenarios()
+
+    def start_race(self, scenario: str) -> None:
+        """Start the race of another scenario; it takes a while, and the screen stays awake."""
+        self.view = replace(self.view, focused=None, top=0.0)
+        self.say(f"starting the race of {scenario}…")
+        self._in_thread(lambda: self.controls.race(scenario))
+
+    def _in_thread(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
+        """Do what may take long in a thread that nobody waits for; a TfmonError is told on the screen."""
+
+        def run() -> None:
+            try:
+                work()
+            except TfmonError as error:
+                line = " · ".join(part for part in (error.message, error.hint) if part)
+                self.call_later(self.say, line)
+            except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
+                self.call_later(self._handle_exception, error)
+            else:
+                self.call_later(then or self.pull)
+
+        threading.Thread(target=run, name="tfmon-ui", daemon=True).start()
+
+    # ------------------------------------------------------------ the end
+
+    def request_quit(self) -> None:
+        """End the race and leave, as for a signal. Thread: any, and any signal handler."""
+        self._quit_was_requested = True
+        if self._loop_of_app is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
+                self._loop_of_app.call_soon_threadsafe(self._quit, "signal")
+
+    async def action_quit(self) -> None:
+        """End the lanes and leave; asked a second time, leave at once."""
+        self._quit("quit")
+
+    def _quit(self, ending: Ending) -> None:
+        if self.view.stopping:
+            if ending == "quit":
+                self.exit("forced")
+            return
+        self.view = replace(self.view, stopping=True)
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        self.pull()
+        self._in_thread(self.controls.stop, lambda: self.exit(ending))
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Write an update to the terminal, from the first changed cell of each line on."""
+        if type(renderable) is ChopsUpdate:
+            renderable = RunsUpdate(renderable.chops, renderable.spans, renderable.chop_ends)
+        super()._display(screen, renderable)
+
+
+def _without_colour() -> bool:
+    """Tell whether the user wants no colour; an empty NO_COLOR does not count, and Textual must not see it."""
+    if os.environ.get("NO_COLOR") == "":
+        del os.environ["NO_COLOR"]
+    return "NO_COLOR" in os.environ
+
+
+def _hex(colour: str, otherwise: str) -> str:
+    """Return a theme's colour as #rrggbb."""
+    try:
+        return Color.parse(colour).hex6.lower()
+    except ColorParseError:
+        return otherwise

@@ -1,0 +1,104 @@
+"""Where everything stands on a terminal of a given size. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
+MIN_LINE_WIDTH = 24
+"""Narrower than this nothing can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rect:
+    """A rectangle of cells."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def holds(self, x: int, y: int) -> bool:
+        """Tell whether a cell lies inside."""
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a lane's pane stands."""
+
+    lane: int
+    rect: Rect
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The parts of the screen; a part that found no room has height 0."""
+
+    kind: Literal["panes", "lines", "tiny"]
+    """`lines` is one line a lane or less; `tiny` only says that the terminal is too small."""
+    header: Rect
+    panes: tuple[Place, ...]
+    verdict: Rect
+    status: Rect
+    keys: Rect
+    per_page: int = 0
+    """Lanes that are visible at once."""
+
+
+def arrange(width: int, height: int, lanes: int, focused: int | None = None) -> Layout:
+    """Lay out a screen for a number of lanes; if not all fit, the page with the focused lane is shown."""
+    if width < MIN_LINE_WIDTH or height < 1:
+        return _without_panes("tiny", width, height, 0)
+    verdict = 1 if height < 20 else 3 if height < 30 else 5
+    status = 0 if height < 18 else 1
+    area = height - 2 - verdict - status
+    if width < MIN_PANE_WIDTH or area < MIN_PANE_HEIGHT:
+        return _without_panes("lines", width, height, lanes)
+    columns, rows = _grid(width, area, lanes)
+    per_page = columns * rows
+    first = (focused or 0) // per_page * per_page
+    return Layout(
+        kind="panes",
+        header=Rect(0, 0, width, 1),
+        panes=_places(Rect(0, 1, width, area), range(first, min(lanes, first + per_page)), columns),
+        verdict=Rect(0, 1 + area, width, verdict),
+        status=Rect(0, 1 + area + verdict, width, status),
+        keys=Rect(0, height - 1, width, 1),
+        per_page=per_page,
+    )
+
+
+def _grid(width: int, height: int, lanes: int) -> tuple[int, int]:
+    """Return how many columns and rows of panes show as many lanes as possible in as few rows as possible."""
+    most_columns = max(1, width // MIN_PANE_WIDTH)
+    most_rows = max(1, height // MIN_PANE_HEIGHT)
+    visible = max(1, min(lanes, most_columns * most_rows))
+    rows = -(-visible // most_columns)
+    return -(-visible // rows), rows
+
+
+def _places(area: Rect, lanes: range, columns: int) -> tuple[Place, ...]:
+    columns = max(1, min(columns, len(lanes)))
+    rows = max(1, -(-len(lanes) // columns))
+    places = []
+    for place, lane in enumerate(lanes):
+        row, column = divmod(place, columns)
+        left, right = area.width * column // columns, area.width * (column + 1) // columns
+        top, bottom = area.height * row // rows, area.height * (row + 1) // rows
+        places.append(Place(lane, Rect(area.x + left, area.y + top, right - left, bottom - top)))
+    return tuple(places)
+
+
+def _without_panes(kind: Literal["lines", "tiny"], width: int, height: int, lanes: int) -> Layout:
+    keys = 1 if kind == "lines" and height >= lanes + 2 else 0
+    body = height - keys
+    return Layout(
+        kind=kind,
+        header=Rect(0, 0, width, 0),
+        panes=(),
+        verdict=Rect(0, 0, width, body),
+        status=Rect(0, body, width, 0),
+        keys=Rect(0, body, width, keys),
+    )

@@ -1,0 +1,96 @@
+"""What a pane shows of a lane that does not train: on its way to the race, or after its end. Pure."""
+
+from __future__ import annotations
+
+from tfmon import units
+from tfmon.model.lane_state import (
+    ABSENT,
+    BUILDING,
+    IMPORTING,
+    READY,
+    STARTING,
+    TRACING,
+    WARMING_UP,
+    LaneState,
+)
+from tfmon.ui.rows import BLANK, Row, crop, spread, wrap
+from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, strong
+
+_STEPS = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
+_HEADLINES = {
+    STARTING: "starting Python…",
+    IMPORTING: "importing TensorFlow…",
+    BUILDING: "building model and data…",
+    TRACING: "tracing the training step…",
+    WARMING_UP: "warming up…",
+    READY: "ready, waiting for the others",
+}
+_WORDS = ("start", "import", "build", "trace", "warm up", "ready")
+
+
+def getting_ready(lane: LaneState) -> bool:
+    """Tell whether the lane is still on its way to its first race step."""
+    return lane.phase in _STEPS and not lane.points
+
+
+def progress_rows(lane: LaneState, now_ns: int, width: int, height: int, accent: str) -> list[Row]:
+    """Say what the lane does now and for how long, and how far it is on its way."""
+    now_s = units.seconds((now_ns - lane.phase_since_ns) / 1e9)
+    headline = spread([(_HEADLINES.get(lane.phase, lane.phase), STRONG)], [(now_s, STRONG)], width)
+    at = _STEPS.index(lane.phase)
+    total_s = units.seconds((now_ns - lane.started_ns) / 1e9)
+    count = spread([(f"step {at + 1} of {len(_STEPS)}", DIM)], [(f"{total_s} since the start", DIM)], width)
+    return [headline, _track(at, width, accent), count][: max(1, height)]
+
+
+def _track(at: int, width: int, accent: str) -> Row:
+    """Draw the steps of a lane's life: done, doing, to do."""
+    marks = ["✓" if place < at else "▸" if place == at else "·" for place in range(len(_STEPS))]
+    if sum(len(word) + 4 for word in _WORDS) - 2 <= width:
+        spans: list[tuple[str, str]] = []
+        for place, (mark, word) in enumerate(zip(marks, _WORDS, strict=True)):
+            style = accent if place < at else strong(accent) if place == at else DIM
+            spans += [(f"{mark} ", style), (word + "  ", TEXT if place == at else DIM)]
+        return tuple(spans)
+    length = max(1, (width + 1) // len(_STEPS) - 1)
+    return tuple(
+        span
+        for place in range(len(_STEPS))
+        for span in ((("■" if place <= at else "□") * length, accent if place <= at else DIM), (" ", TEXT))
+    )
+
+
+def trouble_rows(lane: LaneState, width: int, height: int) -> list[Row]:
+    """Say why the lane failed, what to do, and what its process wrote last."""
+    trouble = lane.trouble
+    message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
+    sign = "–" if lane.phase == ABSENT else "✗"
+    lines = wrap(message, width - 2, max(1, height // 2))
+    rows: list[Row] = [
+        ((f"{sign if first else ' '} ", strong(TROUBLE)), (line, strong(TROUBLE)))
+        for first, line in ((place == 0, line) for place, line in enumerate(lines))
+    ]
+    hint = trouble.hint if trouble is not None else ""
+    for place, line in enumerate(wrap(hint, width - 2, max(1, height // 3))):
+        rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
+    if lane.points:
+        done = f"it had done {units.count(lane.steps)} steps"
+        last = "" if lane.last_loss is None else f", loss {units.loss(lane.last_loss)}"
+        rows += [BLANK, ((crop(done + last, width), TEXT),)]
+    rows += _tail_rows(lane, width, height - len(rows))
+    return rows[:height]
+
+
+def _tail_rows(lane: LaneState, width: int, height: int) -> list[Row]:
+    """Return the last lines of the lane's output that fit, the very last at the bottom."""
+    lines = lane.ended.output_tail if lane.ended is not None else ()
+    if not lines or height < 3:
+        return []
+    room = height - 2
+    wrapped: list[str] = []
+    for line in reversed(lines):
+        pieces = wrap(line, width, min(4, room)) if line.strip() else []
+        if len(pieces) + len(wrapped) > room:
+            break
+        wrapped = pieces + wrapped
+    return [BLANK, (("last lines of its output", DIM),), *(((line, DIM),) for line in wrapped)]

@@ -1,0 +1,173 @@
+"""The whole race screen as rows: a pure function of the snapshot, the view and the size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.model.lane_state import PAUSED, LaneState
+from tfmon.model.session import Snapshot
+from tfmon.race.standing import standing
+from tfmon.ui import chart
+from tfmon.ui.charset import to_ascii
+from tfmon.ui.footer import Zone, keys_row, message_of, status_row
+from tfmon.ui.header import header_row
+from tfmon.ui.layout import Layout, Place, arrange
+from tfmon.ui.pane import PaneView, pane_rows
+from tfmon.ui.rows import BLANK, Row, fit, wrap
+from tfmon.ui.style import DIM, STRONG, TEXT, WARN, lane_style, strong
+from tfmon.ui.verdict import verdict_row, verdict_rows
+from tfmon.ui.view import View, focused_index
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the screen shows, and what a click on it does."""
+
+    rows: tuple[Row, ...]
+    """One for each line of the terminal, each exactly as wide."""
+    zones: tuple[Zone, ...]
+    top: float
+    """Top of the charts' scale, to be kept for the next page."""
+
+
+def draw(snapshot: Snapshot, view: View, width: int, height: int) -> Page:
+    """Draw the race for a terminal of that size."""
+    layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
+    top = shared_top(snapshot, view.top)
+    zones: list[Zone] = []
+    if layout.kind == "tiny":
+        rows = _too_small(width, height)
+    elif layout.kind == "lines":
+        rows = _lines(snapshot, view, layout, zones)
+    else:
+        rows = _panes(snapshot, view, layout, top, zones)
+    fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
+    if view.charset == "ascii":
+        fitted = tuple(to_ascii(row) for row in fitted)
+    return Page(fitted, tuple(zones), top)
+
+
+def shared_top(snapshot: Snapshot, previous: float) -> float:
+    """Return the top of the one scale that all charts share, over the minute they show."""
+    since_ns = axis_end_ns(snapshot) - chart.SPAN_S * 1_000_000_000
+    peak = 0.0
+    for lane in snapshot.lanes:
+        for point in reversed(lane.points):
+            if point.at_ns < since_ns:
+                break
+            if point.span_ns > 0:
+                peak = max(peak, point.examples / point.span_ns * 1e9)
+    return chart.nice_top(peak, previous)
+
+
+def axis_end_ns(snapshot: Snapshot) -> int:
+    """Return the right end of the time axis: now, or the last window once no lane trains or will."""
+    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
+    still = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
+    return max(ends) if ends and still else snapshot.at_ns
+
+
+# ---------------------------------------------------------------- panes
+
+
+def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
+    rows = [header_row(snapshot, layout.header.width)]
+    rows += _blocks(snapshot, view, layout, top)
+    for place in layout.panes:
+        zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
+    rows += verdict_rows(snapshot, layout.verdict.width, layout.verdict.height)
+    message = message_of(view, snapshot.at_ns)
+    if layout.status.height:
+        rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
+    if message and not layout.status.height:
+        rows.append(((f" {message}", strong(WARN)),))
+    else:
+        keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y)
+        rows.append(keys)
+        zones += key_zones
+    return rows
+
+
+def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[Row]:
+    """Draw the panes and put those of one row side by side."""
+    said = standing(snapshot.lanes)
+    lead = f"{units.ratio(said.ratio)} ahead" if said.ratio is not None else ""
+    until_ns = axis_end_ns(snapshot)
+    rows: list[Row] = []
+    by_line: dict[int, list[Place]] = {}
+    for place in layout.panes:
+        by_line.setdefault(place.rect.y, []).append(place)
+    for places in by_line.values():
+        blocks = []
+        for place in places:
+            lane = snapshot.lanes[place.lane]
+            pane = PaneView(
+                index=place.lane,
+                now_ns=snapshot.at_ns,
+                machine=snapshot.machine,
+                gpu=snapshot.gpu_of(lane),
+                any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
+                lead=lead if lane.spec.name == said.winner else "",
+                focused=lane.spec.name == view.focused,
+                top=top,
+                until_ns=until_ns,
+                charset=view.charset,
+            )
+            blocks.append(pane_rows(lane, pane, place.rect.width, place.rect.height))
+        rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
+    return rows
+
+
+# ---------------------------------------------------------------- small terminals
+
+
+def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
+    """Draw a line a lane and the verdict, or all in one line where there is not even room for that."""
+    width, room = layout.verdict.width, layout.verdict.height
+    message = message_of(view, snapshot.at_ns)
+    if room <= len(snapshot.lanes):
+        rows = [one_line(snapshot, width)]
+        if message and room > 1:
+            rows.append(((f" {message}", strong(WARN)),))
+        return rows
+    rows = [_lane_line(index, lane) for index, lane in enumerate(snapshot.lanes)]
+    rows.append(verdict_row(snapshot, standing(snapshot.lanes)))
+    rows = (rows + [BLANK] * room)[:room]
+    if layout.keys.height:
+        keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)
+        rows.append(((f" {message}", strong(WARN)),) if message else keys)
+        zones += [] if message else key_zones
+    return rows
+
+
+def _lane_line(index: int, lane: LaneState) -> Row:
+    return (
+        (f" {lane.spec.letter} ", strong(lane_style(index))),
+        (_short_speed(lane), STRONG),
+        (f"  {lane.phase}  ", TEXT),
+        (lane.trouble.message if lane.trouble is not None else lane.spec.name, DIM),
+    )
+
+
+def one_line(snapshot: Snapshot, width: int) -> Row:
+    """Return the race in one line: `C 7.7k ex/s  G 2.4k ex/s  C 3.2×`."""
+    spans: list[tuple[str, str]] = []
+    for index, lane in enumerate(snapshot.lanes):
+        spans += [(f" {lane.spec.letter} ", strong(lane_style(index))), (_short_speed(lane) + " ", TEXT)]
+    said = standing(snapshot.lanes)
+    for index, lane in enumerate(snapshot.lanes):
+        if lane.spec.name == said.winner and said.ratio is not None:
+            spans.append((f" ▲ {lane.spec.letter} {units.ratio(said.ratio)}", strong(lane_style(index))))
+    return fit(spans, width)
+
+
+def _short_speed(lane: LaneState) -> str:
+    speed = lane.recent().examples_per_s
+    if lane.over or speed is None:
+        return lane.phase
+    return f"{units.short_count(speed)} ex/s"
+
+
+def _too_small(width: int, height: int) -> list[Row]:
+    return [((line, WARN),) for line in wrap("terminal too small", width, height)]

@@ -1,0 +1,217 @@
+"""One lane's pane: a framed block of rows, each exactly as wide as the pane. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.model.events import GpuSample
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
+from tfmon.model.session import Machine
+from tfmon.ui import chart, digits, life, readings
+from tfmon.ui.charset import Charset
+from tfmon.ui.rows import BLANK, Row, cells, crop, fit
+from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
+
+PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
+FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
+
+
+@dataclass(frozen=True, slots=True)
+class PaneView:
+    """What a pane shows besides its lane."""
+
+    index: int
+    """Place of the lane; it settles the accent."""
+    now_ns: int
+    machine: Machine
+    gpu: GpuSample | None = None
+    any_gpu: bool = False
+    """True if some lane of the race has a GPU: then every pane keeps a line for GPU memory."""
+    lead: str = ""
+    """Such as "3.2× ahead" for the lane that is; empty for the others."""
+    focused: bool = False
+    top: float = 1.0
+    until_ns: int = 0
+    """Right end of the charts' time axis."""
+    charset: Charset = "braille"
+
+    @property
+    def accent(self) -> str:
+        """Name of the lane's style."""
+        return lane_style(self.index)
+
+
+def pane_rows(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
+    """Return the pane: `height` rows of `width` cells."""
+    inner_width, inner_height = width - 4, height - 2
+    if lane.phase in (FAILED, ABSENT):
+        body = life.trouble_rows(lane, inner_width, inner_height)
+    else:
+        body = _body(lane, view, inner_width, inner_height)
+    body = (body + [BLANK] * inner_height)[:inner_height]
+    frame, edge = _frame(lane, view)
+    _, _, low_left, low_right, flat, upright = frame
+    side = (upright, edge)
+    return [
+        _title(lane, view, width),
+        *((side, (" ", TEXT), *fit(_trimmed(row, inner_width), inner_width), (" ", TEXT), side) for row in body),
+        ((low_left + flat * (width - 2) + low_right, edge),),
+    ]
+
+
+def _trimmed(row: Row, width: int) -> Row:
+    return row if cells(row) <= width else fit(row, width)
+
+
+def _frame(lane: LaneState, view: PaneView) -> tuple[tuple[str, ...], str]:
+    if lane.phase == FAILED:
+        return (FOCUS_FRAME if view.focused else PLAIN_FRAME), TROUBLE
+    return (FOCUS_FRAME, view.accent) if view.focused else (PLAIN_FRAME, faint(view.accent))
+
+
+def _title(lane: LaneState, view: PaneView, width: int) -> Row:
+    (left, right, _, _, flat, _), edge = _frame(lane, view)
+    state = _state(lane, view.now_ns)
+    style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if lane.phase == PAUSED else STRONG
+    room = width - 7 - len(state)
+    letter = lane.spec.letter or "?"
+    name = crop(lane.spec.name, max(0, room - 4 - len(letter)))
+    rest = room - len(letter) - 4 - cells([(name, "")])
+    device = crop(device_name(lane, view.machine), rest - 1) if rest > 6 else ""
+    spans: list[tuple[str, str]] = [
+        (left + flat, edge), (f" {letter} ", strong(view.accent)), (f" {name} ", STRONG),
+    ]  # fmt: skip
+    if device:
+        spans.append((f" {device} ", DIM))
+    end: Row = ((f" {state} ", style), (flat + right, edge))
+    fill = width - cells(spans) - cells(end)
+    return fit((*spans, (flat * fill, edge), *end), width)
+
+
+def _state(lane: LaneState, now_ns: int) -> str:
+    if lane.over:
+        after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
+        return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
+    return f"{lane.phase} {units.clock((now_ns - lane.phase_since_ns) / 1e9)}"
+
+
+def device_name(lane: LaneState, machine: Machine) -> str:
+    """Return the model of the lane's processor: as the lane said, or until then as the machine lists it."""
+    if lane.device_name:
+        return lane.device_name
+    if lane.spec.kind == "cpu":
+        return machine.cpu_name
+    return machine.gpus[lane.spec.index] if lane.spec.index < len(machine.gpus) else ""
+
+
+# ---------------------------------------------------------------- the body
+
+
+def _body(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
+    """Fill the pane in the order in which the eye should find things; what does not fit is left out."""
+    large = 3 if height >= 14 else 1
+    makers = _makers(lane, view, width)
+    shown, chart_height = _plan(height - large, view.any_gpu)
+    rows = _figure(lane, view, width, large)
+    for name in _ORDER:
+        if name not in shown:
+            continue
+        rows.append(BLANK if name.startswith("gap") else makers[name]())
+    if chart_height:
+        rows += _chart(lane, view, width, chart_height)
+    return rows
+
+
+_ORDER = ("gap1", "step", "loss", "done", "knobs", "cpu", "memory", "gpu", "gpu memory", "note", "gap2")
+_PRIORITY = ("step", "cpu", "gpu", "knobs", "loss", "chart", "memory", "done", "gpu memory", "note")
+_LEAST_CHART = 3
+
+
+def _plan(height: int, any_gpu: bool) -> tuple[set[str], int]:
+    """Choose the lines that fit, and how high the chart becomes with its axis; 0 for none."""
+    shown: set[str] = set()
+    left, chart_height = height, 0
+    for name in _PRIORITY:
+        if name == "gpu memory" and not any_gpu:
+            continue
+        need = _LEAST_CHART if name == "chart" else 1
+        if left < need:
+            continue
+        left -= need
+        if name == "chart":
+            chart_height = need
+        else:
+            shown.add(name)
+    if chart_height and left:
+        chart_height, left = chart_height + 1, left - 1
+    for gap in ("gap1", "gap2"):
+        if left:
+            shown.add(gap)
+            left -= 1
+    return shown, chart_height + left if chart_height else 0
+
+
+def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[], Row]]:
+    accent = view.accent
+    return {
+        "step": lambda: readings.step_row(lane),
+        "loss": lambda: readings.loss_row(lane),
+        "done": lambda: readings.done_row(lane),
+        "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),
+        "memory": lambda: readings.memory_row(lane),
+        "gpu": lambda: readings.gpu_row(lane, view.gpu, width, accent),
+        "gpu memory": lambda: readings.gpu_memory_row(lane, view.gpu),
+        "knobs": lambda: readings.knobs_row(lane),
+        "note": lambda: readings.note_row(lane),
+    }
+
+
+def _figure(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
+    """Return the throughput as the largest thing in the pane, or how far the lane is on its way."""
+    if life.getting_ready(lane):
+        return life.progress_rows(lane, view.now_ns, width, height, view.accent)
+    recent = lane.recent()
+    speed, steps = recent.examples_per_s, recent.steps_per_s
+    still = lane.phase in (PAUSED, DONE)
+    style = DIM if still else strong(view.accent)
+    number = units.rate(speed) if speed is not None else "---"
+    per_step = f"{units.rate(steps)} steps/s" if steps is not None else _no_speed(lane)
+    lead = (("▲ " + view.lead, strong(view.accent)),) if view.lead else ()
+    unit = ("examples/s", DIM if still else STRONG)
+    large = digits.large(number.rjust(5))
+    beside = max(len(unit[0]), len(per_step)) + 2
+    if height < digits.HEIGHT or view.charset == "ascii" or len(large[0]) + beside > width:
+        short: Row = ((number, style), (" ", TEXT), unit, ("  " + per_step, DIM))
+        gap = (("  ", TEXT),) if lead else ()
+        return (
+            ([BLANK] if height >= digits.HEIGHT else [])
+            + [(*short, *gap, *lead)]
+            + ([BLANK] if height >= digits.HEIGHT else [])
+        )
+    return [
+        ((large[0], style), ("  ", TEXT), *lead),
+        ((large[1], style), ("  ", TEXT), unit),
+        ((large[2], style), ("  ", TEXT), (per_step, DIM)),
+    ]
+
+
+def _no_speed(lane: LaneState) -> str:
+    return "measuring" if not lane.over else "not measured"
+
+
+def _chart(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
+    """Return throughput over the last minute, `height` rows with the time axis."""
+    axis = chart.time_axis(view.until_ns, width - chart.LABEL_CELLS)
+    values = chart.throughput(lane.points, axis, chart.parts_per_cell(view.charset))
+    lines = chart.plot(values, view.top, height - 1, view.charset)
+    accent = faint(view.accent) if lane.phase in (PAUSED, DONE) else view.accent
+    blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
+    rows: list[Row] = [
+        ((chart.scale_label(view.top) if place == 0 else blank_label, DIM), (line, accent))
+        for place, line in enumerate(lines)
+    ]
+    foot = "0 ┴".rjust(chart.LABEL_CELLS)
+    rows.append(((foot, DIM), (chart.axis_row(lane.knob_marks, axis), DIM)))
+    return rows

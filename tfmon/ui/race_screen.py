@@ -1,0 +1,168 @@
+"""The main screen: it draws the race and turns key presses into wishes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from tfmon.model.knobs import KnobError, find
+from tfmon.model.lane_state import LaneState
+from tfmon.model.session import Snapshot
+from tfmon.ui.canvas import Canvas
+from tfmon.ui.footer import Zone
+from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.layout import arrange
+from tfmon.ui.page import draw
+from tfmon.ui.shell import Shell
+from tfmon.ui.view import focused_index
+from tfmon.ui.wishes import living, pause_or_run, short_name, steps_of, targets
+
+
+class RaceScreen(Screen[None]):
+    """Shows the race. Thread: the app's only."""
+
+    CSS = "RaceScreen { overflow: hidden; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in RACE_KEYS
+    ]
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__()
+        self.shell = shell
+        self._zones: tuple[Zone, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        """Give Textual the one widget of the screen."""
+        yield Canvas(self.shell.palette)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Draw for the new size."""
+        self.follow(self.shell.snapshot)
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Draw a snapshot; only what changed is repainted."""
+        width, height = self.app.size
+        page = draw(snapshot, self.shell.view, width, height)
+        self._zones = page.zones
+        self.shell.view = replace(self.shell.view, top=page.top)
+        self.query_one(Canvas).show(page.rows)
+
+    def dress(self, styles: Mapping[str, Style]) -> None:
+        """Take the styles of another theme."""
+        self.query_one(Canvas).dress(styles)
+
+    def on_click(self, event: events.Click) -> None:
+        """Do what was clicked: a pane takes the focus, a key at the bottom acts."""
+        for zone in self._zones:
+            if zone.rect.holds(event.screen_x, event.screen_y):
+                self.call_next(self.run_action, zone.action)
+                return
+
+    # ------------------------------------------------------------ knobs
+
+    def action_step_knob(self, name: str, direction: int) -> None:
+        """Ask the lanes for the next value of a knob."""
+        snapshot = self.shell.snapshot
+        try:
+            knob = find(snapshot.race.knobs, name)
+        except KnobError:
+            self.shell.say(f"this scenario has no knob {short_name(name)}")
+            return
+        wishes, stuck = steps_of(living(self._targets()), knob, direction)
+        for wish in wishes:
+            self.shell.controls.set_knob(wish.lane, name, wish.value)
+        if stuck:
+            self.shell.say(stuck)
+        elif wishes and knob.kind == "restart":
+            self.shell.say(f"{short_name(name)} takes effect with a restart: {_names(self._targets())}")
+        else:
+            self.shell.pull()
+
+    def action_pause_or_run(self) -> None:
+        """Hold the lanes that race, or let those that pause run on."""
+        hold, run = pause_or_run(self._targets())
+        if hold:
+            self.shell.controls.hold(hold)
+            self.shell.say(f"pause asked: {', '.join(hold)}")
+        elif run:
+            self.shell.controls.run(run)
+            self.shell.say(f"going on: {', '.join(run)}")
+        else:
+            self.shell.say("no lane is racing, so there is nothing to pause")
+
+    def action_restart(self) -> None:
+        """Start the lanes again."""
+        lanes = self._targets()
+        self.shell.controls.restart([lane.spec.name for lane in lanes])
+        self.shell.say(f"restarting {_names(lanes)}")
+
+    def _targets(self) -> list[LaneState]:
+        return targets(self.shell.snapshot.lanes, self.shell.view.focused)
+
+    # ------------------------------------------------------------ focus
+
+    def action_move_focus(self, direction: int) -> None:
+        """Focus the next lane; after the last one keys act on all lanes again."""
+        lanes = self.shell.snapshot.lanes
+        at = focused_index(self.shell.view, self.shell.snapshot)
+        ring = [None, *range(len(lanes))]
+        self._focus(ring[(ring.index(at) + direction) % len(ring)])
+
+    def action_focus_all(self) -> None:
+        """Let keys act on all lanes."""
+        self._focus(None)
+
+    def action_focus_lane(self, index: int) -> None:
+        """Focus one lane, or all again if it has the focus already."""
+        self._focus(None if focused_index(self.shell.view, self.shell.snapshot) == index else index)
+
+    def action_move_page(self, direction: int) -> None:
+        """Focus the first lane of the next page of panes."""
+        lanes = self.shell.snapshot.lanes
+        at = focused_index(self.shell.view, self.shell.snapshot) or 0
+        per_page = arrange(*self.app.size, len(lanes)).per_page
+        if not per_page or per_page >= len(lanes):
+            return
+        pages = -(-len(lanes) // per_page)
+        self._focus((at // per_page + direction) % pages * per_page)
+
+    def _focus(self, index: int | None) -> None:
+        lanes = self.shell.snapshot.lanes
+        focused = None if index is None or index >= len(lanes) else lanes[index].spec.name
+        self.shell.view = replace(self.shell.view, focused=focused, message_until_ns=0)
+        self.shell.pull()
+
+    # ------------------------------------------------------------ other pages, loaded when first asked for
+
+    def action_show_help(self) -> None:
+        """Open the help."""
+        from tfmon.ui.help_sheet import HelpSheet
+
+        self.app.push_screen(HelpSheet(self.shell))
+
+    def action_show_knobs(self) -> None:
+        """Open the page of all knobs."""
+        from tfmon.ui.knob_sheet import KnobSheet
+
+        self.app.push_screen(KnobSheet(self.shell, self))
+
+    def action_pick_scenario(self) -> None:
+        """Let the user choose another scenario, and race it."""
+        from tfmon.ui.picker import Picker
+
+        self.app.push_screen(Picker(self.shell), self._race)
+
+    def _race(self, scenario: str | None) -> None:
+        if scenario is not None:
+            self.shell.start_race(scenario)
+
+
+def _names(lanes: list[LaneState]) -> str:
+    return ", ".join(lane.spec.name for lane in lanes)

@@ -1,0 +1,160 @@
+"""The lines of a pane that show one reading each. Pure; every line stands where it always stands."""
+
+from __future__ import annotations
+
+from tfmon import units
+from tfmon.model.events import GpuSample
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import Missing, Reading, known
+from tfmon.ui.rows import BLANK, Row, cells
+from tfmon.ui.style import DIM, TEXT, WARN
+from tfmon.ui.wishes import short_name
+
+LABEL_CELLS = 8
+UNKNOWN = "–"
+NO_GPU = Missing("no GPU in this lane")
+NO_SAMPLE = Missing("the GPU was not sampled yet")
+
+
+def labelled(label: str, *spans: tuple[str, str]) -> Row:
+    """Return a line that begins with a quiet label."""
+    return ((label.ljust(LABEL_CELLS), DIM), *spans)
+
+
+def step_row(lane: LaneState) -> Row:
+    """Show step time, median and tail, over the steady windows since the last knob change."""
+    p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
+    if p50 is None or p95 is None or p99 is None:
+        return labelled("step", (UNKNOWN, DIM))
+    return labelled(
+        "step",
+        (units.milliseconds(p50).ljust(9), TEXT),
+        ("p95 ", DIM),
+        (_bare_ms(p95), TEXT),
+        ("p99 ", DIM),
+        (_bare_ms(p99).rstrip(), TEXT),
+    )
+
+
+def _bare_ms(value: float) -> str:
+    return units.milliseconds(value).removesuffix(" ms").ljust(6)
+
+
+def loss_row(lane: LaneState) -> Row:
+    """Show the loss of the first and of the last step that was reported."""
+    if lane.first_loss is None or lane.last_loss is None:
+        return labelled("loss", (UNKNOWN, DIM))
+    return labelled("loss", (units.loss(lane.first_loss), TEXT), (" → ", DIM), (units.loss(lane.last_loss), TEXT))
+
+
+def done_row(lane: LaneState) -> Row:
+    """Count steps and examples since the lane began to race."""
+    if not lane.points:
+        return labelled("done", (UNKNOWN, DIM))
+    return labelled(
+        "done",
+        (units.count(lane.steps), TEXT),
+        (" steps · ", DIM),
+        (units.count(lane.examples), TEXT),
+        (" ex.", DIM),
+    )
+
+
+def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
+    """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
+    value = known(lane.tree_cpu_pct)
+    if lane.over or value is None:
+        return labelled("cpu", (_why(lane, lane.tree_cpu_pct), DIM))
+    full = usable_cores * 100
+    words = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
+    return labelled("cpu", *bar(value / full if full else None, words, width - LABEL_CELLS, accent))
+
+
+def memory_row(lane: LaneState) -> Row:
+    """Show the memory that only this lane's processes hold."""
+    value = known(lane.private_bytes)
+    if lane.over or value is None:
+        return labelled("memory", (_why(lane, lane.private_bytes), DIM))
+    return labelled("memory", (units.memory(value), TEXT), (" private", DIM))
+
+
+def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str) -> Row:
+    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane."""
+    if lane.spec.kind != "gpu":
+        return labelled("gpu", (units.absent(NO_GPU), DIM))
+    if gpu is None:
+        return labelled("gpu", (units.absent(NO_SAMPLE), DIM))
+    if isinstance(gpu.busy_pct, Missing):
+        return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
+    words = f"{gpu.busy_pct:4.0f} % busy"
+    power, limit = known(gpu.power_w), known(gpu.power_limit_w)
+    room = width - LABEL_CELLS
+    if power is not None and limit is not None and room >= 44:
+        words += f" · {power:.0f} W of {limit:.0f}"
+    return labelled("gpu", *bar(gpu.busy_pct / 100, words, room, accent))
+
+
+def gpu_memory_row(lane: LaneState, gpu: GpuSample | None) -> Row:
+    """Show GPU memory: what the driver holds for the lane, and what its live tensors take."""
+    if lane.spec.kind != "gpu":
+        return BLANK
+    parts: list[str] = []
+    held = gpu.held_by_pid.get(lane.pid) if gpu is not None and lane.pid is not None else None
+    if held is not None:
+        parts.append(f"{units.memory(held)} held")
+    elif gpu is not None:
+        used, total = gpu.used_bytes, gpu.total_bytes
+        if isinstance(used, Missing) or isinstance(total, Missing):
+            parts.append(units.reading(used, units.memory))
+        else:
+            parts.append(f"board {units.memory(used)} of {units.memory(total)}")
+    if lane.gpu_in_use_bytes is not None:
+        peak = "" if lane.gpu_peak_bytes is None else f" (peak {units.memory(lane.gpu_peak_bytes)})"
+        parts.append(f"{units.memory(lane.gpu_in_use_bytes)} in use{peak}")
+    return labelled("gpu mem", (" · ".join(parts) or units.absent(NO_SAMPLE), TEXT if parts else DIM))
+
+
+def knobs_row(lane: LaneState) -> Row:
+    """Show every knob: in force as the lane said, and dim what was asked and is not in force yet."""
+    settings = lane.settings or lane.spec.settings
+    style = TEXT if lane.points else DIM
+    names = [*settings, *(name for name in lane.asked if name not in settings)]
+    spans: list[tuple[str, str]] = []
+    for name in names:
+        if spans:
+            spans.append((" · ", DIM))
+        spans.append((short_name(name) + " ", DIM))
+        if name in settings:
+            spans.append((show(settings[name]), style))
+        if name in lane.asked:
+            spans.append((f"{' ' if name in settings else ''}{show(lane.asked[name].value)} asked", DIM))
+    return labelled("knobs", *(spans or [(UNKNOWN, DIM)]))
+
+
+def note_row(lane: LaneState) -> Row:
+    """Say what went wrong on the way, if anything did."""
+    if lane.refused:
+        return labelled("refused", (lane.refused, WARN))
+    if lane.bad_lines:
+        lines = "line" if lane.bad_lines == 1 else "lines"
+        said = f"{units.count(lane.bad_lines)} unreadable {lines} passed over: {lane.last_bad_line}"
+        return labelled("note", (said, WARN))
+    return BLANK
+
+
+def bar(share: float | None, words: str, width: int, accent: str) -> Row:
+    """Draw a bar, then words that take a fixed place after it; None draws the words alone."""
+    tail = f" {words}"
+    length = min(24, width - max(len(tail), 15))
+    if share is None or length < 4:
+        return ((words, TEXT),)
+    filled = max(0, min(length, round(share * length)))
+    row = (("▓" * filled, accent), ("░" * (length - filled), DIM), (tail, TEXT))
+    return tuple(span for span in row if cells((span,)))
+
+
+def _why(lane: LaneState, reading: Reading) -> str:
+    if lane.over:
+        return UNKNOWN
+    return units.reading(reading, units.rate)

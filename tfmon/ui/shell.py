@@ -1,0 +1,53 @@
+"""What the screens need of the app: the latest snapshot, the view, the styles and the controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from rich.style import Style
+
+from tfmon.model.ports import Controls
+from tfmon.model.session import Snapshot
+from tfmon.ui.view import View
+
+
+class ScenarioCard(Protocol):
+    """One scenario as the picker shows it."""
+
+    @property
+    def name(self) -> str:
+        """What `race` takes."""
+
+    @property
+    def title(self) -> str:
+        """One line."""
+
+    @property
+    def doc(self) -> str:
+        """A paragraph; may be empty."""
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, such as "built in" or a path."""
+
+
+class Shell(Protocol):
+    """The app, as its screens see it."""
+
+    snapshot: Snapshot
+    view: View
+    palette: Mapping[str, Style]
+    controls: Controls
+
+    def say(self, message: str) -> None:
+        """Show a line for a few seconds."""
+
+    def pull(self) -> None:
+        """Read the session and draw what changed."""
+
+    def cards(self) -> Sequence[ScenarioCard]:
+        """Return the scenarios that can be raced."""
+
+    def start_race(self, scenario: str) -> None:
+        """Start the race of another scenario, without blocking the screen."""

@@ -1,0 +1,74 @@
+"""What the styles mean and how they look in a theme. Colour is never the only cue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.style import Style
+
+TEXT, DIM, STRONG, KEY = "text", "dim", "strong", "key"
+WARN, TROUBLE = "warn", "trouble"
+
+LANE_COLOURS = 4
+_DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
+_LIGHT = ("#0067a8", "#a85b00", "#00704f", "#9c4a7c")
+_ANSI = ("cyan", "yellow", "green", "magenta")
+"""Blue and orange, then green and purple: the pairs of Okabe and Ito, told apart by colour-blind eyes too."""
+
+
+def lane_style(index: int) -> str:
+    """Return the name of a lane's accent."""
+    return f"lane{index % LANE_COLOURS}"
+
+
+def strong(style: str) -> str:
+    """Return the name of the bold variant of a style."""
+    return style + ".strong"
+
+
+def faint(style: str) -> str:
+    """Return the name of the subdued variant of a style."""
+    return style + ".faint"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a theme gives: its ground and whether it is dark, or the terminal's own sixteen colours."""
+
+    dark: bool = True
+    ansi: bool = False
+    foreground: str = "#e0e0e0"
+    background: str = "#121212"
+
+
+def palette(look: Look) -> dict[str, Style]:
+    """Return the styles by name."""
+    if look.ansi:
+        accents, warn, trouble = _ANSI, "bright_yellow", "bright_red"
+        text, dim = Style(), Style(dim=True)
+    else:
+        accents = _DARK if look.dark else _LIGHT
+        warn, trouble = ("#f0d442", "#ff6b5e") if look.dark else ("#7a6000", "#b3261e")
+        text, dim = Style(color=look.foreground), Style(color=_between(look.foreground, look.background, 0.42))
+    styles = {
+        TEXT: text,
+        DIM: dim,
+        STRONG: text + Style(bold=True),
+        KEY: text + Style(bold=True),
+        WARN: Style(color=warn),
+        strong(WARN): Style(color=warn, bold=True),
+        TROUBLE: Style(color=trouble),
+        strong(TROUBLE): Style(color=trouble, bold=True),
+    }
+    for index, accent in enumerate(accents):
+        name = lane_style(index)
+        styles[name] = Style(color=accent)
+        styles[strong(name)] = Style(color=accent, bold=True)
+        styles[faint(name)] = dim if look.ansi else Style(color=_between(accent, look.background, 0.5))
+    return styles
+
+
+def _between(colour: str, ground: str, share: float) -> str:
+    """Mix a share of the ground into a colour; both are written #rrggbb."""
+    pairs = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(top + (bottom - top) * share):02x}" for top, bottom in pairs)

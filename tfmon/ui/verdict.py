@@ -1,0 +1,36 @@
+"""The lines below the panes: who is ahead, what that is worth, why there is no GPU lane. Pure."""
+
+from __future__ import annotations
+
+from tfmon.model.session import Snapshot
+from tfmon.race.standing import Standing, standing
+from tfmon.ui.rows import BLANK, Row, wrap
+from tfmon.ui.style import DIM, STRONG, TEXT, lane_style, strong
+
+
+def verdict_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
+    """Return `height` rows: the verdict, its note, and the line about a missing GPU."""
+    said = standing(snapshot.lanes)
+    rows: list[Row] = [verdict_row(snapshot, said)]
+    room = height - 1
+    spare = 1 if height >= 5 else 0
+    room -= spare
+    no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
+    for line in wrap(said.note, width - 4, max(0, room - (1 if no_gpu else 0))):
+        rows.append((("   " + line, DIM),))
+    for line in wrap(no_gpu, width - 4, height - spare - len(rows)):
+        rows.append((("   " + line, TEXT),))
+    rows = [BLANK] * spare + rows
+    return (rows + [BLANK] * height)[:height]
+
+
+def verdict_row(snapshot: Snapshot, said: Standing) -> Row:
+    """Return who is ahead in one line, in the winner's accent."""
+    for index, lane in enumerate(snapshot.lanes):
+        if lane.spec.name == said.winner:
+            return (
+                (" ▲ ", strong(lane_style(index))),
+                (f"{lane.spec.letter}  ", strong(lane_style(index))),
+                (said.text, STRONG),
+            )
+    return (("   ", TEXT), (said.text, TEXT))
