@@ -112,7 +112,9 @@ def quit_by_sigterm(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("leave", "code"), [(quit_by_q, 0), (quit_by_ctrl_c, 0), (quit_by_sigterm, 130)], ids=["q", "ctrl-c", "sigterm"]
+    ("leave", "code"),
+    [(quit_by_q, 0), (quit_by_ctrl_c, 0), (quit_by_sigterm, 130)],
+    ids=["q", "ctrl-c", "sigterm"],
 )
 def test_leaving_while_tensorflow_loads_ends_the_children_and_restores_the_terminal(start, leave, code) -> None:
     terminal = start()

@@ -13,6 +13,8 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Machine, Session
 from tfmon.planner import Wishes, plan_race
+from tfmon.probes.absent import AbsentProbe
+from tfmon.probes.base import Probe
 from tfmon.probes.gpus import GpuSearch, find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
@@ -49,9 +51,12 @@ class Program:
     def begin(self, plan: RacePlan) -> None:
         """Start the lanes, and sampling beside them."""
         self.lanes.begin(plan)
-        probes: list[HostProbe | NvidiaProbe] = [HostProbe(self.lanes.pids)]
-        if self._search is not None and any(gpu.uuid.startswith("GPU-") for gpu in self._search.gpus):
-            probes.append(NvidiaProbe(self._search.gpus))
+        probes: list[Probe] = [HostProbe(self.lanes.pids)]
+        gpus = self._search.gpus if self._search is not None else ()
+        if gpus and gpus[0].uuid.startswith("GPU-"):
+            probes.append(NvidiaProbe(gpus))
+        elif gpus:
+            probes.append(AbsentProbe(gpus, "not read on Apple GPUs yet"))
         for probe in probes:
             ticker = Ticker(probe, self.session.accept, interval_s=SAMPLE_EVERY_S)
             self._tickers.append(ticker)

@@ -1,0 +1,321 @@
+"""The search for GPUs: every reason why there is none, and what is read of an interpreter's TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.nvml import TWO_GPUS
+
+from tfmon.probes import gpus as gpus_module
+from tfmon.probes.absent import AbsentProbe
+from tfmon.probes.base import Gpu
+from tfmon.probes.gpus import GpuSearch, find_gpus
+from tfmon.probes.visible import counts_boards, names_instance, visible_boards
+from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
+
+from .waiting import eventually
+
+CHECKOUT = Path(__file__).parents[2]
+BUSY = "GPU-b0000000-1111-2222-3333-444444444444"
+IDLE = "GPU-1d1e0000-1111-2222-3333-444444444444"
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """Put a TensorFlow of the test's choice in front of this interpreter's import path."""
+
+    def install(*distributions: str, cuda: bool | None = True, package: bool = True):
+        folder = tmp_path / "site"
+        platform = folder / "tensorflow/python/platform"
+        platform.mkdir(parents=True, exist_ok=True)
+        if package:
+            (folder / "tensorflow/__init__.py").write_text("raise AssertionError('imported')\n")
+        if cuda is not None:
+            (platform / "build_info.py").write_text(
+                f"raise AssertionError('imported')\nbuild_info = dict([('x', 1), ('is_cuda_build', {cuda})])\n"
+            )
+        for name in distributions:
+            (folder / f"{name}.dist-info").mkdir()
+        monkeypatch.setattr(sys, "path", [str(folder)])
+        return folder
+
+    return install
+
+
+@pytest.fixture
+def search(driver, tmp_path, site):
+    """Search on a machine with the fake driver and a TensorFlow that has CUDA."""
+    site("tensorflow-2.21.0")
+
+    def look(environ=None, **more) -> GpuSearch:
+        more = {"library": str(driver.library), "root": tmp_path, "system": "Linux", **more}
+        return find_gpus(environ=environ or {}, **more)
+
+    return look
+
+
+class TestFound:
+    def test_two_gpus(self, search):
+        assert search() == GpuSearch(
+            gpus=(
+                Gpu(index=0, uuid=BUSY, name="NVIDIA Busy", board=0),
+                Gpu(index=1, uuid=IDLE, name="NVIDIA Idle", board=1),
+            )
+        )
+
+    def test_visible_ones_are_counted_as_tensorflow_counts_them(self, search):
+        found = search({"CUDA_VISIBLE_DEVICES": "1,0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+        assert [(gpu.index, gpu.uuid, gpu.board) for gpu in found.gpus] == [(0, IDLE, 1), (1, BUSY, 0)]
+        assert found.note == ""
+        assert [gpu.uuid for gpu in search({"CUDA_VISIBLE_DEVICES": "GPU-1d"}).gpus] == [IDLE]
+
+    def test_numbers_among_different_models_are_doubtful(self, search):
+        assert "fastest first" in search({"CUDA_VISIBLE_DEVICES": "1"}).note
+        assert search({"CUDA_VISIBLE_DEVICES": IDLE}).note == ""
+
+    def test_same_models_are_not(self, search, driver):
+        driver.play(TWO_GPUS.replace("NVIDIA_Busy", "NVIDIA_Idle"))
+        assert search({"CUDA_VISIBLE_DEVICES": "1"}).note == ""
+
+    def test_one_that_may_not_be_used_is_left_out(self, search, driver):
+        driver.play(TWO_GPUS + "ret DeviceGetHandleByIndex 4 0\n")
+        assert [(gpu.index, gpu.uuid, gpu.board) for gpu in search().gpus] == [(0, IDLE, 1)]
+
+    @pytest.mark.parametrize("cuda", [True, None])
+    def test_tensorflow_that_may_have_cuda(self, search, site, tmp_path, cuda):
+        (tmp_path / "site/tensorflow/python/platform/build_info.py").unlink()
+        site(cuda=cuda)
+        assert len(search().gpus) == 2
+
+    def test_without_any_tensorflow_the_lane_has_the_news(self, search, monkeypatch):
+        monkeypatch.setattr(sys, "path", [])
+        assert len(search().gpus) == 2
+
+    def test_the_library_is_closed_again(self, search):
+        import pynvml
+
+        search()
+        assert pynvml._nvmlLib_refcount == 0
+
+
+class TestWhyNot:
+    def check(self, found: GpuSearch, why: str, hint: str):
+        assert found.gpus == ()
+        assert found.why.startswith(why)
+        assert hint in found.hint
+        assert "\n" not in found.why + found.hint
+
+    def test_no_driver(self, search):
+        found = search(library="libno-such-driver.so.1")
+        self.check(found, "no NVIDIA driver (libnvidia-ml.so.1 was not found)", "install the NVIDIA driver")
+
+    def test_board_without_driver(self, search, tmp_path):
+        for name, vendor, kind in (("a", "0x10de", "0x040300"), ("b", "0x1af4", "0x030000")):
+            folder = tmp_path / "sys/bus/pci/devices" / name
+            folder.mkdir(parents=True)
+            (folder / "vendor").write_text(vendor + "\n")
+            (folder / "class").write_text(kind + "\n")
+        library = "libno-such-driver.so.1"
+        self.check(search(library=library), "no NVIDIA driver", "")  # a sound device, and another maker's GPU
+        (folder / "vendor").write_text("0x10de\n")
+        self.check(search(library=library), "there is an NVIDIA GPU, but no driver", "install the NVIDIA driver")
+
+    def test_driver_of_the_host_seen_from_a_container(self, search, tmp_path):
+        (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+        (tmp_path / "proc/driver/nvidia/version").write_text("NVRM\n")
+        found = search(library="libno-such-driver.so.1")
+        self.check(found, "the NVIDIA driver runs, but its library", "--gpus all")
+
+    @pytest.mark.parametrize(
+        ("script", "why", "hint"),
+        [
+            ("ret InitWithFlags 9", "the NVIDIA driver is not loaded", "modprobe nvidia"),
+            ("ret InitWithFlags 18", "the NVIDIA driver was updated while it ran", "restart the machine"),
+            ("ret InitWithFlags 4", "no permission to ask the NVIDIA driver", "/dev/nvidiactl"),
+            ("ret InitWithFlags 999", "the driver reports an unknown error", "container"),
+            ("ret DeviceGetHandleByIndex 4", "no permission to ask the NVIDIA driver", "/dev/nvidia0"),
+            ("ret DeviceGetHandleByIndex 15", "the GPU is lost", "dmesg"),
+            ("count 0", "the NVIDIA driver lists no GPU", "--gpus all"),
+        ],
+    )
+    def test_driver_that_gives_none(self, search, driver, script, why, hint):
+        driver.play(script + "\n" + TWO_GPUS)
+        self.check(search(), why, hint)
+
+    @pytest.mark.parametrize("value", ["", "-1", "NoDevFiles", "7", "0,0"])
+    def test_hidden(self, search, value):
+        found = search({"CUDA_VISIBLE_DEVICES": value})
+        self.check(found, f'hidden by CUDA_VISIBLE_DEVICES="{value}"', "GPU 0 (NVIDIA Busy)")
+
+    def test_part_of_a_gpu(self, search):
+        self.check(search({"CUDA_VISIBLE_DEVICES": "MIG-1234"}), "CUDA_VISIBLE_DEVICES names a part", "MIG off")
+
+    def test_cpu_only_tensorflow(self, search, site, tmp_path):
+        (tmp_path / "site/tensorflow-2.21.0.dist-info").rmdir()
+        site("tensorflow_cpu-2.21.0", cuda=False)
+        found = search()
+        self.check(found, "CPU-only TensorFlow (tensorflow-cpu 2.21.0)", "pip uninstall tensorflow-cpu")
+
+    def test_driver_that_hangs(self, search, driver):
+        driver.play(TWO_GPUS + "hang InitWithFlags\n")
+        begun = time.monotonic()
+        found = search(timeout_s=0.1)
+        assert time.monotonic() - begun < 2
+        self.check(found, "the NVIDIA driver does not answer", "restart the machine")
+        assert is_searching(), "the call that hangs is left alone, in a thread of its own"
+        driver.play(TWO_GPUS)
+        eventually(lambda: not is_searching(), "the thread to end")
+
+    def test_other_systems(self, search):
+        self.check(search(system="Windows"), "TensorFlow has no GPU support on Windows", "WSL2")
+
+
+def is_searching() -> bool:
+    return any(thread.name == "tfmon-find-gpus" and thread.daemon for thread in threading.enumerate())
+
+
+class TestApple:
+    def test_with_metal(self, search, site):
+        site("tensorflow_metal-1.2.0")
+        found = search(system="Darwin", machine="arm64")
+        assert [(gpu.index, gpu.name) for gpu in found.gpus] == [(0, "Apple GPU")]
+
+    def test_without_metal(self, search):
+        found = search(system="Darwin", machine="arm64")
+        assert (found.gpus, found.why) == ((), "tensorflow-metal is not installed")
+        assert "tensorflow-metal==1.2.0" in found.hint
+
+    def test_intel(self, search, site):
+        site("tensorflow_metal-1.2.0")
+        found = search(system="Darwin", machine="x86_64")
+        assert found.gpus == ()
+        assert "Intel" in found.why
+
+
+class TestVisible:
+    UUIDS = ("GPU-aa11", "GPU-aa22", "GPU-bb33")
+
+    @pytest.mark.parametrize(
+        ("value", "seen"),
+        [
+            (None, [0, 1, 2]),
+            ("", []),
+            ("0", [0]),
+            (" 2 , 0 ", [2, 0]),
+            ("0,2,-1,1", [0, 2]),
+            ("-1", []),
+            ("3", []),
+            ("1,9,0", [1]),
+            ("0,0", []),
+            ("GPU-b", [2]),
+            ("GPU-aa22,GPU-bb33", [1, 2]),
+            ("GPU-aa", []),  # two begin like this
+            ("GPU-aa11,GPU-aa1", []),  # one named twice
+            ("0,GPU-bb33", [0]),
+            ("GPU-bb33,0", [2]),
+            ("none", []),
+        ],
+    )
+    def test_rules(self, value, seen):
+        assert visible_boards(value, self.UUIDS) == seen
+
+    def test_kinds(self):
+        assert counts_boards("1")
+        assert not any(counts_boards(value) for value in (None, "", "GPU-aa11", "MIG-1"))
+        assert names_instance("MIG-GPU-aa11/1/0")
+        assert not any(names_instance(value) for value in (None, "", "0", "GPU-aa11"))
+
+
+class TestWheel:
+    def test_read_without_importing(self, site):
+        site("tensorflow-2.21.0", "tensorflow_estimator-2.15.0", "tensorflow_metal-1.2.0")
+        assert read_wheel() == Wheel("tensorflow", "2.21.0", True, "1.2.0")
+        assert "tensorflow" not in sys.modules
+
+    def test_real_one_below_a_shell(self, site):
+        site("tensorflow-2.15.0", "tensorflow_intel-2.15.0", cuda=False)
+        assert read_wheel() == Wheel("tensorflow-intel", "2.15.0", False, "")
+
+    def test_no_metadata(self, site):
+        site(cuda=None)
+        assert read_wheel() == Wheel("tensorflow", "", None, "")
+
+    def test_none(self, site, tmp_path):
+        site("tensorflow-2.21.0", package=False)  # left over from an uninstall
+        assert read_wheel() is None
+        assert find_wheel(["", str(tmp_path / "absent")]) is None
+
+    def test_first_on_the_path_wins(self, site, tmp_path):
+        folder = site("tensorflow-2.21.0")
+        other = tmp_path / "other"
+        (other / "tensorflow").mkdir(parents=True)
+        (other / "tensorflow/__init__.py").touch()
+        (other / "tensorflow_cpu-2.20.0.dist-info").mkdir()
+        assert find_wheel([str(other), str(folder)]) == Wheel("tensorflow-cpu", "2.20.0", None, "")
+
+    def test_another_interpreter_is_asked_once(self, site, tmp_path):
+        folder = site("tensorflow-2.18.0", cuda=False)
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho '{json.dumps([str(folder)])}'\n")
+        python.chmod(0o755)
+        sys.path = []
+        for _ in range(2):
+            assert read_wheel(python) == Wheel("tensorflow", "2.18.0", False, "")
+        assert (tmp_path / "asked").read_text() == "asked\n"
+
+    @pytest.mark.parametrize("script", ["exit 1", "echo nonsense", "sleep 30"])
+    def test_interpreter_that_does_not_answer(self, tmp_path, script):
+        python = tmp_path / "python"
+        python.write_text(
+            f"#!/bin/sh\nexec {script}\n" if script.startswith("sleep") else f"#!/bin/sh\n{script}\n"
+        )
+        python.chmod(0o755)
+        assert read_wheel(python, timeout_s=0.3) is None
+        assert read_wheel(tmp_path / "absent") is None
+
+    def test_a_real_interpreter_tells_its_path(self, tmp_path):
+        link = tmp_path / "python"
+        link.symlink_to(sys.executable)
+        script = "import sys; sys.path.insert(0, 'x')"
+        assert subprocess.run([link, "-c", script], check=True, timeout=60).returncode == 0
+        assert read_wheel(link) == find_wheel(json.loads(subprocess.run(
+            [link, "-c", "import sys, json; print(json.dumps(sys.path))"],
+            capture_output=True, check=True, text=True, timeout=60,
+        ).stdout))  # fmt: skip
+
+
+def test_a_machine_without_a_driver_does_not_pay_for_one():
+    """Neither pynvml nor TensorFlow is imported, and the answer is there at once."""
+    code = (
+        "import sys, time; from tfmon.probes.gpus import find_gpus\n"
+        "begun = time.perf_counter(); found = find_gpus(library='libno-such.so.1', system='Linux')\n"
+        "print(time.perf_counter() - begun < 0.2, 'pynvml' in sys.modules, 'tensorflow' in sys.modules)\n"
+        "print(found.gpus)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=60)
+    assert answer.stdout == "True False False\n()\n", answer.stderr
+
+
+def test_absent_probe():
+    gpu = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", board=0)
+    probe = AbsentProbe([gpu], "not read on Apple GPUs", clock_ns=lambda: 7)
+    probe.start()
+    (sample,) = probe.sample()
+    assert (sample.key, sample.name, sample.at_ns) == ("apple-gpu-0", "Apple GPU", 7)
+    assert sample.busy_pct.reason == sample.power_w.reason == "not read on Apple GPUs"
+    assert [event.used_bytes.reason for event in probe.missing("broken")] == ["broken"]
+    probe.close()
+
+
+def test_library_name_is_the_one_that_pynvml_loads():
+    import inspect
+
+    import pynvml
+
+    assert f'CDLL("{gpus_module.LIBRARY}")' in inspect.getsource(pynvml)

@@ -1,0 +1,490 @@
+"""The host probe: fixture trees, arithmetic, and real children."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tfmon.model.events import HostSample, TreeSample
+from tfmon.model.readings import Missing
+from tfmon.probes.host import HostProbe, Load, read_load
+from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
+from tfmon.probes.trees import cpu_seconds, find_trees
+
+from .waiting import eventually
+
+SECOND = 1_000_000_000
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ns = 50 * SECOND
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_ns += int(seconds * SECOND)
+
+    def now_s(self) -> float:
+        return self.now_ns / SECOND
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+class ProcFolder:
+    """A /proc of our own, in which the test writes what each process has used."""
+
+    def __init__(self, root) -> None:
+        self.root = root
+        (root / "self").mkdir(parents=True)
+        (root / "stat").write_text("cpu 1 2 3\n")
+
+    def put(self, pid, parent=1, *, own_s=0.0, reaped_s=0.0, started_s=1.0, pages=(9000, 300, 100), **more):
+        group, session = more.get("group", 1), more.get("session", 1)
+        name = more.get("name", "python3")
+        folder = self.root / str(pid)
+        folder.mkdir(exist_ok=True)
+        own, reaped, start = (round(value * TICK) for value in (own_s, reaped_s, started_s))
+        before = f"{pid} ({name}) {more.get('state', 'S')} {parent} {group} {session} 0 -1 0 11 12 13 14"
+        after = f"{own - own // 3} {own // 3} {reaped} 0 20 0 5 0 {start} 999 300 0"
+        (folder / "stat").write_text(f"{before} {after}\n")
+        (folder / "statm").write_text(" ".join(str(count) for count in pages) + " 1 0 100 0\n")
+
+    def drop(self, pid):
+        for file in (self.root / str(pid)).iterdir():
+            file.unlink()
+        (self.root / str(pid)).rmdir()
+
+
+@pytest.fixture
+def proc(tmp_path):
+    return ProcFolder(tmp_path / "proc")
+
+
+@pytest.fixture
+def lanes():
+    return {"cpu": 100}
+
+
+@pytest.fixture
+def probe(proc, lanes, clock):
+    processes = LinuxProcesses(proc.root, now_s=clock.now_s, page_bytes=4096)
+    return HostProbe(lambda: lanes, processes=processes, load=lambda: Load(0.0, 1, 2), clock_ns=clock)
+
+
+def trees(probe) -> dict[str, TreeSample]:
+    return {event.lane: event for event in probe.sample() if isinstance(event, TreeSample)}
+
+
+class TestMachine:
+    def test_cpu_is_what_was_used_since_the_sample_before(self, clock):
+        loads = [Load(100.0, 7, 9), Load(103.0, 8, 9)]
+        probe = HostProbe(dict, load=lambda: loads.pop(0), clock_ns=clock)
+        (first,) = probe.sample()
+        assert first == HostSample(
+            at_ns=clock.now_ns,
+            cpu_pct=Missing("first sample"),
+            memory_used_bytes=7,
+            memory_total_bytes=9,
+        )
+        clock.pass_s(2)
+        (second,) = probe.sample()
+        assert second.cpu_pct == pytest.approx(150)
+        assert second.memory_used_bytes == 8
+
+    def test_counters_that_go_back_are_no_negative_load(self, clock):
+        loads = [Load(100.0, 7, 9), Load(99.0, 7, 9)]
+        probe = HostProbe(dict, load=lambda: loads.pop(0), clock_ns=clock)
+        list(probe.sample())
+        clock.pass_s(1)
+        assert next(iter(probe.sample())).cpu_pct == 0
+
+    def test_a_system_that_does_not_tell_leaves_the_lanes_alone(self, proc, lanes, clock):
+        def refuse():
+            raise PermissionError("/proc/stat")
+
+        proc.put(100)
+        processes = LinuxProcesses(proc.root, now_s=clock.now_s)
+        probe = HostProbe(lambda: lanes, processes=processes, load=refuse, clock_ns=clock)
+        host, tree = probe.sample()
+        assert host.cpu_pct == host.memory_total_bytes == Missing("the system does not tell: PermissionError")
+        assert tree.processes == 1
+
+    def test_real_load(self):
+        before = read_load()
+        total = psutil.virtual_memory().total
+        assert before.total_bytes == total
+        assert 0 < before.used_bytes < total
+        burn(0.15)
+        assert read_load().busy_s >= before.busy_s + 0.1
+
+
+def burn(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
+class TestFixtureTrees:
+    def test_first_reading_has_no_cpu_and_the_second_has(self, probe, proc, clock):
+        proc.put(100, own_s=40)
+        first = trees(probe)["cpu"]
+        assert first.cpu_pct == Missing("first sample")
+        assert first.private_bytes == 200 * 4096
+        clock.pass_s(2)
+        proc.put(100, own_s=41)
+        assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
+
+    def test_private_memory_is_summed_over_the_tree_without_what_is_shared(self, probe, proc):
+        proc.put(100, pages=(9000, 1000, 400))
+        proc.put(101, 100, pages=(9000, 500, 450))
+        proc.put(102, 101, pages=(9000, 70, 30))
+        proc.put(200, 1, pages=(9000, 5000, 0))
+        sample = trees(probe)["cpu"]
+        assert sample.private_bytes == (600 + 50 + 40) * 4096
+        assert sample.processes == 3
+
+    def test_names_with_brackets_and_spaces(self, probe, proc, clock):
+        proc.put(100, own_s=1, name="a) S 7 (b c")
+        trees(probe)
+        clock.pass_s(1)
+        proc.put(100, own_s=1.5, name="a) S 7 (b c")
+        assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
+
+    def test_a_zombie_has_no_memory_and_counts_as_no_process(self, probe, proc):
+        proc.put(100)
+        proc.put(101, 100, state="Z", pages=(0, 0, 0))
+        sample = trees(probe)["cpu"]
+        assert (sample.processes, sample.private_bytes) == (1, 200 * 4096)
+
+    def test_a_lane_that_ended_gives_no_sample(self, probe, proc, clock):
+        proc.put(100)
+        assert "cpu" in trees(probe)
+        proc.put(100, state="Z", pages=(0, 0, 0))
+        clock.pass_s(1)
+        assert trees(probe) == {}
+        proc.drop(100)
+        clock.pass_s(1)
+        assert trees(probe) == {}
+
+    def test_a_pid_that_is_now_someone_else_is_not_the_lane(self, probe, proc, clock):
+        proc.put(100, started_s=1)
+        trees(probe)
+        proc.put(100, started_s=40, own_s=500)
+        clock.pass_s(1)
+        assert trees(probe) == {}
+        clock.pass_s(5)  # past the next look at the table
+        assert trees(probe) == {}
+
+    def test_a_lane_that_was_restarted_begins_anew(self, probe, proc, lanes, clock):
+        proc.put(100, own_s=30)
+        trees(probe)
+        lanes["cpu"] = 300
+        proc.put(300, own_s=1)
+        clock.pass_s(1)
+        sample = trees(probe)["cpu"]
+        assert (sample.cpu_pct, sample.processes) == (Missing("first sample"), 1)
+
+    def test_children_are_looked_for_every_3_s_and_for_each_new_lane(self, probe, proc, lanes, clock):
+        scans = []
+        processes = probe._processes
+        rows = processes.rows
+        processes.rows = lambda: (scans.append(clock.now_s() - 50), rows())[1]
+        proc.put(100)
+        for _ in range(9):
+            trees(probe)
+            clock.pass_s(1)
+        assert scans == [0, 3, 6]
+        lanes["other"] = 200
+        trees(probe)
+        assert scans == [0, 3, 6, 9]
+
+    def test_a_slow_table_is_read_more_seldom(self, probe, proc, clock):
+        scans = []
+        processes = probe._processes
+
+        def rows():
+            scans.append(clock.now_s() - 50)
+            clock.pass_s(0.1)
+            return LinuxProcesses.rows(processes)
+
+        processes.rows = rows
+        proc.put(100)
+        for _ in range(40):
+            trees(probe)
+            clock.pass_s(1)
+        assert len(scans) == 2
+        assert scans[1] >= 29
+
+    def test_without_lanes_the_table_is_not_read(self, proc, clock):
+        class NoTable(LinuxProcesses):
+            def rows(self):
+                raise AssertionError("read")
+
+        probe = HostProbe(dict, processes=NoTable(proc.root), load=lambda: Load(0.0, 1, 2), clock_ns=clock)
+        assert len(list(probe.sample())) == 1
+
+    def test_a_reaped_child_leaves_no_dip_and_no_peak(self, probe, proc, clock):
+        proc.put(100, own_s=10)
+        proc.put(101, 100, own_s=20)
+        trees(probe)
+        clock.pass_s(1)
+        proc.put(100, own_s=10.2, reaped_s=20.7)  # the child used 0.7 s more and was waited for
+        proc.drop(101)
+        sample = trees(probe)["cpu"]
+        assert sample.cpu_pct == pytest.approx(90)
+        assert sample.processes == 1
+
+    def test_samples_too_close_together_are_refused_and_cost_nothing(self, probe, proc, clock):
+        proc.put(100, own_s=1)
+        trees(probe)
+        clock.pass_s(0.01)
+        proc.put(100, own_s=1.01)
+        assert trees(probe)["cpu"].cpu_pct == Missing("sampled again too soon")
+        clock.pass_s(0.99)
+        proc.put(100, own_s=1.5)
+        assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
+
+    def test_missing_names_every_lane(self, probe, proc):
+        proc.put(100)
+        trees(probe)
+        host, tree = probe.missing("broken")
+        assert host.cpu_pct == host.memory_used_bytes == Missing("broken")
+        assert (tree.lane, tree.cpu_pct, tree.private_bytes) == ("cpu", Missing("broken"), Missing("broken"))
+
+
+class TestWhoBelongs:
+    @staticmethod
+    def rows(*lines: tuple[int, int, int, int]) -> dict[int, Row]:
+        return {pid: Row(pid, parent, group, session, 1.0) for pid, parent, group, session in lines}
+
+    def test_descendants_group_and_session(self):
+        rows = self.rows(
+            (1, 0, 1, 1),
+            (10, 1, 10, 10),  # the lane, leading a session
+            (11, 10, 10, 10),
+            (12, 11, 12, 10),  # a group of its own
+            (13, 12, 13, 13),  # a session of its own, yet a descendant
+            (14, 1, 10, 10),  # its parent has ended
+            (15, 14, 15, 15),  # a child of that one
+            (16, 1, 16, 10),  # parent ended and another group, still in the session
+            (20, 1, 20, 20),
+            (21, 20, 20, 20),
+        )
+        found = find_trees(rows, [10, 20, 99])
+        assert sorted(found[10]) == [10, 11, 12, 13, 14, 15, 16]
+        assert sorted(found[20]) == [20, 21]
+        assert found[99] == {}
+
+    def test_members_that_outlive_the_lane(self):
+        assert sorted(find_trees(self.rows((14, 1, 10, 10)), [10])[10]) == [14]
+
+    def test_a_lane_in_the_monitors_own_group_does_not_take_the_monitor_in(self):
+        rows = self.rows((5, 1, 5, 5), (10, 5, 5, 5), (11, 10, 5, 5))
+        assert sorted(find_trees(rows, [10])[10]) == [10, 11]
+
+
+class TestCpuSeconds:
+    @staticmethod
+    def usage(own_s, reaped_s=0.0, *, parent=1, started_s=1.0) -> Usage:
+        return Usage(parent, started_s, own_s, reaped_s, 0.0, ended=False)
+
+    def test_grandchild_and_child_reaped_one_after_the_other(self):
+        before = {1: self.usage(5, 2), 2: self.usage(3, 0, parent=1), 3: self.usage(4, 0, parent=2)}
+        now = {1: self.usage(5.5, 2 + 3.25 + 4.25)}
+        assert cpu_seconds(before, now, newborn_s=100) == pytest.approx(1.0)
+
+    def test_child_that_nobody_waited_for(self):
+        before = {1: self.usage(5), 2: self.usage(300, parent=1)}
+        assert cpu_seconds(before, {1: self.usage(6)}, newborn_s=100) == pytest.approx(1.0)
+
+    def test_orphan_taken_over_by_init_takes_nothing_from_the_others(self):
+        before = {1: self.usage(5, 1), 2: self.usage(300, parent=999)}
+        assert cpu_seconds(before, {1: self.usage(5.5, 2)}, newborn_s=100) == pytest.approx(1.5)
+
+    def test_newborn_counts_in_full_and_an_older_find_only_from_now_on(self):
+        before = {1: self.usage(5)}
+        now = {
+            1: self.usage(5),
+            2: self.usage(0.5, 0.1, parent=1, started_s=100.2),
+            3: self.usage(90, parent=1, started_s=99.0),
+        }
+        assert cpu_seconds(before, now, newborn_s=100) == pytest.approx(0.6)
+
+    def test_pid_given_to_another_process(self):
+        before = {1: self.usage(5), 2: self.usage(50, parent=1)}
+        now = {1: self.usage(5, 50.25), 2: self.usage(0.5, parent=1, started_s=100.5)}
+        assert cpu_seconds(before, now, newborn_s=100) == pytest.approx(0.75)
+
+    def test_never_negative(self):
+        before = {1: self.usage(5, 3)}
+        assert cpu_seconds(before, {1: self.usage(4, 2)}, newborn_s=100) == 0
+
+
+BUSY_FAMILY = """
+import os, sys, time
+def burn():
+    while True: pass
+if os.fork() == 0:
+    if os.fork() == 0: burn()      # a grandchild, busy
+    if os.fork() == 0:             # a grandchild that forks again and ends: its child is nobody's
+        if os.fork() == 0: burn()
+        os._exit(0)
+    time.sleep(60)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def run_lane():
+    """Start a script as a lane is started: leading a session and a group of its own."""
+    started = []
+
+    def run(script: str) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-S", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        started.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        return child
+
+    yield run
+    for child in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait(timeout=10)
+        child.stdout.close()
+
+
+def sample_until(probe, condition, what) -> TreeSample:
+    taken: list[TreeSample] = []
+
+    def look() -> bool:
+        taken.append(trees(probe).get("lane"))
+        return taken[-1] is not None and condition(taken[-1])
+
+    eventually(look, what)
+    return taken[-1]
+
+
+class TestRealChildren:
+    def test_busy_grandchildren_and_a_double_fork_count(self, run_lane):
+        lane = run_lane(BUSY_FAMILY)
+        probe = HostProbe(lambda: {"lane": lane.pid})
+        alone = HostProbe(lambda: {"lane": lane.pid})
+        alone._processes.rows = lambda: {  # what a look at the lane's own process alone would find
+            pid: row for pid, row in process_table().rows().items() if pid == lane.pid
+        }
+        eventually(lambda: busy_below(lane.pid) >= 2, "both busy grandchildren")
+        first = trees(probe)["lane"]
+        trees(alone)
+        begun_ns, used_before = time.monotonic_ns(), family_seconds(lane.pid)
+        time_passed(0.5)
+        second = trees(probe)["lane"]
+        used, wall_s = family_seconds(lane.pid) - used_before, (time.monotonic_ns() - begun_ns) / 1e9
+        assert first.processes == second.processes == 4
+        assert second.cpu_pct == pytest.approx(100 * used / wall_s, abs=25)
+        assert second.cpu_pct > 40
+        assert trees(alone)["lane"].cpu_pct < 15
+        assert second.private_bytes > 1_000_000
+
+    def test_a_lane_that_is_killed_ends_quietly(self, run_lane):
+        lane = run_lane("import time; print('ready', flush=True); time.sleep(60)")
+        probe = HostProbe(lambda: {"lane": lane.pid})
+        assert trees(probe)["lane"].processes == 1
+        os.kill(lane.pid, signal.SIGKILL)
+        lane.wait(timeout=10)
+        assert trees(probe) == {}
+
+    def test_time_of_a_child_that_came_and_went_between_two_samples(self, run_lane):
+        lane = run_lane(
+            "import os, time\n"
+            "print('ready', flush=True)\n"
+            "time.sleep(0.05)\n"
+            "if os.fork() == 0:\n"
+            "    until = time.process_time() + 0.2\n"
+            "    while time.process_time() < until: pass\n"
+            "    os._exit(0)\n"
+            "os.wait(); time.sleep(60)\n"
+        )
+        processes = process_table()
+        probe = HostProbe(lambda: {"lane": lane.pid}, processes=processes)
+        trees(probe)
+        begun_ns = time.monotonic_ns()
+        reaped = 0.15 if sys.platform == "linux" else 0.0
+        eventually(lambda: processes.usage(lane.pid).reaped_s >= reaped, "the child's time")
+        cpu_pct = sample_until(probe, lambda sample: not isinstance(sample.cpu_pct, Missing), "a reading").cpu_pct
+        used_s = cpu_pct / 100 * (time.monotonic_ns() - begun_ns) / 1e9
+        assert used_s == pytest.approx(0.2, abs=0.08)
+
+    @LINUX
+    def test_both_tables_agree_about_this_process(self):
+        burn(0.05)
+        mine, theirs = LinuxProcesses(), PsutilProcesses()
+        pid = os.getpid()
+        one, other = mine.usage(pid), theirs.usage(pid)
+        assert one.own_s == pytest.approx(other.own_s, abs=0.05)
+        assert one.reaped_s == pytest.approx(other.reaped_s, abs=0.05)
+        assert one.parent == other.parent == os.getppid()
+        assert one.private_bytes == pytest.approx(other.private_bytes, rel=0.2)
+        age = mine.now_s() - one.started_s, theirs.now_s() - other.started_s
+        assert age[0] == pytest.approx(age[1], abs=1.5)
+        row, their_row = mine.rows()[pid], theirs.rows()[pid]
+        assert (row.parent, row.group, row.session) == (their_row.parent, their_row.group, their_row.session)
+        assert (row.group, row.session) == (os.getpgrp(), os.getsid(0))
+
+    def test_a_process_that_is_gone(self):
+        child = subprocess.Popen([sys.executable, "-S", "-c", ""])
+        child.wait(timeout=10)
+        assert LinuxProcesses().usage(child.pid) is None
+        assert PsutilProcesses().usage(child.pid) is None
+
+    def test_psutil_that_is_not_let_in(self, monkeypatch):
+        def deny(_process):
+            raise psutil.AccessDenied
+
+        monkeypatch.setattr(psutil.Process, "memory_full_info", deny)
+        usage = PsutilProcesses().usage(os.getpid())
+        assert usage.private_bytes == Missing("the system does not let tfmon read it")
+        assert usage.own_s > 0
+
+
+def time_passed(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    eventually(lambda: time.monotonic() >= until, "time passes")
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """Return the processes of a session, found in another way than the probe does."""
+    return [process for process in psutil.process_iter() if _session(process.pid) == pid]
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def family_seconds(pid: int) -> float:
+    return sum(process.cpu_times().user + process.cpu_times().system for process in family(pid)
+               if process.status() != psutil.STATUS_ZOMBIE)  # fmt: skip
+
+
+def busy_below(pid: int) -> int:
+    return sum(process.cpu_times().user > 0.05 for process in family(pid))

@@ -1,0 +1,180 @@
+"""Facts about the machine, from fixture roots."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tfmon.probes.cgroups import quota_cores
+from tfmon.probes.machine import _ask_sysctl, read_cpu_name, read_machine, read_usable_cores
+
+CHECKOUT = Path(__file__).parents[2]
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+V2 = "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
+V1 = "33 25 0:30 {root} /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
+OTHER = "34 25 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+
+
+@pytest.fixture
+def put(tmp_path):
+    """Write a file below a root folder of our own."""
+
+    def write(path: str, text: str) -> None:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+    return write
+
+
+class TestQuota:
+    def test_tightest_limit_of_all_groups_above_v2(self, put, tmp_path):
+        put("proc/self/cgroup", "0::/user.slice/app.scope\n")
+        put("proc/self/mountinfo", OTHER + V2)
+        put("sys/fs/cgroup/cpu.stat", "")
+        put("sys/fs/cgroup/user.slice/cpu.max", "250000 100000\n")
+        put("sys/fs/cgroup/user.slice/app.scope/cpu.max", "400000 100000\n")
+        assert quota_cores(tmp_path) == 2.5
+        put("sys/fs/cgroup/user.slice/app.scope/cpu.max", "50000 100000\n")
+        assert quota_cores(tmp_path) == 0.5
+
+    def test_no_limit_v2(self, put, tmp_path):
+        put("proc/self/cgroup", "0::/a\n")
+        put("proc/self/mountinfo", V2)
+        put("sys/fs/cgroup/a/cpu.max", "max 100000\n")
+        assert quota_cores(tmp_path) is None
+
+    def test_namespace_root_v2(self, put, tmp_path):
+        put("proc/self/cgroup", "0::/\n")
+        put("proc/self/mountinfo", V2)
+        put("sys/fs/cgroup/cpu.max", "150000 100000\n")
+        assert quota_cores(tmp_path) == 1.5
+
+    def test_group_outside_the_namespace_reads_the_mount_only(self, put, tmp_path):
+        put("proc/self/cgroup", "0::/../../other\n")
+        put("proc/self/mountinfo", V2)
+        put("sys/fs/cgroup/cpu.max", "300000 100000\n")
+        put("other/cpu.max", "1000 100000\n")
+        assert quota_cores(tmp_path) == 3
+
+    @pytest.mark.parametrize(
+        ("mounted", "folder"), [("/", "docker/abc/"), ("/docker/abc", ""), ("/docker", "abc/")]
+    )
+    def test_v1_whatever_part_is_mounted(self, put, tmp_path, mounted, folder):
+        put("proc/self/cgroup", "4:memory:/elsewhere\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n0::/\n")
+        put("proc/self/mountinfo", OTHER + V1.format(root=mounted))
+        put(f"sys/fs/cgroup/cpu,cpuacct/{folder}cpu.cfs_quota_us", "350000\n")
+        put(f"sys/fs/cgroup/cpu,cpuacct/{folder}cpu.cfs_period_us", "100000\n")
+        assert quota_cores(tmp_path) == 3.5
+
+    def test_no_limit_v1(self, put, tmp_path):
+        put("proc/self/cgroup", "3:cpu,cpuacct:/a\n")
+        put("proc/self/mountinfo", V1.format(root="/"))
+        put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "-1\n")
+        put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n")
+        assert quota_cores(tmp_path) is None
+        put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "100000\n")
+        put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
+        assert quota_cores(tmp_path) == 1
+
+    def test_limit_of_another_controller_is_none_of_ours(self, put, tmp_path):
+        put("proc/self/cgroup", "4:memory:/a\n3:cpu:/a\n")
+        put("proc/self/mountinfo", OTHER)
+        put("sys/fs/cgroup/memory/a/cpu.cfs_quota_us", "100000\n")
+        put("sys/fs/cgroup/memory/a/cpu.cfs_period_us", "100000\n")
+        assert quota_cores(tmp_path) is None
+
+    def test_mount_point_with_a_space(self, put, tmp_path):
+        put("proc/self/cgroup", "0::/\n")
+        put("proc/self/mountinfo", V2.replace("/sys/fs/cgroup", "/my\\040groups"))
+        put("my groups/cpu.max", "70000 100000\n")
+        assert quota_cores(tmp_path) == 0.7
+
+    @pytest.mark.parametrize("text", ["", "nonsense\n", "30 20\n - \n", "0::\n:::\n"])
+    def test_files_that_make_no_sense(self, put, tmp_path, text):
+        put("proc/self/cgroup", text)
+        put("proc/self/mountinfo", text)
+        assert quota_cores(tmp_path) is None
+
+    def test_another_process(self, put, tmp_path):
+        put("proc/77/cgroup", "0::/b\n")
+        put("proc/77/mountinfo", V2)
+        put("sys/fs/cgroup/b/cpu.max", "120000 100000\n")
+        assert quota_cores(tmp_path, 77) == 1.2
+        assert quota_cores(tmp_path) is None
+
+
+class TestUsableCores:
+    @LINUX
+    def test_smallest_of_machine_affinity_and_quota(self, put, tmp_path, monkeypatch):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1, 2, 3})
+        assert read_usable_cores(16, tmp_path) == 4
+        assert read_usable_cores(2, tmp_path) == 2
+        put("proc/self/cgroup", "0::/\n")
+        put("proc/self/mountinfo", V2)
+        put("sys/fs/cgroup/cpu.max", "250000 100000\n")
+        assert read_usable_cores(16, tmp_path) == 2.5
+        assert read_usable_cores(2, tmp_path) == 2
+
+
+class TestCpuName:
+    pytestmark = LINUX
+
+    def test_model_name(self, put, tmp_path):
+        put("proc/cpuinfo", "processor\t: 0\nmodel\t\t: 17\nmodel name\t: AMD  EPYC 9554\n\nmodel name: x\n")
+        assert read_cpu_name(tmp_path) == "AMD EPYC 9554"
+
+    @pytest.mark.parametrize(
+        ("part", "name"),
+        [("0xd4f", "Neoverse-V2"), ("0xfff", "ARM (maker 0x41, part 0xfff)")],
+    )
+    def test_arm(self, put, tmp_path, part, name):
+        put("proc/cpuinfo", f"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: {part}\n\n")
+        assert read_cpu_name(tmp_path) == name
+
+    def test_nothing_told(self, put, tmp_path):
+        assert read_cpu_name(tmp_path) == ""
+        put("proc/cpuinfo", "processor\t: 0\n")
+        assert read_cpu_name(tmp_path) == ""
+        assert read_machine(tmp_path).cpu_name == os.uname().machine
+
+    def test_sysctl(self, put, tmp_path):
+        put("sysctl", '#!/bin/sh\necho "$2 says Apple M1 Pro"\n')
+        (tmp_path / "sysctl").chmod(0o755)
+        assert _ask_sysctl(str(tmp_path / "sysctl")) == "machdep.cpu.brand_string says Apple M1 Pro"
+        assert _ask_sysctl(str(tmp_path / "absent")) == ""
+
+
+class TestThisMachine:
+    def test_facts(self):
+        machine = read_machine()
+        assert machine.hostname == os.uname().nodename
+        assert machine.cores == psutil.cpu_count()
+        assert 0 < machine.usable_cores <= machine.cores
+        assert machine.memory_bytes == psutil.virtual_memory().total
+        assert machine.cpu_name
+        assert machine.system
+        assert (machine.gpus, machine.no_gpu) == ((), "")
+
+    @LINUX
+    def test_affinity_is_seen(self):
+        code = (
+            "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]);"
+            "from tfmon.probes.machine import read_machine; print(read_machine().usable_cores <= 1)"
+        )
+        answer = subprocess.run(
+            [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=60
+        )
+        assert answer.stdout == "True\n", answer.stderr
+
+    def test_is_quick(self):
+        read_machine()
+        begun = time.perf_counter()
+        read_machine()
+        assert time.perf_counter() - begun < 0.1

@@ -1,0 +1,418 @@
+"""The NVIDIA probe against a scripted driver, through the real pynvml."""
+
+from __future__ import annotations
+
+import time
+
+import pynvml
+import pytest
+from support.nvml import TWO_GPUS
+
+from tfmon.model.events import GpuSample
+from tfmon.model.readings import Missing
+from tfmon.probes.base import Gpu
+from tfmon.probes.nvidia import NvidiaProbe
+from tfmon.probes.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, Refusal, open_nvml
+from tfmon.probes.ticker import Ticker
+
+from .waiting import eventually
+
+BUSY = Gpu(index=0, uuid="GPU-b0000000-1111-2222-3333-444444444444", name="NVIDIA Busy", board=0)
+IDLE = Gpu(index=1, uuid="GPU-1d1e0000-1111-2222-3333-444444444444", name="NVIDIA Idle", board=1)
+GB = 1_000_000_000
+SECOND = 1_000_000_000
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ns = 1_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_ns += int(seconds * SECOND)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def probe(driver, clock):
+    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
+    yield probe
+    probe.close()
+
+
+def take(probe) -> list[GpuSample]:
+    return list(probe.sample())
+
+
+def readings(sample: GpuSample):
+    return (
+        sample.busy_pct,
+        sample.used_bytes,
+        sample.total_bytes,
+        sample.power_w,
+        sample.power_limit_w,
+        sample.temperature_c,
+    )
+
+
+def reasons(sample: GpuSample) -> set[str]:
+    """Return why nothing is known in a sample."""
+    assert all(isinstance(reading, Missing) for reading in readings(sample)), sample
+    return {reading.reason for reading in readings(sample)}
+
+
+def test_two_gpus(probe, clock):
+    busy, idle = take(probe)
+    assert (busy.key, busy.index, busy.name, busy.at_ns) == (BUSY.uuid, 0, "NVIDIA Busy", clock.now_ns)
+    assert readings(busy) == (87, 39 * GB, 80 * GB, 412.345, 700, 61)
+    assert busy.busy_source == "driver window"
+    assert busy.held_by_pid == {4242: 38 * GB}
+    # A true zero of an idle GPU is a number, not a missing value.
+    assert readings(idle) == (0, 0, 80 * GB, 61, 700, 34)
+    assert (idle.key, idle.index, idle.held_by_pid) == (IDLE.uuid, 1, {})
+
+
+def test_without_a_choice_all_that_the_driver_lists_are_sampled(driver, clock):
+    probe = NvidiaProbe(clock_ns=clock)
+    assert [(sample.key, sample.index) for sample in take(probe)] == [(BUSY.uuid, 0), (IDLE.uuid, 1)]
+
+
+def test_only_the_chosen_gpu_is_sampled_under_its_own_number(driver, clock):
+    second_as_first = Gpu(index=0, uuid=IDLE.uuid, name=IDLE.name, board=1)
+    (sample,) = take(NvidiaProbe([second_as_first], clock_ns=clock))
+    assert (sample.key, sample.index, sample.busy_pct) == (IDLE.uuid, 0, 0)
+
+
+def test_the_library_is_opened_with_the_first_sample_only(driver, clock):
+    opened = []
+
+    def open_library():
+        opened.append(1)
+        return open_nvml()
+
+    probe = NvidiaProbe([BUSY], clock_ns=clock, open_library=open_library)
+    probe.start()
+    assert opened == []
+    take(probe)
+    take(probe)
+    assert opened == [1]
+    assert pynvml._nvmlLib_refcount == 1
+    probe.close()
+    assert pynvml._nvmlLib_refcount == 0
+
+
+class TestUtilisation:
+    def test_mean_of_the_samples_of_this_tick(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "sample 0 100 10\nsample 0 200 20\n")
+        assert take(probe)[0].busy_source == "driver window"  # what was before we looked does not count
+        driver.play(TWO_GPUS + "sample 0 200 20\nsample 0 300 50\nsample 0 400 100\n")
+        busy, idle = take(probe)
+        assert (busy.busy_pct, busy.busy_source) == (75, "samples")
+        assert (idle.busy_pct, idle.busy_source) == (0, "driver window")
+        busy, _ = take(probe)  # nothing newer than the cursor
+        assert (busy.busy_pct, busy.busy_source) == (87, "driver window")
+
+    def test_no_samples_at_first_then_some(self, driver, probe):
+        take(probe)
+        driver.play(TWO_GPUS + "sample 0 100 10\nsample 0 200 30\n")
+        take(probe)  # the cursor is set by the first samples that are seen
+        driver.play(TWO_GPUS + "sample 0 200 30\nsample 0 300 44\n")
+        assert take(probe)[0].busy_pct == 44
+
+    def test_sizing_call_that_promises_nothing(self, driver, probe):
+        driver.play(TWO_GPUS + "zero 0\n")
+        take(probe)
+        busy, _ = take(probe)
+        assert (busy.busy_pct, busy.busy_source) == (87, "driver window")
+        driver.play(TWO_GPUS + "sample 0 100 1\n")
+        take(probe)
+        driver.play(TWO_GPUS + "sample 0 200 9\n")
+        assert take(probe)[0].busy_source == "samples", "a tick without samples must not switch them off"
+
+    def test_impossible_samples_are_left_out(self, driver, probe):
+        driver.play(TWO_GPUS + "sample 0 100 10\n")
+        take(probe)
+        driver.play(TWO_GPUS + "sample 0 200 4000000000\nsample 0 300 60\n")
+        assert take(probe)[0].busy_pct == 60
+
+
+class TestMemory:
+    def test_used_that_contains_the_reserve(self, driver, probe):
+        driver.play(TWO_GPUS.replace("mem 0 80000000000 500000000 40500000000 39000000000",
+                                     "mem 0 80000000000 500000000 40500000000 39500000000"))  # fmt: skip
+        assert take(probe)[0].used_bytes == 39 * GB
+
+    def test_older_driver(self, driver, probe):
+        driver.play(TWO_GPUS + "ret DeviceGetMemoryInfo_v2 13\n")
+        busy, _ = take(probe)
+        assert (busy.used_bytes, busy.total_bytes) == (39.5 * GB, 80 * GB)
+
+    def test_a_total_of_zero_is_no_memory_size(self, driver, probe):
+        driver.play(TWO_GPUS.replace("mem 0 80000000000 500000000 40500000000 39000000000", "mem 0 0 0 0 0"))
+        busy, idle = take(probe)
+        assert busy.used_bytes == busy.total_bytes == Missing("this GPU does not tell")
+        assert idle.total_bytes == 80 * GB
+
+
+class TestPower:
+    def test_mean_from_the_energy_counter(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "energy 0 5000000\n")
+        assert take(probe)[0].power_w == Missing("first sample")
+        clock.pass_s(2)
+        driver.play(TWO_GPUS + "energy 0 5900000\n")
+        busy, idle = take(probe)
+        assert busy.power_w == pytest.approx(450)
+        assert idle.power_w == 61  # has no counter
+
+    def test_quick_ticks_still_span_a_second(self, driver, probe, clock):
+        powers = []
+        for tick in range(9):  # 100 W for the first second, then 300 W
+            joules = tick * 25 if tick <= 4 else 100 + (tick - 4) * 75
+            driver.play(TWO_GPUS + f"energy 0 {joules * 1000}\n")
+            powers.append(take(probe)[0].power_w)
+            clock.pass_s(0.25)
+        assert powers[:4] == [Missing("first sample")] * 4
+        assert powers[4:] == pytest.approx([100, 150, 200, 250, 300])
+
+    def test_counter_that_goes_back(self, driver, probe, clock):
+        for millijoules, power in ((9_000_000, Missing("first sample")), (10, Missing("first sample"))):
+            driver.play(TWO_GPUS + f"energy 0 {millijoules}\n")
+            assert take(probe)[0].power_w == power
+            clock.pass_s(1)
+        driver.play(TWO_GPUS + "energy 0 70010\n")
+        assert take(probe)[0].power_w == pytest.approx(70)
+
+    def test_limit_is_asked_every_30_s(self, driver, probe, clock):
+        assert take(probe)[0].power_limit_w == 700
+        driver.play(TWO_GPUS.replace("limit 0 700000", "limit 0 400000"))
+        clock.pass_s(29)
+        assert take(probe)[0].power_limit_w == 700
+        clock.pass_s(2)
+        assert take(probe)[0].power_limit_w == 400
+
+
+class TestProcesses:
+    def test_memory_that_is_not_told_is_none(self, driver, probe):
+        driver.play(TWO_GPUS + "proc 0 777 na\nproc 0 778 0\n")
+        assert take(probe)[0].held_by_pid == {4242: 38 * GB, 777: None, 778: 0}
+
+    def test_many_processes(self, driver, probe):
+        driver.play(TWO_GPUS + "".join(f"proc 1 {pid} {pid * 1000}\n" for pid in range(1, 41)))
+        assert take(probe)[1].held_by_pid == {pid: pid * 1000 for pid in range(1, 41)}
+
+    def test_library_without_the_third_version(self, load_driver, clock):
+        load_driver("-DWITHOUT_V3")
+        with pytest.raises(pynvml.NVMLError):
+            pynvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
+        busy, _ = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
+        assert busy.held_by_pid == {4242: 38 * GB}
+
+    @pytest.mark.parametrize(("version", "listed"), [("535.54.03", {}), ("535.104.05", {4242: 38 * GB})])
+    def test_drivers_with_a_broken_list(self, driver, probe, version, listed):
+        driver.play(TWO_GPUS + f"driver {version}\n")
+        busy, _ = take(probe)
+        assert busy.held_by_pid == listed
+        assert busy.busy_pct == 87
+
+
+class TestRefusals:
+    def test_nothing_supported(self, driver, probe):
+        driver.play("count 2\nuuid 0 GPU-b0000000-1111-2222-3333-444444444444\n"
+                    "uuid 1 GPU-1d1e0000-1111-2222-3333-444444444444\n")  # fmt: skip
+        for sample in take(probe):
+            assert reasons(sample) == {"this GPU does not tell"}
+            assert sample.busy_source == ""
+
+    def test_one_that_is_not_supported_is_asked_once_and_others_go_on(self, driver, probe):
+        driver.play(TWO_GPUS + "ret DeviceGetTemperatureV 3 0\nret DeviceGetTemperature 3 0\n")
+        busy, idle = take(probe)
+        assert busy.temperature_c == Missing("this GPU does not tell")
+        assert (busy.busy_pct, idle.temperature_c) == (87, 34)
+        driver.play(TWO_GPUS)
+        assert take(probe)[0].temperature_c == Missing("this GPU does not tell")
+
+    def test_one_that_fails_now_and_then_is_asked_again(self, driver, probe):
+        driver.play(TWO_GPUS + "ret DeviceGetPowerUsage 4 0\n")
+        assert take(probe)[0].power_w == Missing("no permission to ask the NVIDIA driver")
+        driver.play(TWO_GPUS)
+        assert take(probe)[0].power_w == 412.345
+
+    def test_a_code_that_nobody_knows(self, driver, probe):
+        driver.play(TWO_GPUS + "ret DeviceGetPowerUsage 777 0\n")
+        assert take(probe)[0].power_w == Missing("the driver refuses with code 777")
+
+    @pytest.mark.parametrize(
+        ("code", "words"),
+        [
+            (9, "the NVIDIA driver is not loaded"),
+            (12, "no NVIDIA driver"),
+            (18, "the NVIDIA driver was updated while it ran"),
+            (4, "no permission"),
+        ],
+    )
+    def test_library_that_cannot_be_opened(self, driver, probe, code, words):
+        driver.play(TWO_GPUS + f"ret InitWithFlags {code}\n")
+        busy, idle = take(probe)
+        (reason,) = reasons(busy)
+        assert reason.startswith(words)
+        assert reasons(idle) == {reason}
+        assert probe.trouble is not None
+        assert probe.trouble.hint
+
+    def test_driver_that_is_loaded_later(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "ret InitWithFlags 9\n")
+        reasons(take(probe)[0])
+        driver.play(TWO_GPUS)
+        clock.pass_s(20)
+        reasons(take(probe)[0])
+        clock.pass_s(11)
+        assert take(probe)[0].busy_pct == 87
+        assert probe.trouble is None
+
+    def test_mismatch_is_not_tried_again(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "ret InitWithFlags 18\n")
+        take(probe)
+        driver.play(TWO_GPUS)
+        clock.pass_s(100_000)
+        assert "updated while it ran" in reasons(take(probe)[0]).pop()
+
+
+class TestLostDevices:
+    def test_lost_in_mid_run_and_back(self, driver, probe, clock):
+        take(probe)
+        lost = TWO_GPUS + "".join(
+            f"ret Device{function} 15 0\n"
+            for function in ("GetSamples", "GetUtilizationRates", "GetMemoryInfo_v2", "GetHandleByIndex")
+        )
+        driver.play(lost)
+        clock.pass_s(1)
+        busy, idle = take(probe)
+        assert reasons(busy) == {"the GPU is lost: it fell off the bus"}
+        assert idle.busy_pct == 0
+        driver.play(TWO_GPUS)
+        clock.pass_s(30)
+        assert reasons(take(probe)[0]) == {"the GPU is lost: it fell off the bus"}  # its calls have stopped
+        driver.play(lost)
+        clock.pass_s(31)
+        busy, idle = take(probe)  # the library is opened anew, and the GPU is still lost
+        assert reasons(busy) == {"the GPU is lost: it fell off the bus"}
+        assert idle.busy_pct == 0
+        driver.play(TWO_GPUS)
+        clock.pass_s(61)
+        assert take(probe)[0].busy_pct == 87
+        assert pynvml._nvmlLib_refcount == 1
+
+    def test_gpu_that_is_no_longer_listed(self, driver, probe, clock):
+        driver.play(TWO_GPUS.replace("count 2", "count 1"))
+        busy, idle = take(probe)
+        assert busy.busy_pct == 87
+        assert reasons(idle) == {"the driver does not list this GPU any more"}
+        driver.play(TWO_GPUS)
+        clock.pass_s(6)
+        assert take(probe)[1].busy_pct == 0
+
+    def test_one_unknown_error_costs_one_reading(self, driver, probe):
+        driver.play(TWO_GPUS + "ret DeviceGetPowerUsage 999 0\n")
+        busy, _ = take(probe)
+        assert busy.power_w == Missing("the driver reports an unknown error")
+        assert (busy.busy_pct, busy.temperature_c) == (87, 61)
+
+    def test_unknown_errors_in_a_row_open_the_library_anew_with_growing_pauses(self, driver, probe, clock):
+        broken = TWO_GPUS + "".join(
+            f"ret DeviceGet{function} 999 0\n"
+            for function in ("Samples", "UtilizationRates", "MemoryInfo_v2", "MemoryInfo")
+        )
+        driver.play(broken)
+        assert reasons(take(probe)[0]) == {"the driver reports an unknown error"}
+        clock.pass_s(5)
+        reasons(take(probe)[0])  # opened anew, and broken again: the next time after 10 s
+        driver.play(TWO_GPUS)
+        clock.pass_s(6)
+        reasons(take(probe)[0])
+        clock.pass_s(5)
+        assert take(probe)[0].busy_pct == 87
+
+    def test_library_shut_down_by_someone_else(self, driver, probe, clock):
+        take(probe)
+        pynvml.nvmlShutdown()
+        assert reasons(take(probe)[0]) == {"the driver's library was shut down"}
+        clock.pass_s(6)
+        assert take(probe)[0].busy_pct == 87
+
+
+def test_missing_gives_every_gpu_with_the_reason(probe):
+    samples = list(probe.missing("broken"))
+    assert [sample.key for sample in samples] == [BUSY.uuid, IDLE.uuid]
+    assert [reasons(sample) for sample in samples] == [{"broken"}, {"broken"}]
+
+
+def test_a_hanging_call_blocks_nothing_but_its_own_thread(driver):
+    events: list[GpuSample] = []
+    ticker = Ticker(NvidiaProbe([BUSY, IDLE]), events.append, interval_s=0.02)
+    ticker.start()
+    eventually(lambda: len(events) >= 2, "the first samples")
+    driver.play(TWO_GPUS + "hang DeviceGetPowerUsage\n")
+
+    def hangs() -> bool:
+        since_ns = ticker.beat.sampling_since_ns
+        return since_ns is not None and time.monotonic_ns() - since_ns > 200_000_000
+
+    eventually(hangs, "a call that hangs")
+    known, ticks = len(events), ticker.beat.ticks
+    begun = time.monotonic()
+    assert ticker.close(timeout_s=0.05) is False
+    assert time.monotonic() - begun < 1
+    assert (len(events), ticker.beat.ticks) == (known, ticks), "nothing new while the driver hangs"
+    driver.play(TWO_GPUS)  # let the thread go, so that it does not outlive the test
+    assert ticker.close(timeout_s=5) is True
+    assert pynvml._nvmlLib_refcount == 0
+
+
+class TestLibrary:
+    def test_wrong_package_of_that_name(self, monkeypatch):
+        monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
+        refusal = open_nvml()
+        assert refusal == Refusal(WRONG_PACKAGE)
+        assert "nvidia-ml-py" in refusal.hint
+
+    def test_a_text_that_cannot_be_read(self, driver):
+        nvml = open_nvml()
+        assert isinstance(nvml, Nvml)
+        handle = nvml.call("nvmlDeviceGetHandleByIndex", 0)
+        driver.play(TWO_GPUS.replace("name 0 NVIDIA_Busy\n", ""))
+        assert nvml.call("nvmlDeviceGetName", handle) == "NVIDIA Fake"
+
+        def broken(_handle):
+            return b"\xff".decode()
+
+        nvml.module.nvmlDeviceGetBroken = broken
+        try:
+            assert nvml.call("nvmlDeviceGetBroken", handle).reason == "the driver's answer is no readable text"
+        finally:
+            del nvml.module.nvmlDeviceGetBroken
+
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [
+            (pynvml.NVMLLibraryMismatchError("x"), "this driver does not tell"),
+            (AttributeError("x"), "this driver does not tell"),
+            (OSError("x"), "the system blocks the NVIDIA driver"),
+            (pynvml.NVMLError(0), Refusal(NOT_FOUND).reason),
+            (pynvml.NVMLError(15), "the GPU is lost: it fell off the bus"),
+        ],
+    )
+    def test_every_way_to_fail_is_a_refusal(self, monkeypatch, error, reason):
+        def fail():
+            raise error
+
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", fail)
+        assert Nvml(pynvml).call("nvmlDeviceGetCount").reason == reason
+
+    def test_function_that_this_pynvml_does_not_have(self):
+        assert Nvml(pynvml).call("nvmlNoSuchFunction").reason == "this driver does not tell"

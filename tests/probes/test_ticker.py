@@ -1,0 +1,245 @@
+"""The sampling thread, on a clock that moves only when the test moves it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tfmon.model.events import HostSample
+from tfmon.model.readings import Missing
+from tfmon.probes.ticker import Ticker
+
+SECOND = 1_000_000_000
+
+
+class FakeClock:
+    """Time stands still until `advance`; a thread that waits sleeps until then."""
+
+    def __init__(self) -> None:
+        self.now_ns = 5 * SECOND
+        self._waiting = threading.Condition()
+        self._ticker: threading.Condition | None = None
+        self.waits: list[float] = []
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def wait(self, condition: threading.Condition, timeout_s: float) -> None:
+        with self._waiting:
+            self._ticker = condition
+            self.waits.append(timeout_s)
+            self._waiting.notify_all()
+        condition.wait(30)
+        with self._waiting:
+            self._ticker = None
+
+    def until_waiting(self, again: int = 0) -> None:
+        """Return when the thread waits for the next tick."""
+        with self._waiting:
+            assert self._waiting.wait_for(
+                lambda: self._ticker is not None and len(self.waits) >= again, timeout=10
+            ), "the ticker does not wait"
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and return when the thread waits again."""
+        self.until_waiting()
+        count = len(self.waits)
+        condition = self._ticker
+        assert condition is not None
+        with condition:
+            self.now_ns += int(seconds * SECOND)
+            condition.notify_all()
+        self.until_waiting(again=count + 1)
+
+
+class FakeProbe:
+    name = "fake"
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.calls: list[str] = []
+        self.takes_s = 0.0
+        self.error: Exception | None = None
+        self.start_error: Exception | None = None
+
+    def start(self):
+        self.calls.append("start")
+        if self.start_error is not None:
+            raise self.start_error
+
+    def sample(self):
+        self.calls.append("sample")
+        at_ns = self.clock.now_ns
+        self.clock.now_ns += int(self.takes_s * SECOND)
+        yield HostSample(at_ns=at_ns, cpu_pct=1.0, memory_used_bytes=1, memory_total_bytes=2)
+        if self.error is not None:
+            raise self.error
+
+    def missing(self, reason):
+        why = Missing(reason)
+        yield HostSample(at_ns=self.clock.now_ns, cpu_pct=why, memory_used_bytes=why, memory_total_bytes=why)
+
+    def close(self):
+        self.calls.append("close")
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def probe(clock):
+    return FakeProbe(clock)
+
+
+@pytest.fixture
+def events():
+    return []
+
+
+@pytest.fixture
+def ticker(probe, events, clock):
+    ticker = Ticker(probe, events.append, clock_ns=clock, wait=clock.wait)
+    yield ticker
+    assert ticker.close(timeout_s=5)
+
+
+def at_s(events) -> list[float]:
+    return [event.at_ns / SECOND for event in events]
+
+
+def test_first_tick_at_once_then_one_each_second(ticker, clock, events, probe):
+    ticker.start()
+    for _ in range(3):
+        clock.advance(1)
+    assert at_s(events) == [5, 6, 7, 8]
+    assert probe.calls == ["start"] + ["sample"] * 4
+
+
+def test_ticks_do_not_drift_when_samples_take_time(ticker, clock, events, probe):
+    probe.takes_s = 0.3
+    ticker.start()
+    for _ in range(3):
+        clock.advance(0.7)
+    assert at_s(events) == pytest.approx([5, 6, 7, 8])
+    assert ticker.beat.took_ns == pytest.approx(0.3 * SECOND, abs=10)
+
+
+def test_a_late_tick_is_not_made_up_for(ticker, clock, events):
+    ticker.start()
+    clock.advance(1)
+    clock.advance(60.25)  # the machine slept
+    assert at_s(events) == [5, 6, 66.25]
+    assert ticker.beat.lateness_ns == 59.25 * SECOND
+    assert ticker.beat.skipped == 59
+    clock.advance(0.75)  # back in step
+    assert at_s(events) == [5, 6, 66.25, 67]
+    assert ticker.beat.lateness_ns == 0
+    assert ticker.beat.skipped == 59
+
+
+def test_a_slow_probe_leaves_ticks_out_and_rests_in_between(ticker, clock, events, probe):
+    probe.takes_s = 2.5
+    ticker.start()
+    clock.advance(0.5)
+    clock.advance(0.5)
+    assert at_s(events) == [5, 8, 11]
+    assert ticker.beat.skipped == 6
+    assert ticker.beat.lateness_ns == 0
+
+
+def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events, probe):
+    ticker.start()
+    probe.error = RuntimeError("two\nlines")
+    clock.advance(1)
+    assert events[-1].cpu_pct == Missing("the fake readings failed: RuntimeError: two lines")
+    assert ticker.beat.problem == "RuntimeError: two lines"
+    probe.error = None
+    clock.advance(1)
+    assert events[-1].cpu_pct == 1.0
+    assert ticker.beat.problem == ""
+    assert ticker.beat.ticks == 3
+
+
+def test_start_that_fails_is_tried_again(ticker, clock, events, probe):
+    probe.start_error = OSError("no")
+    ticker.start()
+    clock.until_waiting()
+    assert events[-1].cpu_pct == Missing("the fake readings failed: OSError: no")
+    assert probe.calls == ["start"]
+    probe.start_error = None
+    clock.advance(1)
+    assert events[-1].cpu_pct == 1.0
+    assert probe.calls == ["start", "start", "sample"]
+
+
+def test_failing_sink_does_not_end_the_thread(probe, clock):
+    taken = []
+
+    def sink(event):
+        taken.append(event)
+        if len(taken) <= 2:  # the sample, and the missing one that stands for it
+            raise ValueError("full")
+
+    ticker = Ticker(probe, sink, clock_ns=clock, wait=clock.wait)
+    ticker.start()
+    clock.until_waiting()
+    assert ticker.beat.problem == "ValueError: full"
+    clock.advance(1)
+    assert ticker.beat.problem == ""
+    assert len(taken) == 3
+    assert ticker.close(timeout_s=5)
+
+
+def test_pause_and_resume(ticker, clock, events):
+    ticker.start()
+    clock.advance(1)
+    ticker.pause()
+    clock.advance(10)
+    assert at_s(events) == [5, 6]
+    count = len(clock.waits)
+    ticker.resume()
+    clock.until_waiting(again=count + 1)
+    assert at_s(events) == [5, 6, 16]
+    assert ticker.beat.skipped == 0, "a pause is no lateness"
+    clock.advance(1)
+    assert at_s(events) == [5, 6, 16, 17]
+
+
+def test_another_interval(ticker, clock, events):
+    ticker.start()
+    clock.until_waiting()
+    count = len(clock.waits)
+    ticker.set_interval(0.25)
+    clock.until_waiting(again=count + 1)
+    for _ in range(3):
+        clock.advance(0.25)
+    assert at_s(events) == [5, 5.25, 5.5, 5.75]
+
+
+def test_close_ends_the_thread_and_closes_the_probe_in_it(ticker, clock, probe):
+    threads = []
+    probe.close = lambda: threads.append(threading.current_thread().name)
+    ticker.start()
+    clock.until_waiting()
+    assert ticker.close(timeout_s=5) is True
+    assert threads == ["tfmon-fake"]
+
+
+def test_close_before_the_start(probe, events):
+    ticker = Ticker(probe, events.append)
+    assert ticker.close() is True
+    assert probe.calls == []
+
+
+def test_counts_its_own_cpu_time(ticker, clock, probe):
+    def burn():
+        yield from range(sum(range(200_000)) % 1)
+
+    probe.sample = burn
+    ticker.start()
+    clock.advance(1)
+    assert ticker.beat.last_cost_ns > 100_000
+    assert ticker.beat.cost_ns > ticker.beat.last_cost_ns
