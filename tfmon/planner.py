@@ -13,7 +13,7 @@ from tfmon.catalog import Card
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.knobs import KnobError, parse_settings
-from tfmon.model.session import Race
+from tfmon.model.session import TURNS, Race
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.probes.gpus import GpuSearch
 
@@ -30,6 +30,8 @@ class Wishes:
     python: Path = Path(sys.executable)
     seconds: float | None = None
     steps: int | None = None
+    mode: str = TURNS
+    slice_s: float = 0.5
 
 
 def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:
@@ -60,8 +62,16 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
         settings = {**card.defaults(), **common, **spec.settings}
         _check_batch(card, settings.get("batch_size"))
         lanes.append(LanePlan(spec, settings, lane_environment(spec, _uuid_of(spec, found))))
-    race = Race(scenario=card.name, title=card.title, knobs=card.knobs)
-    plan = RacePlan(race, card.path, tuple(lanes), wishes.python, wishes.steps, wishes.seconds)
+    race = Race(scenario=card.name, title=card.title, mode=wishes.mode, knobs=card.knobs)
+    plan = RacePlan(
+        race=race,
+        scenario=card.path,
+        lanes=tuple(lanes),
+        python=wishes.python,
+        steps=wishes.steps,
+        slice_s=wishes.slice_s,
+        seconds=wishes.seconds,
+    )
     return plan, no_gpu
 
 

@@ -6,18 +6,29 @@ import itertools
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tfmon.lanes.conductor import Conductor
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP, LaneProcess
 from tfmon.lanes.pump import Pump
-from tfmon.model.events import Event, KnobAsked, KnobRefused, LaneEnded, LaneFailed, LaneStarted, PhaseEntered
+from tfmon.model.events import (
+    Event,
+    Finished,
+    KnobAsked,
+    KnobRefused,
+    LaneEnded,
+    LaneFailed,
+    LaneStarted,
+    PhaseEntered,
+    TurnEnded,
+)
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_state import READY
+from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import Session
-from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop
+from tfmon.model.wire import Assign, Request, SetKnob, Stop
 
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
 """How long a child gets after Stop, after SIGTERM and after SIGKILL: 2.6 s in all, so that quitting is quick."""
@@ -41,11 +52,9 @@ class LaneGroup:
         self._requests = itertools.count(1)
         self._plan: RacePlan | None = None
         self._children: dict[str, LaneProcess] = {}
+        self._ending: list[LaneProcess] = []
         self._wanted: dict[str, dict[str, KnobValue]] = {}
-        self._held: set[str] = set()
-        self._ready: set[str] = set()
-        self._over: set[str] = set()
-        self._going = False
+        self._conductor = Conductor(self)
         self._stopped = False
 
     # ------------------------------------------------------------ whole races
@@ -54,9 +63,8 @@ class LaneGroup:
         """Start every lane of a race."""
         with self._lock:
             self._plan = plan
-            self._going = False
             self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
-            self._held, self._ready, self._over = set(), set(), set()
+            self._conductor.begin(list(self._wanted), plan.race.mode, plan.slice_s)
             self._session.begin(plan.race, [lane.spec for lane in plan.lanes])
             for lane in plan.lanes:
                 self._start(lane)
@@ -71,11 +79,10 @@ class LaneGroup:
 
     def stop(self) -> None:
         """End every lane, and return when all are gone."""
-        self._stopped = True
-        with self._changing:
-            with self._lock:
-                children = list(self._children.values())
-            self._end(children)
+        with self._lock:
+            self._stopped = True
+            children = [*self._children.values(), *self._ending]
+        self._end(children)
         self._pump.close()
 
     # ------------------------------------------------------------ wishes
@@ -91,23 +98,25 @@ class LaneGroup:
             self._session.accept(asked)
             self._wanted[lane][knob] = value
             if kind == "live":
-                self._send([lane], SetKnob(request=request, knob=knob, value=value))
+                self.send(lane, SetKnob(request=request, knob=knob, value=value))
                 return
         self.restart([lane])
 
     def hold(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
         with self._lock:
-            self._held.update(lanes)
-            self._send(lanes, Hold())
+            self._conductor.hold(lanes)
 
     def run(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
         with self._lock:
-            self._held.difference_update(lanes)
-            if self._going:
-                self._send(lanes, Run())
-            self._start_signal()
+            self._conductor.run(lanes)
+
+    def set_mode(self, mode: str) -> None:
+        """Let the lanes train in turns or at once."""
+        with self._lock:
+            self._session.set_mode(mode)
+            self._conductor.set_mode(mode)
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings that were asked for last."""
@@ -136,11 +145,10 @@ class LaneGroup:
         self._end(children)
 
     def _start_again(self, lanes: Sequence[str]) -> None:
-        old = self._take_children(lanes)
         with self._lock:
-            self._ready.difference_update(lanes)
-            self._over.difference_update(lanes)
-        self._end(old)
+            for name in lanes:
+                self._conductor.restarting(name)
+        self._end(self._take_children(lanes))
         with self._lock:
             if self._plan is None or self._stopped:
                 return
@@ -176,37 +184,17 @@ class LaneGroup:
             self._session.accept(event)
             match event:
                 case PhaseEntered(phase=phase) if phase == READY:
-                    self._ready.add(event.lane)
-                    if self._going and event.lane not in self._held:
-                        self._send([event.lane], Run())
-                case LaneEnded() | LaneFailed():
-                    self._over.add(event.lane)
+                    self._conductor.ready(event.lane)
+                case PhaseEntered(phase=phase) if phase == PAUSED:
+                    self._conductor.stood_still(event.lane)
+                case TurnEnded():
+                    self._conductor.stood_still(event.lane)
+                case LaneEnded() | LaneFailed() | Finished():
+                    self._conductor.over(event.lane)
                 case KnobRefused():
                     in_force = self._session.snapshot().lane(event.lane).settings
                     if event.knob in in_force:
                         self._wanted[event.lane][event.knob] = in_force[event.knob]
-            self._start_signal()
-
-    def _start_signal(self) -> None:
-        """Let all lanes go at once, when the last of them is ready."""
-        names = set(self._wanted)
-        if self._going or not self._ready or not names <= self._ready | self._over | self._held:
-            return
-        if not self._ready - self._held:
-            return
-        self._going = True
-        self._session.start_clock(time.monotonic_ns())
-        if self._plan is not None and self._plan.seconds is not None:
-            plan = self._plan
-            self._finish = threading.Timer(self._plan.seconds, self._in_background, [lambda: self._time_up(plan)])
-            self._finish.daemon = True
-            self._finish.start()
-        self._send([name for name in names if name in self._ready and name not in self._held], Run())
-
-    def _send(self, lanes: Iterable[str], request: Request) -> None:
-        for lane in lanes:
-            if lane in self._children:
-                self._children[lane].send(request)
 
     def _take_children(self, lanes: Sequence[str] | None = None) -> list[LaneProcess]:
         """Take children out of the race: what they say from now on is passed over."""
@@ -215,12 +203,14 @@ class LaneGroup:
             taken = [self._children.pop(name) for name in names]
             for child in taken:
                 child.mute()
+            self._ending = [child for child in self._ending if not child.ended] + taken
             return taken
 
     def _end(self, children: list[LaneProcess]) -> None:
         """Ask, then insist: Stop, SIGTERM, SIGKILL."""
         for child in children:
             child.expect_end()
+            child.thaw()
             child.send(Stop())
         if self._pump.wait_ended(children, ASK_S):
             return
@@ -230,6 +220,39 @@ class LaneGroup:
                     child.kill(number)
             if self._pump.wait_ended(children, patience_s):
                 return
+
+    # ------------------------------------------------------------ the conductor's orders
+
+    def send(self, lane: str, request: Request) -> None:
+        """Send a request to a lane."""
+        if lane in self._children:
+            self._children[lane].send(request)
+
+    def freeze(self, lane: str) -> None:
+        """Stop a lane's process and all its threads."""
+        if lane in self._children:
+            self._children[lane].freeze()
+
+    def thaw(self, lane: str) -> None:
+        """Let a frozen lane's process go on."""
+        if lane in self._children:
+            self._children[lane].thaw()
+
+    def started(self) -> None:
+        """Note that the lanes got the start signal, and wind up the clock that ends the race."""
+        self._session.start_clock(time.monotonic_ns())
+        plan = self._plan
+        if plan is None or plan.seconds is None:
+            return
+        timer = threading.Timer(plan.seconds, self._in_background, [lambda: self._time_up(plan)])
+        timer.daemon = True
+        timer.start()
+
+    def turn(self, lane: str) -> None:
+        """Note whose turn it is."""
+        self._session.set_turn(lane)
+
+    # ------------------------------------------------------------ what others ask
 
     def pids(self) -> dict[str, int]:
         """Return the process that leads each lane that runs."""

@@ -31,6 +31,8 @@ class RacePlan:
     """The interpreter that trains; it has TensorFlow."""
     steps: int | None = None
     """Steps after which each lane finishes by itself."""
+    slice_s: float = 0.5
+    """How long a lane trains when it is its turn."""
     seconds: float | None = None
     """Time after the start signal when all lanes are ended."""
 

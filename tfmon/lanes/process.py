@@ -6,9 +6,11 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tfmon
 from tfmon.model.events import BadLine, Event, LaneEnded
@@ -20,12 +22,15 @@ CHUNK_BYTES = 65_536
 TAIL_BYTES = 32_768
 """How much of a child's output is kept; the rest is read and dropped, so that the child never blocks."""
 TAIL_LINES = 200
+_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
+"""A group of its own, in the monitor's session: if the monitor dies while a child is frozen, the kernel then
+sends the child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX)."""
 LAST_CHUNKS = 32
 """Most that is read of a pipe after its child has ended; more than a pipe holds, so nothing is lost."""
 
 
 class LaneProcess:
-    """A child in its own session and process group, with its metric, knob and output pipes.
+    """A child in its own process group, with its metric, knob and output pipes.
 
     Thread: `read_metrics`, `read_output` and `reap` are the pump's; the rest may be called from any thread.
     """
@@ -53,7 +58,7 @@ class LaneProcess:
                 stderr=subprocess.STDOUT,
                 pass_fds=(child_metric_fd, child_knob_fd),
                 env=merged,
-                start_new_session=True,
+                **_OWN_GROUP,
             )
         except OSError:
             os.close(metric_fd)
@@ -95,6 +100,14 @@ class LaneProcess:
     def expect_end(self) -> None:
         """Note that the end of this child was asked for, so it is no failure."""
         self._asked = True
+
+    def freeze(self) -> None:
+        """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
+        self.kill(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let a frozen child go on as if no time had passed; without effect on one that is not frozen."""
+        self.kill(signal.SIGCONT)
 
     def kill(self, number: signal.Signals) -> None:
         """Signal the child and everything it started in its process group."""

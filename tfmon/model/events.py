@@ -104,6 +104,8 @@ class Window:
     """Every knob and its value while the window lasted (at its end, if one changed)."""
     marks: tuple[str, ...] = ()
     """Why the window is no part of steady state, such as "warm-up" or "knob change"; empty if it is."""
+    turn: int | None = None
+    """Round of the slice that the window lies in; None while the lanes train at once."""
     gpu_in_use_bytes: int | None = None
     """TensorFlow's allocator, tensors alive now; None where it keeps no figures."""
     gpu_peak_bytes: int | None = None
@@ -148,6 +150,15 @@ class LaneFailed:
     message: str
     """One line: what failed, with the last frame in the user's own file where there is one."""
     hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnEnded:
+    """A slice is over and its last step done; the lane holds."""
+
+    lane: str = ""
+    at_ns: int
+    turn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +271,15 @@ class HostSample:
 
 
 FromLane: TypeAlias = (
-    Hello | PhaseEntered | Equipped | Built | Window | KnobApplied | KnobRefused | LaneFailed | Finished
+    Hello
+    | PhaseEntered
+    | Equipped
+    | Built
+    | Window
+    | KnobApplied
+    | KnobRefused
+    | LaneFailed
+    | TurnEnded
+    | Finished
 )
 Event: TypeAlias = FromLane | LaneStarted | LaneEnded | BadLine | KnobAsked | TreeSample | GpuSample | HostSample

@@ -37,9 +37,14 @@ PHASES = (
 OVER = (DONE, FAILED, ABSENT)
 """Phases that a lane does not leave without a restart."""
 
+TURN_START = "turn start"
+"""Mark of the windows at the start of a slice."""
+
 NOT_SAMPLED = Missing("not sampled yet")
 NO_GPU = Missing("no GPU in this lane")
 
+MOST_TURNS = 2_000
+"""Slices kept for the statistics."""
 HISTORY_WINDOWS = 1_500
 """Windows kept for the charts; at five a second these are five minutes."""
 RECENT_NS = 5_000_000_000
@@ -120,6 +125,22 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
+class TurnSpeed:
+    """What a lane did in the steady part of one slice."""
+
+    turn: int
+    """The round the slice belongs to."""
+    at_ns: int
+    examples: int
+    span_ns: int
+
+    @property
+    def examples_per_s(self) -> float:
+        """Examples over wall time."""
+        return self.examples / self.span_ns * 1e9
+
+
+@dataclass(frozen=True, slots=True)
 class KnobMark:
     """A change of a knob, for the charts."""
 
@@ -181,6 +202,8 @@ class LaneState:
     """Since the lane began to race or a knob last changed."""
     excluded: dict[str, int] = field(default_factory=dict)
     """Windows left out of steady state, by reason."""
+    turns: tuple[TurnSpeed, ...] = ()
+    """Slices since a knob last changed, oldest first; only what was steady in them."""
     points: tuple[Point, ...] = ()
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
@@ -340,11 +363,23 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         longest_ns=max(state.longest_ns, window.longest_ns) if steady else state.longest_ns,
         steady=state.steady.plus(window) if steady else state.steady,
         excluded=excluded,
+        turns=_with_turn(state.turns, window) if steady else state.turns,
         points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
         settings=window.settings,
         gpu_in_use_bytes=window.gpu_in_use_bytes,
         gpu_peak_bytes=window.gpu_peak_bytes,
     )
+
+
+def _with_turn(turns: tuple[TurnSpeed, ...], window: Window) -> tuple[TurnSpeed, ...]:
+    if window.turn is None:
+        return turns
+    speed = TurnSpeed(window.turn, window.at_ns, window.examples, window.span_ns)
+    if turns and turns[-1].turn == window.turn:
+        before = turns[-1]
+        examples, span_ns = before.examples + speed.examples, before.span_ns + speed.span_ns
+        return (*turns[:-1], TurnSpeed(window.turn, window.at_ns, examples, span_ns))
+    return (*turns[-(MOST_TURNS - 1) :], speed)
 
 
 def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
@@ -355,6 +390,7 @@ def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
         asked=_without(state.asked, event.knob, event.request),
         refused="",
         steady=Tally(),
+        turns=(),
         longest_ns=0,
         knob_marks=(*state.knob_marks[-63:], mark),
     )

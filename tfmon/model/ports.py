@@ -20,6 +20,9 @@ class Controls(Protocol):
     def run(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
 
+    def set_mode(self, mode: str) -> None:
+        """Let the lanes train in turns or at once; see `session.MODES`."""
+
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings in force."""
 

@@ -11,6 +11,9 @@ from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import LaneState, advance, trains_on
 from tfmon.model.spec import LaneSpec
 
+TURNS, CONCURRENT = "turns", "concurrent"
+MODES = (TURNS, CONCURRENT)
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -32,11 +35,14 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """What is raced; settled when a race starts."""
+    """What is raced, and how it goes."""
 
     scenario: str = ""
     title: str = ""
-    mode: str = "concurrent"
+    mode: str = TURNS
+    """`turns`: one lane trains at a time, in short slices; `concurrent`: all at once."""
+    turn: str = ""
+    """Name of the lane whose turn it is; empty between turns and while the lanes train at once."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     """When the lanes got the start signal; None while they get ready."""
@@ -106,6 +112,16 @@ class Session:
         """Note that the lanes got the start signal."""
         with self._lock:
             self._race = replace(self._race, started_ns=at_ns)
+
+    def set_mode(self, mode: str) -> None:
+        """Note how the lanes share the machine from now on."""
+        with self._lock:
+            self._race = replace(self._race, mode=mode, turn="")
+
+    def set_turn(self, lane: str) -> None:
+        """Note whose turn it is; "" for nobody's."""
+        with self._lock:
+            self._race = replace(self._race, turn=lane)
 
     def listen(self, listener: Callable[[Event], None]) -> None:
         """Call `listener` with every event from now on, in the thread that accepts it."""

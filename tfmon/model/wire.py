@@ -57,6 +57,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """Train for one slice while the other lanes stand still, then hold; answered by TurnEnded."""
+
+    number: int
+    """The round: slices of the same round are compared with each other."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
     """Stop at the next step boundary and use no CPU until Run."""
 
@@ -66,7 +75,7 @@ class Stop:
     """End now; nothing is lost."""
 
 
-Request: TypeAlias = Assign | SetKnob | Run | Hold | Stop
+Request: TypeAlias = Assign | SetKnob | Run | Turn | Hold | Stop
 
 _EVENTS = {cls.__name__: cls for cls in get_args(FromLane)}
 _REQUESTS = {cls.__name__: cls for cls in get_args(Request)}

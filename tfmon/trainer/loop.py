@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfmon.model.events import Finished, KnobApplied, KnobRefused, PhaseEntered, Window
+from tfmon.model.events import Finished, KnobApplied, KnobRefused, PhaseEntered, TurnEnded, Window
 from tfmon.model.knobs import KnobError, KnobValue, find
-from tfmon.model.lane_state import PAUSED, RACING, READY, WARMING_UP
-from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop
+from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
+from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop, Turn
 from tfmon.trainer import device
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.mailbox import Mailbox
@@ -25,6 +25,9 @@ WINDOW_NS = 200_000_000
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS = 3
 """A lane warms up for at least so long and so many steps before it says that it is ready."""
+TURN_START_NS = 50_000_000
+TURN_START_STEPS = 2
+"""The start of a slice that is left out: caches and clocks were the other lane's a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,10 @@ class Loop:
         self._done_steps = 0
         self._last_end_ns = 0
         self._held = True
+        self._turn: Turn | None = None
+        self._turn_ends_ns = 0
+        self._turn_started = False
+        self._phase = ""
         self._stopped = False
 
     # ------------------------------------------------------------ the life of a lane
@@ -100,6 +107,7 @@ class Loop:
             if now_ns - began_ns > WARM_UP_NS and self._clock.steps >= WARM_UP_STEPS and self._opener.idle:
                 break
             self._read_letters()
+        self._done_steps = 0
         self._collector.settle()
         self._opener_worked = self._opener.worked
 
@@ -108,31 +116,51 @@ class Loop:
         self._mailbox.wait()
 
     def _enter(self, phase: str) -> None:
+        if phase == self._phase:
+            return
+        self._phase = phase
         self._reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=phase))
 
     # ------------------------------------------------------------ steps and windows
 
     def _train_window(self) -> None:
         clock = self._clock
+        end_ns, least = clock.began_ns + WINDOW_NS, 1
+        if self._turn is not None:
+            if not self._turn_started:
+                end_ns, least = clock.began_ns + TURN_START_NS, TURN_START_STEPS
+            else:
+                end_ns = min(end_ns, self._turn_ends_ns)
         if self._fresh:
-            self._done_steps += self._first_step_after_change()
-        limit = CAPACITY
-        if self._assign.steps is not None:
-            limit = min(limit, self._assign.steps - self._done_steps)
-        before = clock.steps
-        if limit > 0:
-            self._steps_until(clock.began_ns + WINDOW_NS, limit)
-        self._done_steps += clock.steps - before
+            self._first_step_after_change()
+        self._train(end_ns, least)
         loss = self._read_loss()
         synced_ns = time.monotonic_ns()
         clock.sync_ns += synced_ns - self._last_end_ns
         self._close_window(synced_ns, loss)
+        if self._turn is None:
+            return
+        if not self._turn_started:
+            self._turn_started = self._last_end_ns >= end_ns
+        elif synced_ns >= self._turn_ends_ns:
+            self._reporter.send(TurnEnded(at_ns=synced_ns, turn=self._turn.number))
+            self._turn, self._held = None, True
 
-    def _first_step_after_change(self) -> int:
-        """Train one step with the new pipeline and say that it is in force; return how many steps that were."""
-        before_ns, steps = self._last_end_ns, self._clock.steps
+    def _train(self, end_ns: int, least: int) -> None:
+        """Train until the time is reached and at least so many steps are done, or a letter comes."""
+        first = self._done_steps
+        while (left := self._steps_left()) > 0:
+            self._steps_until(end_ns, min(CAPACITY, left))
+            if self._mailbox.waiting or (self._last_end_ns >= end_ns and self._done_steps - first >= least):
+                return
+
+    def _steps_left(self) -> int:
+        return CAPACITY if self._assign.steps is None else self._assign.steps - self._done_steps
+
+    def _first_step_after_change(self) -> None:
+        """Train one step with the new pipeline, and say that it is in force."""
+        before_ns = self._last_end_ns
         end_ns = self._steps_until(0, 1)
-        step = self._done_steps + self._clock.steps - steps
         for wish in self._fresh:
             value = self._settings[wish.knob]
             self._reporter.send(
@@ -141,12 +169,11 @@ class Loop:
                     request=wish.request,
                     knob=wish.knob,
                     value=value,
-                    step=step,
+                    step=self._done_steps,
                     gap_ns=end_ns - before_ns,
                 )
             )
         self._fresh = []
-        return self._clock.steps - steps
 
     def _steps_until(self, deadline_ns: int, limit: int) -> int:
         """Train until the deadline, the limit or a letter, but one step at least; return the last step's end.
@@ -175,6 +202,7 @@ class Loop:
             if ended_ns >= deadline_ns or steps >= limit or waiting:
                 break
         self._clock.count(steps)
+        self._done_steps += steps
         self._clock.examples += examples
         self._clock.input_ns += input_ns
         self._clock.call_ns += call_ns
@@ -207,6 +235,7 @@ class Loop:
             histogram=clock.histogram,
             loss=loss,
             settings=self._settings,
+            turn=self._turn.number if self._turn is not None else None,
             marks=tuple(sorted(clock.marks)),
             gpu_in_use_bytes=in_use,
             gpu_peak_bytes=peak,
@@ -225,20 +254,27 @@ class Loop:
                 case Opened():
                     self._exchange(letter)
                 case Run():
-                    if self._held:
-                        self._held = False
-                        self._clock.reset(time.monotonic_ns())
-                        if self._done_steps:
-                            self._clock.marks.add("pause")
-                        self._enter(RACING)
+                    self._turn = None
+                    self._go_on("pause" if self._done_steps else "")
+                case Turn():
+                    self._turn, self._turn_started = letter, False
+                    self._turn_ends_ns = time.monotonic_ns() + int(letter.seconds * 1e9)
+                    self._go_on(TURN_START)
                 case Hold():
-                    if not self._held:
-                        self._held = True
-                        self._enter(PAUSED)
+                    self._turn, self._held = None, True
+                    self._enter(PAUSED)
                 case Stop():
                     self._stopped = True
                 case Assign():
                     pass
+
+    def _go_on(self, mark: str) -> None:
+        """Begin a window after a time without training."""
+        if self._held:
+            self._held = False
+            self._clock.reset(time.monotonic_ns())
+            self._clock.marks.update([mark] if mark else [])
+        self._enter(RACING)
 
     def _ask(self, wish: SetKnob) -> None:
         try:

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal, TypeAlias
 
 from rich.console import RenderableType
 from rich.style import Style
-from textual._compositor import ChopsUpdate
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.color import Color, ColorParseError
@@ -25,7 +24,7 @@ from tfmon.model.ports import Controls
 from tfmon.model.session import Session
 from tfmon.ui.charset import Charset, charset
 from tfmon.ui.race_screen import RaceScreen
-from tfmon.ui.runs import RunsUpdate
+from tfmon.ui.runs import narrowed
 from tfmon.ui.sheet import Sheet
 from tfmon.ui.shell import ScenarioCard
 from tfmon.ui.style import Look, palette
@@ -101,7 +100,11 @@ class MonitorApp(App[Ending]):
         if self._quit_was_requested:
             self._quit("signal")
         elif self._on_ready is not None:
-            self._in_thread(self._on_ready)
+            self._in_thread(self._on_ready, failed=self._tell_no_race)
+
+    def _tell_no_race(self, why: str) -> None:
+        self.view = replace(self.view, no_race=why)
+        self.pull()
 
     def _dress(self, theme: Theme) -> None:
         variables = self.theme_variables
@@ -142,7 +145,12 @@ class MonitorApp(App[Ending]):
         self.say(f"starting the race of {scenario}…")
         self._in_thread(lambda: self.controls.race(scenario))
 
-    def _in_thread(self, work: Callable[[], None], then: Callable[[], None] | None = None) -> None:
+    def _in_thread(
+        self,
+        work: Callable[[], None],
+        then: Callable[[], None] | None = None,
+        failed: Callable[[str], None] | None = None,
+    ) -> None:
         """Do what may take long in a thread that nobody waits for; a TfmonError is told on the screen."""
 
         def run() -> None:
@@ -150,7 +158,7 @@ class MonitorApp(App[Ending]):
                 work()
             except TfmonError as error:
                 line = " · ".join(part for part in (error.message, error.hint) if part)
-                self.call_later(self.say, line)
+                self.call_later(failed or self.say, line)
             except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
                 self.call_later(self._handle_exception, error)
             else:
@@ -184,9 +192,7 @@ class MonitorApp(App[Ending]):
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         """Write an update to the terminal, from the first changed cell of each line on."""
-        if type(renderable) is ChopsUpdate:
-            renderable = RunsUpdate(renderable.chops, renderable.spans, renderable.chop_ends)
-        super()._display(screen, renderable)
+        super()._display(screen, narrowed(renderable))
 
 
 def _without_colour() -> bool:

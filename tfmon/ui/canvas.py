@@ -12,7 +12,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tfmon.ui.rows import BLANK, Row
+from tfmon.ui.rows import BLANK, TEXT, Row
 
 MERGE_CELLS = 10
 """Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
@@ -49,7 +49,7 @@ class Canvas(Widget):
         """Return one line of the screen, for Textual."""
         row = self._rows[y] if y < len(self._rows) else BLANK
         strip = Strip([Segment(text, self._palette[style]) for text, style in row])
-        return strip.adjust_cell_length(self.size.width)
+        return strip.adjust_cell_length(self.size.width, self._palette[TEXT])
 
     def text(self) -> str:
         """Return what is shown as plain text."""

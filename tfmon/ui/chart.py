@@ -47,8 +47,11 @@ def time_axis(now_ns: int, width: int) -> TimeAxis:
 def nice_top(peak: float, previous: float = 0.0) -> float:
     """Return a round top of the scale, 1, 2 or 5 times a power of ten, that holds the peak.
 
-    The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare.
+    The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare. Without
+    a peak there is no scale yet: 0.
     """
+    if peak <= 0:
+        return previous
     top = _round_up(peak)
     if previous > top and _round_up(peak * 1.15) >= previous:
         return previous
@@ -130,14 +133,28 @@ def _braille(left: int, right: int) -> str:
     return chr(0x2800 + dots)
 
 
+def edge_runs(line: str, above: str) -> list[tuple[str, bool]]:
+    """Cut a row of the chart into runs: True for the cells at the top of their column, which tell the value."""
+    runs: list[tuple[str, bool]] = []
+    for cell, over in zip(line, above, strict=True):
+        edge = over == " " and cell != " "
+        if runs and (runs[-1][1] == edge or cell == " "):
+            runs[-1] = (runs[-1][0] + cell, runs[-1][1])
+        else:
+            runs.append((cell, edge))
+    return runs
+
+
 def _level(value: float | None, top: float, steps: int) -> int:
-    if value is None:
+    if value is None or top <= 0:
         return 0
     return min(steps, max(1, round(value / top * steps)))
 
 
 def scale_label(value: float) -> str:
-    """Write a value of the scale, right-aligned, with its tick: `  8k ┤`."""
+    """Write a value of the scale, right-aligned, with its tick: `  8k ┤`; without one yet, the tick alone."""
+    if value <= 0:
+        return "┤".rjust(LABEL_CELLS)
     return f"{units.short_count(value):>{LABEL_CELLS - 2}} ┤"
 
 
@@ -145,12 +162,12 @@ def axis_row(marks: Sequence[KnobMark], axis: TimeAxis) -> str:
     """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first."""
     line = ["─"] * axis.width
     taken = [False] * axis.width
-    _write(line, taken, axis.width - 4, " now")
     ticks = [(axis.cell_of(mark.at_ns), _mark_words(mark)) for mark in marks]
     shown = [(place, text) for place, text in ticks if 0 <= place < axis.width]
     for place, _ in shown:
         line[place] = "┬"
         taken[place] = True
+    _write(line, taken, axis.width - 4, " now")
     for place, text in reversed(shown):
         words = f" {text} "
         _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)

@@ -48,8 +48,9 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
 def _status(snapshot: Snapshot, view: View) -> Row:
     if message := message_of(view, snapshot.at_ns):
         return ((f"   {message}", strong(WARN)),)
+    titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
     if view.focused is not None:
-        words = f"   keys act on {view.focused} only · "
+        words = f"   keys act on {titles.get(view.focused, view.focused)} only · "
         return ((words, TEXT), (key_of("focus.all", view.keys), KEY), (" all lanes", DIM))
     if len(snapshot.lanes) < 2:
         return ()
@@ -97,11 +98,11 @@ def _items(snapshot: Snapshot, view: View) -> list[_Item]:
             items.append(_knob_item(pair, knob, lanes, "step_knob('batch_size', 1)"))
     running = any(lane.phase == RACING for lane in lanes) or not any(lane.phase == PAUSED for lane in lanes)
     items += [
-        _item(2, "pause", "pause" if running else "go on", "pause_or_run", keys),
+        _item(3, "pause", "pause" if running else "go on", "pause_or_run", keys),
         _item(5, "restart", "restart", "restart", keys),
         _item(6, "knobs", "knobs", "show_knobs", keys),
-        _item(3, "scenario", "scenario", "pick_scenario", keys),
-        _item(1, "help", "help", "show_help", keys),
+        _item(4, "scenario", "scenario", "pick_scenario", keys),
+        _item(2, "help", "help", "show_help", keys),
         _item(0, "quit", "quit", "app.quit", keys),
     ]
     return items
@@ -116,4 +117,4 @@ def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) ->
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
     if asked:
         spans.append((f" {crop(asked, 8)} asked", DIM))
-    return _Item(0, tuple(spans), action)
+    return _Item(1, tuple(spans), action)

@@ -18,7 +18,7 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
     race, machine = snapshot.race, snapshot.machine
     left: list[tuple[int, list[Span]]] = [
         (0, [(" tfmon", DIM)]),
-        (0, [(race.scenario or "no scenario", STRONG)]),
+        (0, [(race.scenario or "…", STRONG)]),
         (3, [(_settings(snapshot, common=True), TEXT)]),
         (8, [(_settings(snapshot, common=False), TEXT)]),
         (6, [(race.title, DIM)]),
@@ -74,7 +74,7 @@ def _elapsed(snapshot: Snapshot) -> str:
 
 def _mode(snapshot: Snapshot) -> str:
     if len(snapshot.lanes) < 2:
-        return "one lane"
+        return "one lane" if snapshot.lanes else ""
     mode = snapshot.race.mode
     return "all at once" if mode == "concurrent" and len(snapshot.lanes) > 2 else _MODES.get(mode, mode)
 
@@ -89,7 +89,7 @@ def _cores(snapshot: Snapshot) -> str:
 def _gpus(snapshot: Snapshot) -> str:
     gpus = snapshot.machine.gpus
     if not gpus:
-        return "no GPU"
+        return "no GPU" if snapshot.lanes else ""
     name = gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
     return name if len(gpus) == 1 else f"{len(gpus)} GPUs, {name}"
 

@@ -10,7 +10,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS, key_of
 from tfmon.ui.rows import BLANK, Row, wrap
 from tfmon.ui.sheet import Sheet
-from tfmon.ui.style import DIM, KEY, STRONG, TEXT
+from tfmon.ui.style import KEY, STRONG, TEXT
 
 EXPLAINED = (
     ("examples/s", "Examples trained per second of wall time, over the steady windows of the last 5 s."),
@@ -80,6 +80,6 @@ def help_rows(keys: dict[str, str], width: int) -> list[Row]:
 def _entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
     lines = wrap(meaning, max(10, min(100, width - _LABEL_CELLS - 4)), 9)
     return [
-        ((f"  {name if place == 0 else '':<{_LABEL_CELLS}}", style), (line, DIM if style == KEY else TEXT))
+        ((f"  {name if place == 0 else '':<{_LABEL_CELLS}}", style), (line, TEXT))
         for place, line in enumerate(lines)
     ]

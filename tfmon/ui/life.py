@@ -50,8 +50,8 @@ def _track(at: int, width: int, accent: str) -> Row:
         spans: list[tuple[str, str]] = []
         for place, (mark, word) in enumerate(zip(marks, _WORDS, strict=True)):
             style = accent if place < at else strong(accent) if place == at else DIM
-            spans += [(f"{mark} ", style), (word + "  ", TEXT if place == at else DIM)]
-        return tuple(spans)
+            spans += [(f"{mark} ", style), (word, TEXT if place == at else DIM), ("  ", TEXT)]
+        return tuple(spans[:-1])
     length = max(1, (width + 1) // len(_STEPS) - 1)
     return tuple(
         span

@@ -13,9 +13,9 @@ from tfmon.ui.charset import to_ascii
 from tfmon.ui.footer import Zone, keys_row, message_of, status_row
 from tfmon.ui.header import header_row
 from tfmon.ui.layout import Layout, Place, arrange
-from tfmon.ui.pane import PaneView, pane_rows
+from tfmon.ui.pane import PaneView, chart_width, pane_rows
 from tfmon.ui.rows import BLANK, Row, fit, wrap
-from tfmon.ui.style import DIM, STRONG, TEXT, WARN, lane_style, strong
+from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong
 from tfmon.ui.verdict import verdict_row, verdict_rows
 from tfmon.ui.view import View, focused_index
 
@@ -34,7 +34,7 @@ class Page:
 def draw(snapshot: Snapshot, view: View, width: int, height: int) -> Page:
     """Draw the race for a terminal of that size."""
     layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
-    top = shared_top(snapshot, view.top)
+    top = shared_top(snapshot, view, layout)
     zones: list[Zone] = []
     if layout.kind == "tiny":
         rows = _too_small(width, height)
@@ -48,17 +48,16 @@ def draw(snapshot: Snapshot, view: View, width: int, height: int) -> Page:
     return Page(fitted, tuple(zones), top)
 
 
-def shared_top(snapshot: Snapshot, previous: float) -> float:
-    """Return the top of the one scale that all charts share, over the minute they show."""
-    since_ns = axis_end_ns(snapshot) - chart.SPAN_S * 1_000_000_000
-    peak = 0.0
-    for lane in snapshot.lanes:
-        for point in reversed(lane.points):
-            if point.at_ns < since_ns:
-                break
-            if point.span_ns > 0:
-                peak = max(peak, point.examples / point.span_ns * 1e9)
-    return chart.nice_top(peak, previous)
+def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
+    """Return the top of the one scale that all charts share: it holds the highest column of any of them."""
+    if not layout.panes:
+        return view.top
+    width = chart_width(layout.panes[0].rect.width)
+    axis = chart.time_axis(axis_end_ns(snapshot), width)
+    per_cell = chart.parts_per_cell(view.charset)
+    columns = [chart.throughput(lane.points, axis, per_cell) for lane in snapshot.lanes]
+    peak = max((value for values in columns for value in values if value is not None), default=0.0)
+    return chart.nice_top(peak, view.top)
 
 
 def axis_end_ns(snapshot: Snapshot) -> int:
@@ -73,7 +72,7 @@ def axis_end_ns(snapshot: Snapshot) -> int:
 
 def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
     rows = [header_row(snapshot, layout.header.width)]
-    rows += _blocks(snapshot, view, layout, top)
+    rows += _blocks(snapshot, view, layout, top) or _no_lanes(view, layout)
     for place in layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     rows += verdict_rows(snapshot, layout.verdict.width, layout.verdict.height)
@@ -106,9 +105,11 @@ def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[
                 index=place.lane,
                 now_ns=snapshot.at_ns,
                 machine=snapshot.machine,
+                device=snapshot.device_name(lane),
                 gpu=snapshot.gpu_of(lane),
                 any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
                 lead=lead if lane.spec.name == said.winner else "",
+                its_turn=lane.spec.name == snapshot.race.turn,
                 focused=lane.spec.name == view.focused,
                 top=top,
                 until_ns=until_ns,
@@ -117,6 +118,18 @@ def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[
             blocks.append(pane_rows(lane, pane, place.rect.width, place.rect.height))
         rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
     return rows
+
+
+def _no_lanes(view: View, layout: Layout) -> list[Row]:
+    """Say what goes on before there are lanes, or why there are none."""
+    height, width = layout.verdict.y - layout.header.height, layout.header.width
+    rows: list[Row] = [BLANK]
+    if view.no_race:
+        rows += [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]
+        rows.append((("   another scenario may do; see the keys below", TEXT),))
+    else:
+        rows.append((("   looking at the machine and its devices…", TEXT),))
+    return (rows + [BLANK] * height)[:height]
 
 
 # ---------------------------------------------------------------- small terminals
@@ -146,7 +159,7 @@ def _lane_line(index: int, lane: LaneState) -> Row:
         (f" {lane.spec.letter} ", strong(lane_style(index))),
         (_short_speed(lane), STRONG),
         (f"  {lane.phase}  ", TEXT),
-        (lane.trouble.message if lane.trouble is not None else lane.spec.name, DIM),
+        (lane.trouble.message if lane.trouble is not None else lane.title, DIM),
     )
 
 

@@ -15,6 +15,8 @@ from tfmon.ui.rows import BLANK, Row, cells, crop, fit
 from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
+_FRAME_CELLS = 4
+"""Cells of a line that its frame and the space inside it take."""
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 
@@ -26,12 +28,16 @@ class PaneView:
     """Place of the lane; it settles the accent."""
     now_ns: int
     machine: Machine
+    device: str = ""
+    """Model of the lane's processor."""
     gpu: GpuSample | None = None
     any_gpu: bool = False
     """True if some lane of the race has a GPU: then every pane keeps a line for GPU memory."""
     lead: str = ""
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     focused: bool = False
+    its_turn: bool = False
+    """True for the one lane that trains now, where the lanes take turns."""
     top: float = 1.0
     until_ns: int = 0
     """Right end of the charts' time axis."""
@@ -43,9 +49,14 @@ class PaneView:
         return lane_style(self.index)
 
 
+def chart_width(pane_width: int) -> int:
+    """Return how many cells of time the chart of a pane shows."""
+    return pane_width - _FRAME_CELLS - chart.LABEL_CELLS
+
+
 def pane_rows(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
     """Return the pane: `height` rows of `width` cells."""
-    inner_width, inner_height = width - 4, height - 2
+    inner_width, inner_height = width - _FRAME_CELLS, height - 2
     if lane.phase in (FAILED, ABSENT):
         body = life.trouble_rows(lane, inner_width, inner_height)
     else:
@@ -73,13 +84,13 @@ def _frame(lane: LaneState, view: PaneView) -> tuple[tuple[str, ...], str]:
 
 def _title(lane: LaneState, view: PaneView, width: int) -> Row:
     (left, right, _, _, flat, _), edge = _frame(lane, view)
-    state = _state(lane, view.now_ns)
+    state = ("▸ " if view.its_turn else "") + _state(lane, view.now_ns)
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if lane.phase == PAUSED else STRONG
     room = width - 7 - len(state)
     letter = lane.spec.letter or "?"
-    name = crop(lane.spec.name, max(0, room - 4 - len(letter)))
+    name = crop(lane.title, max(0, room - 4 - len(letter)))
     rest = room - len(letter) - 4 - cells([(name, "")])
-    device = crop(device_name(lane, view.machine), rest - 1) if rest > 6 else ""
+    device = crop(view.device, rest - 1) if rest > 6 else ""
     spans: list[tuple[str, str]] = [
         (left + flat, edge), (f" {letter} ", strong(view.accent)), (f" {name} ", STRONG),
     ]  # fmt: skip
@@ -95,15 +106,6 @@ def _state(lane: LaneState, now_ns: int) -> str:
         after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
     return f"{lane.phase} {units.clock((now_ns - lane.phase_since_ns) / 1e9)}"
-
-
-def device_name(lane: LaneState, machine: Machine) -> str:
-    """Return the model of the lane's processor: as the lane said, or until then as the machine lists it."""
-    if lane.device_name:
-        return lane.device_name
-    if lane.spec.kind == "cpu":
-        return machine.cpu_name
-    return machine.gpus[lane.spec.index] if lane.spec.index < len(machine.gpus) else ""
 
 
 # ---------------------------------------------------------------- the body
@@ -162,10 +164,14 @@ def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[
         "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
         "gpu": lambda: readings.gpu_row(lane, view.gpu, width, accent),
-        "gpu memory": lambda: readings.gpu_memory_row(lane, view.gpu),
-        "knobs": lambda: readings.knobs_row(lane),
+        "gpu memory": lambda: readings.gpu_memory_row(lane, view.gpu, width),
+        "knobs": lambda: readings.knobs_row(lane, width),
         "note": lambda: readings.note_row(lane),
     }
+
+
+_FIGURE_CELLS = len(digits.large("8 888")[0])
+"""Cells that the large figure takes at least, so that the words beside it stay where they are."""
 
 
 def _figure(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
@@ -180,21 +186,26 @@ def _figure(lane: LaneState, view: PaneView, width: int, height: int) -> list[Ro
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else _no_speed(lane)
     lead = (("▲ " + view.lead, strong(view.accent)),) if view.lead else ()
     unit = ("examples/s", DIM if still else STRONG)
-    large = digits.large(number.rjust(5))
-    beside = max(len(unit[0]), len(per_step)) + 2
-    if height < digits.HEIGHT or view.charset == "ascii" or len(large[0]) + beside > width:
-        short: Row = ((number, style), (" ", TEXT), unit, ("  " + per_step, DIM))
-        gap = (("  ", TEXT),) if lead else ()
-        return (
-            ([BLANK] if height >= digits.HEIGHT else [])
-            + [(*short, *gap, *lead)]
-            + ([BLANK] if height >= digits.HEIGHT else [])
-        )
+    if height < digits.HEIGHT:
+        return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
+    large = [row.ljust(_FIGURE_CELLS) for row in digits.large(number)]
+    beside = max(len(unit[0]), len(per_step), cells(lead)) + 2
+    if view.charset == "ascii" or len(large[0]) + beside > width:
+        return [((number, style), (" ", TEXT), unit), ((per_step, DIM),), lead]
     return [
         ((large[0], style), ("  ", TEXT), *lead),
         ((large[1], style), ("  ", TEXT), unit),
         ((large[2], style), ("  ", TEXT), (per_step, DIM)),
     ]
+
+
+def _short_figure(parts: list[Row], width: int) -> Row:
+    """Put the parts that fit side by side; the first always does."""
+    row: Row = ()
+    for part in parts:
+        if part and (not row or cells(row) + 2 + cells(part) <= width):
+            row = (*row, ("  ", TEXT), *part) if row else part
+    return row
 
 
 def _no_speed(lane: LaneState) -> str:
@@ -203,15 +214,16 @@ def _no_speed(lane: LaneState) -> str:
 
 def _chart(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
     """Return throughput over the last minute, `height` rows with the time axis."""
-    axis = chart.time_axis(view.until_ns, width - chart.LABEL_CELLS)
+    axis = chart.time_axis(view.until_ns, chart_width(width + _FRAME_CELLS))
     values = chart.throughput(lane.points, axis, chart.parts_per_cell(view.charset))
     lines = chart.plot(values, view.top, height - 1, view.charset)
-    accent = faint(view.accent) if lane.phase in (PAUSED, DONE) else view.accent
+    edge = faint(view.accent) if lane.phase in (PAUSED, DONE) else view.accent
     blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
-    rows: list[Row] = [
-        ((chart.scale_label(view.top) if place == 0 else blank_label, DIM), (line, accent))
-        for place, line in enumerate(lines)
-    ]
+    rows: list[Row] = []
+    for place, line in enumerate(lines):
+        above = lines[place - 1] if place else " " * len(line)
+        runs = ((text, edge if top else faint(view.accent)) for text, top in chart.edge_runs(line, above))
+        rows.append(((chart.scale_label(view.top) if place == 0 else blank_label, DIM), *runs))
     foot = "0 ┴".rjust(chart.LABEL_CELLS)
     rows.append(((foot, DIM), (chart.axis_row(lane.knob_marks, axis), DIM)))
     return rows

@@ -89,11 +89,11 @@ class RaceScreen(Screen[None]):
         """Hold the lanes that race, or let those that pause run on."""
         hold, run = pause_or_run(self._targets())
         if hold:
-            self.shell.controls.hold(hold)
-            self.shell.say(f"pause asked: {', '.join(hold)}")
+            self.shell.controls.hold([lane.spec.name for lane in hold])
+            self.shell.say(f"pause asked: {_names(hold)}")
         elif run:
-            self.shell.controls.run(run)
-            self.shell.say(f"going on: {', '.join(run)}")
+            self.shell.controls.run([lane.spec.name for lane in run])
+            self.shell.say(f"going on: {_names(run)}")
         else:
             self.shell.say("no lane is racing, so there is nothing to pause")
 
@@ -165,4 +165,4 @@ class RaceScreen(Screen[None]):
 
 
 def _names(lanes: list[LaneState]) -> str:
-    return ", ".join(lane.spec.name for lane in lanes)
+    return ", ".join(lane.title for lane in lanes)

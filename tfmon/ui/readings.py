@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfmon import units
 from tfmon.model.events import GpuSample
 from tfmon.model.knobs import show
@@ -12,9 +14,13 @@ from tfmon.ui.style import DIM, TEXT, WARN
 from tfmon.ui.wishes import short_name
 
 LABEL_CELLS = 8
+_WIDE = 44
+"""From so many cells on, the words after a bar may be longer."""
+_BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
+"""Cells kept for these words, so that the bars of all the lines are of one length."""
 UNKNOWN = "–"
 NO_GPU = Missing("no GPU in this lane")
-NO_SAMPLE = Missing("the GPU was not sampled yet")
+NO_SAMPLE = Missing("not sampled yet")
 
 
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
@@ -90,46 +96,69 @@ def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str) -> 
     words = f"{gpu.busy_pct:4.0f} % busy"
     power, limit = known(gpu.power_w), known(gpu.power_limit_w)
     room = width - LABEL_CELLS
-    if power is not None and limit is not None and room >= 44:
+    if power is not None and limit is not None and room >= _WIDE:
         words += f" · {power:.0f} W of {limit:.0f}"
     return labelled("gpu", *bar(gpu.busy_pct / 100, words, room, accent))
 
 
-def gpu_memory_row(lane: LaneState, gpu: GpuSample | None) -> Row:
+def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
     """Show GPU memory: what the driver holds for the lane, and what its live tensors take."""
     if lane.spec.kind != "gpu":
         return BLANK
-    parts: list[str] = []
-    held = gpu.held_by_pid.get(lane.pid) if gpu is not None and lane.pid is not None else None
+    for peak in (True, False):
+        words = " · ".join(part for part in (_held(lane, gpu), _in_use(lane, peak=peak)) if part)
+        row = labelled("gpu mem", (words, TEXT) if words else (units.absent(NO_SAMPLE), DIM))
+        if cells(row) <= width:
+            break
+    return row
+
+
+def _held(lane: LaneState, gpu: GpuSample | None) -> str:
+    """Say what the driver holds for the lane, or where it does not tell, for everybody on the board."""
+    held = known(lane.gpu_held_bytes)
     if held is not None:
-        parts.append(f"{units.memory(held)} held")
-    elif gpu is not None:
-        used, total = gpu.used_bytes, gpu.total_bytes
-        if isinstance(used, Missing) or isinstance(total, Missing):
-            parts.append(units.reading(used, units.memory))
-        else:
-            parts.append(f"board {units.memory(used)} of {units.memory(total)}")
-    if lane.gpu_in_use_bytes is not None:
-        peak = "" if lane.gpu_peak_bytes is None else f" (peak {units.memory(lane.gpu_peak_bytes)})"
-        parts.append(f"{units.memory(lane.gpu_in_use_bytes)} in use{peak}")
-    return labelled("gpu mem", (" · ".join(parts) or units.absent(NO_SAMPLE), TEXT if parts else DIM))
+        return f"{units.memory(held)} held"
+    if gpu is None:
+        return ""
+    used, total = gpu.used_bytes, gpu.total_bytes
+    if isinstance(used, Missing) or isinstance(total, Missing):
+        return units.reading(used, units.memory)
+    return f"board {units.memory(used)} of {units.memory(total)}"
 
 
-def knobs_row(lane: LaneState) -> Row:
-    """Show every knob: in force as the lane said, and dim what was asked and is not in force yet."""
+def _in_use(lane: LaneState, *, peak: bool) -> str:
+    if lane.gpu_in_use_bytes is None:
+        return ""
+    most = f" (peak {units.memory(lane.gpu_peak_bytes)})" if peak and lane.gpu_peak_bytes is not None else ""
+    return f"{units.memory(lane.gpu_in_use_bytes)} in use{most}"
+
+
+def knobs_row(lane: LaneState, width: int) -> Row:
+    """Show every knob: in force as the lane said, and dim what was asked and is not in force yet.
+
+    Where they do not all fit, those go first that nobody asks to change.
+    """
+    settings = lane.settings or lane.spec.settings
+    names = [*settings, *(name for name in lane.asked if name not in settings)]
+    while True:
+        row = labelled("knobs", *_knob_spans(lane, names))
+        idle = [name for name in names if name not in lane.asked]
+        if cells(row) <= width or not idle or len(names) < 2:
+            return row
+        names.remove(idle[-1])
+
+
+def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
     settings = lane.settings or lane.spec.settings
     style = TEXT if lane.points else DIM
-    names = [*settings, *(name for name in lane.asked if name not in settings)]
     spans: list[tuple[str, str]] = []
     for name in names:
-        if spans:
-            spans.append((" · ", DIM))
-        spans.append((short_name(name) + " ", DIM))
+        spans += [(" · " if spans else "", DIM), (short_name(name), DIM)]
         if name in settings:
-            spans.append((show(settings[name]), style))
+            spans.append((f" {show(settings[name])}", style))
         if name in lane.asked:
-            spans.append((f"{' ' if name in settings else ''}{show(lane.asked[name].value)} asked", DIM))
-    return labelled("knobs", *(spans or [(UNKNOWN, DIM)]))
+            spans.append((f" {show(lane.asked[name].value)} asked", DIM))
+    return tuple(spans) or ((UNKNOWN, DIM),)
 
 
 def note_row(lane: LaneState) -> Row:
@@ -146,7 +175,7 @@ def note_row(lane: LaneState) -> Row:
 def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     """Draw a bar, then words that take a fixed place after it; None draws the words alone."""
     tail = f" {words}"
-    length = min(24, width - max(len(tail), 15))
+    length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= _WIDE else _BAR_TAIL))
     if share is None or length < 4:
         return ((words, TEXT),)
     filled = max(0, min(length, round(share * length)))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.control import Control
 from textual._compositor import ChopsUpdate
+
+
+def narrowed(update: RenderableType | None) -> RenderableType | None:
+    """Return a partial update in the form that begins at the changed cells; any other one as it is."""
+    if type(update) is ChopsUpdate:
+        return RunsUpdate(update.chops, update.spans, update.chop_ends)
+    return update
 
 
 class RunsUpdate(ChopsUpdate):

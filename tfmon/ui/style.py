@@ -45,26 +45,29 @@ def palette(look: Look) -> dict[str, Style]:
     """Return the styles by name."""
     if look.ansi:
         accents, warn, trouble = _ANSI, "bright_yellow", "bright_red"
-        text, dim = Style(), Style(dim=True)
+        text, dim, ground = Style(), Style(dim=True), Style()
     else:
         accents = _DARK if look.dark else _LIGHT
         warn, trouble = ("#f0d442", "#ff6b5e") if look.dark else ("#7a6000", "#b3261e")
-        text, dim = Style(color=look.foreground), Style(color=_between(look.foreground, look.background, 0.42))
+        ground = Style(bgcolor=look.background)
+        text = Style(color=look.foreground) + ground
+        dim = Style(color=_between(look.foreground, look.background, 0.42)) + ground
     styles = {
         TEXT: text,
         DIM: dim,
         STRONG: text + Style(bold=True),
         KEY: text + Style(bold=True),
-        WARN: Style(color=warn),
-        strong(WARN): Style(color=warn, bold=True),
-        TROUBLE: Style(color=trouble),
-        strong(TROUBLE): Style(color=trouble, bold=True),
+        WARN: ground + Style(color=warn),
+        strong(WARN): ground + Style(color=warn, bold=True),
+        TROUBLE: ground + Style(color=trouble),
+        strong(TROUBLE): ground + Style(color=trouble, bold=True),
     }
     for index, accent in enumerate(accents):
         name = lane_style(index)
-        styles[name] = Style(color=accent)
-        styles[strong(name)] = Style(color=accent, bold=True)
-        styles[faint(name)] = dim if look.ansi else Style(color=_between(accent, look.background, 0.5))
+        styles[name] = ground + Style(color=accent)
+        styles[strong(name)] = ground + Style(color=accent, bold=True)
+        faded = dim if look.ansi else ground + Style(color=_between(accent, look.background, 0.5))
+        styles[faint(name)] = faded
     return styles
 
 

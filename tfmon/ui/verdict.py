@@ -10,6 +10,8 @@ from tfmon.ui.style import DIM, STRONG, TEXT, lane_style, strong
 
 def verdict_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, its note, and the line about a missing GPU."""
+    if not snapshot.lanes:
+        return [BLANK] * height
     said = standing(snapshot.lanes)
     rows: list[Row] = [verdict_row(snapshot, said)]
     room = height - 1

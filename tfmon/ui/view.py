@@ -18,6 +18,8 @@ class View:
     message: str = ""
     """What the last key press came to."""
     message_until_ns: int = 0
+    no_race: str = ""
+    """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
     """True once the user has quit and the lanes are ending."""
     top: float = 0.0

@@ -71,12 +71,12 @@ def living(lanes: Sequence[LaneState]) -> list[LaneState]:
     return [lane for lane in lanes if not lane.over]
 
 
-def pause_or_run(lanes: Sequence[LaneState]) -> tuple[list[str], list[str]]:
+def pause_or_run(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:
     """Return the lanes to hold and the lanes to let run: any that races is held, otherwise all run on."""
-    racing = [lane.spec.name for lane in lanes if lane.phase == RACING]
+    racing = [lane for lane in lanes if lane.phase == RACING]
     if racing:
         return racing, []
-    return [], [lane.spec.name for lane in lanes if lane.phase == PAUSED]
+    return [], [lane for lane in lanes if lane.phase == PAUSED]
 
 
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:

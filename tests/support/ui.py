@@ -1,0 +1,268 @@
+"""A race that never was: fake controls, a clock that stands still, and sessions to draw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tfmon.model import histogram
+from tfmon.model.events import (
+    Built,
+    Equipped,
+    GpuSample,
+    KnobApplied,
+    KnobAsked,
+    LaneEnded,
+    LaneFailed,
+    LaneStarted,
+    PhaseEntered,
+    TreeSample,
+    Window,
+)
+from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
+from tfmon.model.readings import Missing
+from tfmon.model.session import Machine, Race, Session
+from tfmon.model.spec import LaneSpec, name_lanes
+
+SECOND = 1_000_000_000
+START = 1_000 * SECOND
+
+GRAPH = Knob("graph", default=True, help="Train in a tf.function; off runs op by op.", kind="restart")
+WIDTH = Knob("width", default=128, help="Units of the hidden layer.", kind="restart", low=1, high=4096)
+
+GPU_MACHINE = Machine(
+    hostname="node7",
+    system="Linux",
+    cpu_name="AMD EPYC 9554",
+    cores=16,
+    usable_cores=8,
+    memory_bytes=128 * 2**30,
+    gpus=("NVIDIA H200",),
+)
+CPU_MACHINE = replace(
+    GPU_MACHINE, gpus=(), no_gpu="the NVIDIA driver is not installed (libnvidia-ml.so.1 not found)"
+)
+
+
+class Clock:
+    """A clock that moves when told to."""
+
+    def __init__(self, now_ns: int = START) -> None:
+        self.now_ns = now_ns
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def ahead(self, seconds: float) -> None:
+        self.now_ns += round(seconds * SECOND)
+
+
+@dataclass(frozen=True)
+class Card:
+    name: str
+    title: str
+    doc: str = ""
+    origin: str = "built in"
+
+
+CARDS = (
+    Card(
+        "small-dense",
+        "100 features, one hidden layer, batches of 10",
+        "A net so small that launching its kernels takes longer than running them.",
+    ),
+    Card(
+        "large-dense",
+        "the same net on 100,000 examples, batches of 32",
+        "Enough data to measure the input pipeline.",
+    ),
+    Card("conv", "a small convolutional net on 28x28 images", "Where a GPU begins to pay."),
+    Card("mine", "my own net", origin="./mine.py"),
+)
+
+
+@dataclass
+class FakeControls:
+    """Notes every wish, and answers a knob with KnobAsked as the lanes do."""
+
+    session: Session
+    clock: Clock
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+    race_error: Exception | None = None
+
+    def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
+        self.calls.append(("set_knob", lane, knob, value))
+        self.session.accept(
+            KnobAsked(lane=lane, at_ns=self.clock(), request=len(self.calls), knob=knob, value=value)
+        )
+
+    def hold(self, lanes: Sequence[str]) -> None:
+        self.calls.append(("hold", tuple(lanes)))
+
+    def run(self, lanes: Sequence[str]) -> None:
+        self.calls.append(("run", tuple(lanes)))
+
+    def set_mode(self, mode: str) -> None:
+        self.calls.append(("set_mode", mode))
+
+    def restart(self, lanes: Sequence[str]) -> None:
+        self.calls.append(("restart", tuple(lanes)))
+
+    def race(self, scenario: str) -> None:
+        self.calls.append(("race", scenario))
+        if self.race_error is not None:
+            raise self.race_error
+
+    def stop(self) -> None:
+        self.calls.append(("stop",))
+
+
+class Demo:
+    """A session with a script: each method lets something happen."""
+
+    def __init__(
+        self,
+        specs: Sequence[LaneSpec] = (LaneSpec("cpu"), LaneSpec("gpu:0")),
+        machine: Machine = GPU_MACHINE,
+        knobs: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH, GRAPH, WIDTH),
+        mode: str = "concurrent",
+    ) -> None:
+        self.clock = Clock()
+        self.session = Session(machine, self.clock)
+        self.specs = name_lanes(specs)
+        race = Race(scenario="small-dense", title="100 features, one hidden layer", mode=mode, knobs=knobs)
+        self.session.begin(race, self.specs)
+        self.controls = FakeControls(self.session, self.clock)
+        self.settings: dict[str, dict[str, KnobValue]] = {}
+        self.steps: dict[str, int] = {}
+        for number, spec in enumerate(self.specs):
+            started: dict[str, KnobValue] = {"batch_size": 10, "prefetch": "off", **spec.settings}
+            self.session.accept(LaneStarted(lane=spec.name, at_ns=START, pid=4_000 + number, settings=started))
+
+    @property
+    def names(self) -> list[str]:
+        return [spec.name for spec in self.specs]
+
+    def enter(self, lane: str, phase: str) -> None:
+        self.session.accept(PhaseEntered(lane=lane, at_ns=self.clock(), phase=phase))
+
+    def equip(self, lane: str) -> None:
+        gpu = lane.startswith("gpu")
+        self.session.accept(
+            Equipped(
+                lane=lane, at_ns=self.clock(), tensorflow="2.21.0", keras="3.14.0", numpy="2.2.0",
+                device_name="NVIDIA H200" if gpu else "AMD EPYC 9554", gpu_uuid="GPU-1" if gpu else None,
+            )
+        )  # fmt: skip
+
+    def build(self, lane: str, **settings: KnobValue) -> None:
+        own = next(spec.settings for spec in self.specs if spec.name == lane)
+        values: dict[str, KnobValue] = {"batch_size": 10, "prefetch": "off", **own, **settings}
+        self.settings[lane] = values
+        self.session.accept(
+            Built(lane=lane, at_ns=self.clock(), parameters=14_218, examples=1_000, settings=values)
+        )
+
+    def go(self) -> None:
+        """All lanes are equipped, built and get the start signal."""
+        self.clock.ahead(4)
+        for name in self.names:
+            if not self.session.snapshot().lane(name).over:
+                self.equip(name)
+                self.build(name)
+                self.enter(name, "racing")
+        self.session.start_clock(self.clock())
+
+    def train(self, lane: str, speed: float, step_ms: float, at_ns: int, marks: tuple[str, ...] = ()) -> None:
+        """One window of a fifth of a second, up to `at_ns`."""
+        batch = self.settings[lane]["batch_size"]
+        assert isinstance(batch, int)
+        steps = max(1, round(speed * 0.2 / batch))
+        self.steps[lane] = self.steps.get(lane, 0) + steps
+        spread = [step_ms * 1e6 * (1 + 0.6 * (place / 50) ** 6) for place in range(50)]
+        done = self.steps[lane]
+        self.session.accept(
+            Window(
+                lane=lane, at_ns=at_ns, span_ns=SECOND // 5, steps=steps, examples=steps * batch, step=done,
+                input_ns=0, call_ns=0, sync_ns=0, report_ns=0, longest_ns=round(spread[-1]),
+                histogram=histogram.count(spread), loss=1.9 + 0.4 * math.exp(-done / 3_000),
+                settings=self.settings[lane], marks=marks,
+                gpu_in_use_bytes=38 * 2**20 if lane.startswith("gpu") else None,
+                gpu_peak_bytes=51 * 2**20 if lane.startswith("gpu") else None,
+            )
+        )  # fmt: skip
+
+    def sample(self, cpu_pct: Sequence[float] = (212, 104)) -> None:
+        for place, name in enumerate(self.names):
+            self.session.accept(
+                TreeSample(
+                    lane=name, at_ns=self.clock(), cpu_pct=cpu_pct[place % len(cpu_pct)],
+                    private_bytes=(301 + 311 * place) * 2.0**20, processes=2,
+                    pids=(4_000 + place,),
+                )
+            )  # fmt: skip
+        if any(spec.kind == "gpu" for spec in self.specs):
+            self.session.accept(
+                GpuSample(
+                    at_ns=self.clock(), key="GPU-1", index=0, name="NVIDIA H200", busy_pct=6.0,
+                    busy_source="samples", used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
+                    power_limit_w=700.0, temperature_c=Missing("not asked"), held_by_pid={4_001: 612 * 2**20},
+                )
+            )  # fmt: skip
+
+    def race(self, seconds: float, speeds: Sequence[float] = (7_663, 2_420), wobble: float = 0.02) -> None:
+        """Let every living lane train for a while, in windows of a fifth of a second."""
+        for tick in range(round(seconds * 5)):
+            self.clock.ahead(0.2)
+            for place, name in enumerate(self.names):
+                if self.session.snapshot().lane(name).phase != "racing":
+                    continue
+                speed = speeds[place % len(speeds)] * (1 + wobble * math.sin(tick * 0.9 + place * 2))
+                batch = self.settings[name]["batch_size"]
+                assert isinstance(batch, int)
+                marks = ("warm-up",) if self.steps.get(name, 0) == 0 else ()
+                self.train(name, speed, batch / speed * 1e3, self.clock(), marks)
+        self.sample()
+
+    def ask(self, lane: str, knob: str, value: KnobValue) -> int:
+        self.controls.set_knob(lane, knob, value)
+        return len(self.controls.calls)
+
+    def apply(self, lane: str, knob: str, value: KnobValue, request: int = 1) -> None:
+        self.settings[lane] = {**self.settings[lane], knob: value}
+        self.session.accept(
+            KnobApplied(
+                lane=lane, at_ns=self.clock(), request=request, knob=knob, value=value,
+                step=self.steps.get(lane, 0) + 1, gap_ns=4_000_000,
+            )
+        )  # fmt: skip
+
+    def fail(
+        self, lane: str, message: str = "no module named 'keras_hub'", hint: str = "pip install keras-hub"
+    ) -> None:
+        self.session.accept(LaneFailed(lane=lane, at_ns=self.clock(), kind="scenario", message=message, hint=hint))
+        tail = (
+            "2026-01-01 I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is optimized.",
+            "Traceback (most recent call last):",
+            '  File "mine.py", line 12, in build',
+            "    import keras_hub [bold]not markup[/bold]",
+            "ModuleNotFoundError: No module named 'keras_hub'",
+        )
+        self.session.accept(
+            LaneEnded(lane=lane, at_ns=self.clock(), exit_code=1, signal=None, asked=False, output_tail=tail)
+        )
+
+
+def racing_demo(machine: Machine = GPU_MACHINE) -> Demo:
+    """Return a race in its 42nd second, with one knob changed on the way."""
+    specs = [LaneSpec("cpu"), LaneSpec("gpu:0")]
+    if machine.no_gpu:
+        specs = [LaneSpec("cpu", {"prefetch": "off"}), LaneSpec("cpu", {"prefetch": "auto"})]
+    demo = Demo(specs, machine)
+    demo.go()
+    demo.race(22, (6_200, 1_900))
+    for name in demo.names:
+        demo.apply(name, "batch_size", 20)
+    demo.race(20)
+    return demo

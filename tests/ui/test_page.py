@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.ui import CPU_MACHINE, Demo, racing_demo
+
+from tfmon.model.session import Race, Session
+from tfmon.model.spec import LaneSpec
+from tfmon.ui.canvas import changed_runs
+from tfmon.ui.page import Page, draw
+from tfmon.ui.rows import cells
+from tfmon.ui.view import View
+
+SIZES = [
+    (width, height)
+    for width in (1, 10, 24, 30, 40, 59, 60, 80, 81, 119, 120, 163, 200)
+    for height in (1, 2, 3, 5, 14, 16, 20, 24, 30, 36, 50)
+]
+
+
+def page(demo: Demo, width: int = 120, height: int = 36, **view) -> Page:
+    return draw(demo.session.snapshot(), View(**view), width, height)
+
+
+def text(shown: Page) -> str:
+    return "\n".join("".join(part for part, _ in row).rstrip() for row in shown.rows)
+
+
+def eight() -> Demo:
+    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(8)], CPU_MACHINE)
+    demo.go()
+    demo.race(5, [1_000 * (place + 1) for place in range(8)])
+    return demo
+
+
+@pytest.mark.parametrize("make", [Demo, racing_demo, eight, lambda: Demo([])])
+@pytest.mark.parametrize("charset", ["braille", "ascii"])
+def test_a_page_fills_the_terminal_exactly_at_any_size(make, charset):
+    demo = make()
+    for width, height in SIZES:
+        for focused in (None, *demo.names[-1:]):
+            shown = page(demo, width, height, charset=charset, focused=focused)
+            assert len(shown.rows) == height, (width, height)
+            assert {cells(row) for row in shown.rows} == {width}, (width, height)
+            assert all(zone.rect.x + zone.rect.width <= width for zone in shown.zones)
+            if charset == "ascii":
+                assert text(shown).isascii()
+
+
+def test_the_header_says_what_is_raced_and_on_what():
+    header = text(page(racing_demo(), 160)).splitlines()[0]
+    for part in (
+        "small-dense",
+        "batch 20 · prefetch off",
+        "0:42",
+        "both at once",
+        "8 of 16 cores",
+        "H200",
+        "TF 2.21.0",
+    ):
+        assert part in header
+
+
+def test_a_narrow_header_keeps_the_scenario_and_the_time():
+    header = text(page(racing_demo(), 40, 20)).splitlines()[0]
+    assert "small-dense" in header and "0:42" in header
+
+
+def test_settings_that_differ_are_not_in_the_header():
+    header = text(page(racing_demo(CPU_MACHINE))).splitlines()[0]
+    assert "batch 20" in header and "prefetch" not in header and "no GPU" in header
+
+
+def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
+    demo = Demo()
+    demo.clock.ahead(3)
+    assert " 0:00 " in text(page(demo)).splitlines()[0]
+    demo = racing_demo()
+    for name in demo.names:
+        demo.enter(name, "done")
+    demo.clock.ahead(60)
+    assert " 0:42 " in text(page(demo)).splitlines()[0]
+
+
+def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
+    shown = text(page(racing_demo()))
+    assert "▲ C  cpu is 3.2× faster than gpu:0" in shown
+    assert "both train at once" in shown
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+def test_why_there_is_no_gpu_lane_is_said(size):
+    assert "no GPU lane: the NVIDIA driver is not installed" in text(page(racing_demo(CPU_MACHINE), *size))
+
+
+def test_all_panes_share_one_scale():
+    demo = racing_demo()
+    assert page(demo).top == 10_000
+    assert text(page(demo)).count(" 10k ┤") == 2
+
+
+def test_the_scale_does_not_change_for_a_small_change():
+    demo = racing_demo()
+    assert page(demo, top=20_000).top == 10_000
+    demo.race(61, (9_500, 2_000), wobble=0)
+    assert page(demo, top=20_000).top == 20_000
+    assert page(demo, top=0).top == 10_000
+
+
+def test_the_keys_show_the_value_of_each_knob_and_the_wish():
+    demo = racing_demo(CPU_MACHINE)
+    keys = text(page(demo)).splitlines()[-1]
+    assert "b/B batch 20" in keys and "p prefetch off/auto" in keys and "q quit" in keys
+    demo.ask(demo.names[0], "batch_size", 40)
+    assert "b/B batch 20 40 asked" in text(page(demo)).splitlines()[-1]
+    focused = text(page(demo, focused=demo.names[1])).splitlines()[-1]
+    assert "prefetch auto" in focused and "asked" not in focused
+
+
+def test_keys_that_were_remapped_are_shown_as_they_are():
+    keys = text(page(racing_demo(), keys={"prefetch.next": "f", "quit": "x"})).splitlines()[-1]
+    assert "f prefetch off" in keys and "x quit" in keys
+
+
+def test_space_says_what_it_would_do():
+    demo = racing_demo()
+    assert "Space pause" in text(page(demo))
+    for name in demo.names:
+        demo.enter(name, "paused")
+    assert "Space go on" in text(page(demo))
+
+
+def test_a_message_goes_away_after_its_time():
+    demo = racing_demo()
+    view = {"message": "batch size is already 1", "message_until_ns": demo.clock() + 10}
+    assert "batch size is already 1" in text(page(demo, **view))
+    assert "batch size is already 1" in text(page(demo, 60, 16, **view))
+    assert "batch size is already 1" in text(page(demo, 60, 5, **view))
+    demo.clock.ahead(1)
+    assert "batch size is already 1" not in text(page(demo, **view))
+
+
+def test_while_the_lanes_end_the_screen_says_so():
+    assert "stopping the lanes… q again leaves at once" in text(page(racing_demo(), stopping=True))
+
+
+def test_lanes_without_room_are_announced():
+    assert "lanes 1 to 2 of 8" in text(page(eight(), 80, 24))
+    demo = eight()
+    assert "lane 8 of 8" in text(page(demo, 60, 18, focused=demo.names[7]))
+
+
+def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
+    lines = text(page(racing_demo(), 60, 6)).splitlines()
+    assert lines[0].startswith(" C 7.7k ex/s  racing")
+    assert lines[1].startswith(" G 2.4k ex/s  racing")
+    assert "cpu is 3.2× faster" in lines[2]
+    assert text(page(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
+
+
+def test_far_too_small_is_said():
+    assert text(page(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
+
+
+def test_before_there_are_lanes_the_screen_says_what_goes_on():
+    session = Session(CPU_MACHINE, lambda: 0)
+    session.begin(Race(), [])
+    shown = text(draw(session.snapshot(), View(), 80, 24))
+    assert "looking at the machine" in shown and "faster" not in shown
+    failed = text(draw(session.snapshot(), View(no_race="batch_size=0 is not possible"), 80, 24))
+    assert "batch_size=0 is not possible" in failed
+
+
+def test_while_all_pause_the_charts_stand_still():
+    demo = racing_demo()
+    for name in demo.names:
+        demo.enter(name, "paused")
+    before = text(page(demo))
+    demo.clock.ahead(20)
+    after = text(page(demo))
+    assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
+
+
+def test_a_second_of_a_calm_race_repaints_few_cells():
+    demo = racing_demo()
+    demo.race(60, wobble=0)
+    before = page(demo).rows
+    demo.race(1, wobble=0)
+    after = page(demo).rows
+    changed = sum(
+        last - first for old, new in zip(before, after, strict=True) for first, last in changed_runs(old, new)
+    )
+    assert 1 <= changed <= 120 * 36 * 0.05
+
+
+def test_the_mode_is_named():
+    demo = racing_demo()
+    snapshot = demo.session.snapshot()
+    turns = replace(snapshot, race=replace(snapshot.race, mode="turns"))
+    assert "taking turns" in text(draw(turns, View(), 160, 36))

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.ui import CPU_MACHINE, GPU_MACHINE, SECOND, Demo, racing_demo
+
+from tfmon.model.events import BadLine, KnobRefused, LaneEnded, LaneFailed
+from tfmon.model.lane_state import OVER, PHASES
+from tfmon.model.readings import Missing
+from tfmon.model.spec import LaneSpec
+from tfmon.ui import readings
+from tfmon.ui.pane import PaneView, pane_rows
+from tfmon.ui.rows import cells
+
+SIZES = [(40, 12), (40, 16), (58, 13), (60, 30), (60, 28), (100, 44), (41, 18)]
+
+
+def drawn(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[str]:
+    snapshot = demo.session.snapshot()
+    lane = snapshot.lane(name)
+    pane = PaneView(
+        index=0,
+        now_ns=snapshot.at_ns,
+        machine=snapshot.machine,
+        device=snapshot.device_name(lane),
+        gpu=snapshot.gpu_of(lane),
+        any_gpu=True,
+        until_ns=snapshot.at_ns,
+        **{"top": 10_000.0, **view},
+    )
+    rows = pane_rows(lane, pane, width, height)
+    assert len(rows) == height
+    assert [cells(row) for row in rows] == [width] * height
+    return ["".join(text for text, _ in row) for row in rows]
+
+
+def line(rows: list[str], label: str) -> str:
+    return next(row.strip("│ ") for row in rows if row.strip("│┃ ").startswith(label))
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("charset", ["braille", "block", "ascii"])
+def test_every_row_is_as_wide_as_the_pane_in_every_phase(phase, width, height, charset):
+    for demo in (Demo(), racing_demo()):
+        demo.enter("gpu:0", phase)
+        assert phase in drawn(demo, "gpu:0", width, height, charset=charset)[0]
+
+
+def test_a_racing_lane_shows_its_figures():
+    rows = drawn(racing_demo(), "gpu:0")
+    text = "\n".join(rows)
+    assert "examples/s" in text and "122 steps/s" in text
+    assert rows[0].startswith("╭─ G  gpu:0  NVIDIA H200 ")
+    assert rows[0].endswith(" racing 0:42 ─╮")
+    assert line(rows, "step").split() == ["step", "8.43", "ms", "p95", "11.7", "p99", "12.6"]
+    assert line(rows, "loss") == "loss    2.2948 → 1.9441"
+    assert line(rows, "done") == "done    6 612 steps · 90 410 ex."
+    assert line(rows, "cpu").endswith("104 % of 800")
+    assert line(rows, "memory") == "memory  612 MiB private"
+    assert line(rows, "gpu ").endswith("6 % busy · 118 W of 700")
+    assert line(rows, "gpu mem") == "gpu mem 612 MiB held · 38 MiB in use (peak 51 MiB)"
+    assert line(rows, "knobs") == "knobs   batch 20 · prefetch off"
+    assert any("┬ batch 20" in row or "batch 20 ┬" in row for row in rows)
+
+
+def test_the_figure_is_what_the_lane_did_in_the_last_seconds():
+    demo = racing_demo()
+    speed = demo.session.snapshot().lane("cpu").recent().examples_per_s
+    assert speed is not None
+    assert f"{speed:,.0f}".replace(",", " ") + " examples/s" in drawn(demo, "cpu", charset="ascii")[1]
+
+
+def test_a_cpu_lane_says_in_one_line_that_it_has_no_gpu():
+    text = "\n".join(drawn(racing_demo(), "cpu"))
+    assert text.count("n/a") == 1
+    assert "n/a (no GPU in this lane)" in text
+
+
+def test_a_reading_that_is_missing_says_why_where_it_would_stand():
+    demo = racing_demo()
+    gpu = demo.session.snapshot().gpus[0]
+    demo.session.accept(replace(gpu, busy_pct=Missing("hidden by the container")))
+    assert line(drawn(demo, "gpu:0"), "gpu ") == "gpu     n/a (hidden by the container)"
+
+
+def test_nothing_is_invented_before_the_first_sample():
+    rows = drawn(Demo(), "gpu:0")
+    for label in ("step    ", "loss    ", "done    "):
+        assert line(rows, label) == label + "–"
+    assert line(rows, "cpu") == "cpu     n/a (not sampled yet)"
+    assert line(rows, "gpu ") == "gpu     n/a (not sampled yet)"
+    assert "examples/s" not in "\n".join(rows)
+
+
+def test_memory_of_the_board_stands_in_where_the_driver_names_no_process():
+    demo = racing_demo()
+    gpu = demo.session.snapshot().gpus[0]
+    lane = replace(demo.session.snapshot().lane("gpu:0"), gpu_held_bytes=Missing("hidden"))
+    words = "".join(text for text, _ in readings.gpu_memory_row(lane, gpu, 80))
+    assert words == "gpu mem board 1.2 GiB of 139 GiB · 38 MiB in use (peak 51 MiB)"
+
+
+def test_importing_is_never_a_blank_screen():
+    demo = Demo()
+    demo.clock.ahead(0.4)
+    demo.enter("cpu", "importing")
+    demo.clock.ahead(2.1)
+    rows = drawn(demo, "cpu", 64)
+    assert "importing TensorFlow…" in rows[1] and rows[1].rstrip("│ ").endswith("2.1 s")
+    assert "✓ start  ▸ import  · build" in rows[2]
+    assert "step 2 of 6" in rows[3] and "2.5 s since the start" in rows[3]
+    narrow = drawn(demo, "cpu", 40)
+    assert narrow[2].count("■") == 2 * narrow[2].split()[1].count("■")
+
+
+def test_what_is_asked_is_shown_beside_what_is_in_force():
+    demo = racing_demo()
+    number = demo.ask("cpu", "batch_size", 40)
+    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 20 40 asked · prefetch off"
+    demo.apply("cpu", "batch_size", 40, number)
+    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 40 · prefetch off"
+
+
+def test_a_narrow_pane_keeps_the_wish_and_drops_what_nobody_asks_for():
+    demo = racing_demo()
+    demo.ask("cpu", "prefetch", "auto")
+    assert line(drawn(demo, "cpu", 40, 18), "knobs") == "knobs   prefetch off auto asked"
+
+
+def test_the_wish_is_quiet_and_the_value_in_force_is_not():
+    demo = racing_demo()
+    demo.ask("cpu", "batch_size", 40)
+    styles = dict(readings.knobs_row(demo.session.snapshot().lane("cpu"), 60))
+    assert styles[" 20"] == "text"
+    assert styles[" 40 asked"] == "dim"
+
+
+def test_after_a_change_the_figure_waits_for_new_windows():
+    demo = racing_demo()
+    demo.apply("cpu", "batch_size", 40)
+    text = "\n".join(drawn(demo, "cpu", charset="ascii"))
+    assert "--- examples/s" in text and "measuring" in text
+
+
+def test_a_refused_wish_and_unreadable_lines_are_said():
+    demo = racing_demo()
+    demo.session.accept(BadLine(lane="cpu", at_ns=demo.clock(), problem="not JSON"))
+    assert line(drawn(demo, "cpu"), "note") == "note    1 unreadable line passed over: not JSON"
+    demo.session.accept(
+        KnobRefused(lane="cpu", at_ns=demo.clock(), request=9, knob="batch_size", value=2000, reason="too large")
+    )
+    assert line(drawn(demo, "cpu"), "refused") == "refused too large"
+
+
+def test_a_paused_lane_keeps_its_last_figure_and_dims_it():
+    demo = racing_demo()
+    snapshot = demo.session.snapshot()
+    view = PaneView(index=0, now_ns=snapshot.at_ns, machine=snapshot.machine, charset="ascii", top=1e4)
+    racing = pane_rows(snapshot.lane("cpu"), view, 60, 26)[1]
+    demo.enter("cpu", "paused")
+    paused = pane_rows(demo.session.snapshot().lane("cpu"), view, 60, 26)[1]
+    assert "".join(text for text, _ in racing) == "".join(text for text, _ in paused)
+    assert {style for text, style in racing if "7 668" in text} == {"lane0.strong"}
+    assert {style for text, style in paused if "7 668" in text} == {"dim"}
+
+
+def test_a_failed_lane_says_why_what_to_do_and_its_last_words():
+    demo = racing_demo()
+    demo.fail(
+        "gpu:0", message="out of memory in mine.py:12: batch of 4096 needs 150 GiB", hint="try a smaller batch: b"
+    )
+    rows = drawn(demo, "gpu:0", 40, 22)
+    text = "\n".join(row.strip("│ ") for row in rows)
+    assert "✗ out of memory in mine.py:12: batch" in text
+    assert "▸ try a smaller batch: b" in text
+    assert "it had done 6 612 steps, loss 1.9441" in text
+    assert "ModuleNotFoundError" in text
+    assert "[bold]not" in text, "what a lane writes is never markup"
+    assert "failed after 0:46" in rows[0]
+
+
+def test_the_very_last_line_of_the_output_is_kept_when_not_all_fit():
+    demo = racing_demo()
+    demo.fail("gpu:0")
+    text = "\n".join(drawn(demo, "gpu:0", 60, 12))
+    assert "ModuleNotFoundError" in text
+    assert "cpu_feature_guard" not in text
+
+
+def test_a_killed_lane_names_the_signal():
+    demo = racing_demo()
+    demo.session.accept(LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=None, signal="SIGKILL", asked=False))
+    assert "ended by SIGKILL" in "\n".join(drawn(demo, "cpu"))
+
+
+def test_an_absent_device_gives_its_reason():
+    demo = Demo()
+    demo.session.accept(
+        LaneFailed(lane="gpu:0", at_ns=demo.clock(), kind="device_absent", message="TensorFlow sees no GPU")
+    )
+    rows = drawn(demo, "gpu:0")
+    assert " absent " in rows[0]
+    assert "TensorFlow sees no GPU" in "\n".join(rows)
+
+
+def test_long_and_wide_names_never_break_the_frame():
+    spec = LaneSpec("cpu", {"prefetch": "auto" * 20}, apart=("prefetch",))
+    demo = Demo([spec, LaneSpec("cpu", {"prefetch": "日本語" * 9}, apart=("prefetch",))], CPU_MACHINE)
+    demo.go()
+    for name in demo.names:
+        for width in (40, 41, 60):
+            assert "racing" in drawn(demo, name, width, 18)[0]
+
+
+def test_the_focused_pane_has_another_frame_without_any_colour():
+    demo = racing_demo()
+    assert drawn(demo, "cpu", focused=True)[0].startswith("┏")
+    assert drawn(demo, "cpu")[0].startswith("╭")
+
+
+def test_who_is_ahead_is_said_in_the_pane():
+    assert "▲ 3.2× ahead" in "\n".join(drawn(racing_demo(), "cpu", lead="3.2× ahead"))
+
+
+def test_the_clock_of_a_lane_that_is_over_stands_still():
+    for phase in OVER:
+        demo = racing_demo()
+        demo.enter("cpu", phase)
+        before = drawn(demo, "cpu")[0]
+        demo.clock.ahead(30)
+        assert drawn(demo, "cpu")[0] == before
+
+
+def test_a_machine_without_known_cores_still_shows_the_cpu():
+    demo = racing_demo(replace(GPU_MACHINE, usable_cores=0))
+    assert line(drawn(demo, "cpu"), "cpu") == "cpu      212 %"
+    assert demo.clock() > 40 * SECOND

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfmon.ui.canvas import changed_runs
+from tfmon.ui.charset import charset, to_ascii
+from tfmon.ui.digits import large
+from tfmon.ui.rows import cells, crop, fit, spread, wrap
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+
+
+@given(st.lists(st.tuples(texts, st.sampled_from(["text", "dim"])), max_size=5), st.integers(0, 40))
+def test_a_fitted_row_is_exactly_as_wide_as_asked_and_printable(row, width):
+    fitted = fit(row, width)
+    assert cells(fitted) == width
+    assert all(text.isprintable() for text, _ in fitted)
+
+
+@given(texts, st.integers(1, 40))
+def test_cropped_text_never_exceeds_its_width(text, width):
+    assert cells([(crop(text, width), "")]) <= width
+
+
+def test_cropping_says_so_and_leaves_short_text_alone():
+    assert crop("prefetch", 8) == "prefetch"
+    assert crop("prefetch", 5) == "pref…"
+    assert crop("prefetch", 0) == ""
+
+
+def test_the_right_part_has_priority():
+    row = spread([("a long left part", "text")], [("right", "dim")], 10)
+    assert "".join(text for text, _ in row) == "a lo…right"
+
+
+@given(
+    st.text(st.characters(categories=["L", "Zs"], max_codepoint=0x24F), max_size=200),
+    st.integers(4, 40),
+    st.integers(1, 6),
+)
+def test_wrapped_text_keeps_to_its_lines_and_width(text, width, limit):
+    lines = wrap(text, width, limit)
+    assert len(lines) <= limit
+    assert all(cells([(line, "")]) <= width for line in lines)
+
+
+def test_wrapping_marks_what_is_left_out():
+    assert wrap("one two three four", 9, 2) == ["one two", "three…"]
+    assert wrap("one two", 9, 2) == ["one two"]
+
+
+def test_only_changed_cells_are_runs_and_near_ones_are_merged():
+    before = (("abcdefghijklmnopqrstuvwxyz", "text"),)
+    after = (("abXdeYghijklmnopqrstuvwxyZ", "text"),)
+    assert changed_runs(before, after) == [(2, 6), (25, 26)]
+    assert changed_runs(before, before) == []
+    assert changed_runs((("ab", "text"),), (("a", "text"), ("b", "dim"))) == [(1, 2)]
+
+
+def test_a_row_with_wide_characters_is_one_run():
+    assert changed_runs((("日本 1", "text"),), (("日本 2", "text"),)) == [(0, 6)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "environ", "expected"),
+    [
+        ("utf-8", {"TERM": "xterm-256color"}, "braille"),
+        ("UTF8", {}, "braille"),
+        ("utf-8", {"TERM": "linux"}, "block"),
+        ("ascii", {"TERM": "xterm"}, "ascii"),
+        ("iso-8859-1", {}, "ascii"),
+        ("", {}, "ascii"),
+    ],
+)
+def test_the_locale_settles_the_characters(encoding, environ, expected):
+    assert charset(encoding, environ) == expected
+
+
+def test_ascii_keeps_every_cell_in_place():
+    row = (("╭─ 3.2× → … ▓░ é日", "text"),)
+    assert to_ascii(row) == (("+- 3.2x > ~ #. ??", "text"),)
+
+
+def test_large_figures_are_three_rows_of_one_width_and_digits_differ():
+    rows = large("7 663")
+    assert len({len(row) for row in rows}) == 1
+    assert len({large(digit) for digit in "0123456789"}) == 10
+    assert {len(large(digit)[0]) for digit in "0123456789"} == {3}, "digits do not wander"
+    assert large("1") == (" ▄ ", "▀█ ", "▄█▄")

@@ -1,0 +1,152 @@
+"""Who trains when: the start signal, turns, pauses. Knows lanes by name; others carry out its orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from tfmon.model.session import TURNS
+from tfmon.model.wire import Hold, Request, Run, Turn
+from tfmon.race.turns import TurnOrder
+
+
+class Orders(Protocol):
+    """What a conductor can have done."""
+
+    def send(self, lane: str, request: Request) -> None:
+        """Send a request to a lane."""
+
+    def freeze(self, lane: str) -> None:
+        """Stop a lane's process and all its threads."""
+
+    def thaw(self, lane: str) -> None:
+        """Let a frozen lane's process go on."""
+
+    def started(self) -> None:
+        """Note that the lanes got the start signal."""
+
+    def turn(self, lane: str) -> None:
+        """Note whose turn it is; "" for nobody's."""
+
+
+class Conductor:
+    """Decides which lanes train.
+
+    All lanes get the start signal together, when the last of them is ready. In turns, a lane that does not
+    train is frozen: otherwise its input pipeline would go on filling its buffers, which takes the CPU from the
+    lane that is measured, and would give it a head start in its own next slice. While a lane gets ready,
+    nobody has a turn, for nobody would be alone.
+
+    Thread: one at a time; the caller holds a lock.
+    """
+
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self.begin((), TURNS, 0.5)
+
+    def begin(self, lanes: Sequence[str], mode: str, slice_s: float) -> None:
+        """Take over the lanes of a new race, none of which is ready yet."""
+        self._lanes = list(lanes)
+        self._mode = mode
+        self._slice_s = slice_s
+        self._order = TurnOrder()
+        self._going = False
+        self._ready: set[str] = set()
+        self._over: set[str] = set()
+        self._held: set[str] = set()
+        self._moving: set[str] = set()
+
+    # ------------------------------------------------------------ what the lanes say
+
+    def ready(self, lane: str) -> None:
+        """Take note that a lane is warm and waits."""
+        self._ready.add(lane)
+        self._over.discard(lane)
+        self._rest(lane)
+
+    def stood_still(self, lane: str) -> None:
+        """Take note that a lane ended its slice, or heeded a Hold."""
+        self._moving.discard(lane)
+        self._rest(lane)
+
+    def over(self, lane: str) -> None:
+        """Take note that a lane will not train any more."""
+        self._over.add(lane)
+        self._moving.discard(lane)
+        self._act()
+
+    def restarting(self, lane: str) -> None:
+        """Take note that a lane's process is replaced by a new one."""
+        for group in (self._ready, self._over, self._moving):
+            group.discard(lane)
+
+    # ------------------------------------------------------------ what the user wishes
+
+    def hold(self, lanes: Iterable[str]) -> None:
+        """Pause lanes."""
+        for lane in lanes:
+            self._held.add(lane)
+            if lane in self._ready and lane not in self._over:
+                self._orders.thaw(lane)
+                self._orders.send(lane, Hold())
+        self._act()
+
+    def run(self, lanes: Iterable[str]) -> None:
+        """Let paused lanes train on."""
+        self._held.difference_update(lanes)
+        self._act()
+
+    def set_mode(self, mode: str) -> None:
+        """Change between turns and training at once; a slice that is under way is ended."""
+        if mode == self._mode:
+            return
+        self._mode = mode
+        self._order = TurnOrder()
+        if mode == TURNS:
+            for lane in self._moving:
+                self._orders.send(lane, Hold())
+        else:
+            self._orders.turn("")
+        self._act()
+
+    # ------------------------------------------------------------ inside
+
+    @property
+    def _takes_turns(self) -> bool:
+        return self._mode == TURNS and len(self._lanes) > 1
+
+    def _rest(self, lane: str) -> None:
+        if self._takes_turns:
+            self._orders.freeze(lane)
+        self._act()
+
+    def _act(self) -> None:
+        active = [lane for lane in self._lanes if lane not in self._over]
+        all_ready = all(lane in self._ready for lane in active)
+        runnable = [lane for lane in active if lane in self._ready and lane not in self._held]
+        if not self._going:
+            if not all_ready or not runnable:
+                return
+            self._going = True
+            self._orders.started()
+        if self._takes_turns:
+            if not self._moving and all_ready:
+                self._deal(runnable)
+            return
+        for lane in runnable:
+            if lane not in self._moving:
+                self._start(lane, Run())
+
+    def _deal(self, runnable: Sequence[str]) -> None:
+        dealt = self._order.next(runnable)
+        if dealt is None:
+            self._orders.turn("")
+            return
+        lane, number = dealt
+        self._orders.turn(lane)
+        self._start(lane, Turn(number=number, seconds=self._slice_s))
+
+    def _start(self, lane: str, request: Request) -> None:
+        self._moving.add(lane)
+        self._orders.thaw(lane)
+        self._orders.send(lane, request)
