@@ -62,6 +62,26 @@ def cli(ctx: click.Context) -> None:
 @click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE", help="A knob of every lane.")
 @click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Race so long, then stop.")
 @click.option("--steps", type=click.IntRange(min=1), help="Race so many steps in each lane, then stop.")
+@click.option(
+    "--mode",
+    type=click.Choice(["turns", "concurrent"]),
+    default="turns",
+    show_default=True,
+    help="One lane at a time in short slices, which is fair, or all at once.",
+)
+@click.option(
+    "--slice",
+    "slice_s",
+    type=click.FloatRange(min=0.2, max=60),
+    default=0.5,
+    show_default=True,
+    help="Seconds a lane trains when it is its turn.",
+)
+@click.option(
+    "--until-ci",
+    metavar="PERCENT",
+    help="Race until every ratio is known to ± so much, for example 5%.",
+)
 @click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
 @click.option("--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
@@ -71,6 +91,9 @@ def race(
     settings: tuple[str, ...],
     seconds: float | None,
     steps: int | None,
+    mode: str,
+    slice_s: float,
+    until_ci: str | None,
     headless: bool,
     as_json: bool,
     python: str | None,
@@ -87,16 +110,19 @@ def race(
     card = find_card(scenario)
     interpreter = find_python(python) if python else Path(sys.executable)
     headless = headless or as_json
-    why = "" if headless else _why_no_screen()
-    if why:
-        click.echo(f"tfmon: {why}: racing without the screen (--headless)", err=True)
+    notes = []
+    if not headless and (why := _why_no_screen()):
+        notes.append(f"{why}: racing without the screen (--headless)")
         headless = True
-    if headless and seconds is None and steps is None:
+    narrow = None if until_ci is None else _percentage(until_ci)
+    if narrow is not None and mode != "turns":
+        raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
+    if headless and seconds is None and steps is None and narrow is None:
         seconds = HEADLESS_SECONDS
-        click.echo(f"tfmon: racing for {seconds:g} s; --seconds or --steps says how long", err=True)
-    wishes = Wishes(lanes, settings, interpreter, seconds, steps)
+        notes.append(f"racing for {seconds:g} s; --seconds or --steps says how long")
+    wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
     if headless:
-        _race_headless(card, wishes, as_json)
+        _race_headless(card, wishes, as_json, notes)
     _race_on_screen(card, wishes)
 
 
@@ -157,7 +183,17 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _race_headless(card: Card, wishes: Wishes, as_json: bool) -> NoReturn:
+def _percentage(text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise UsageError(f"--until-ci {text} is not a percentage between 0 and 100", "for example --until-ci 5%")
+    return value
+
+
+def _race_headless(card: Card, wishes: Wishes, as_json: bool, notes: list[str]) -> NoReturn:
     from tfmon import headless, result
     from tfmon.program import Program
 
@@ -167,6 +203,8 @@ def _race_headless(card: Card, wishes: Wishes, as_json: bool) -> NoReturn:
     except TfmonError:
         program.close()
         raise
+    for note in notes:
+        click.echo(f"tfmon: {note}", err=True)
     interrupted = headless.run(program, plan)
     snapshot = program.session.snapshot()
     if as_json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.catalog import Card
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.model.knobs import KnobError, parse_settings
+from tfmon.model.knobs import KnobError, Settings, parse_settings
 from tfmon.model.session import TURNS, Race
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.probes.gpus import GpuSearch
@@ -32,6 +32,8 @@ class Wishes:
     steps: int | None = None
     mode: str = TURNS
     slice_s: float = 0.5
+    until_ci: float | None = None
+    """Half the width of every interval over its ratio, at which the race ends."""
 
 
 def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:
@@ -56,7 +58,7 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
     no_gpu = ""
     if found is not None and not specs:
         no_gpu = "" if found.gpus else found.why
-        specs = _default_lanes(card, bool(found.gpus))
+        specs = _default_lanes(card, bool(found.gpus), common)
     lanes = []
     for spec in name_lanes(specs):
         settings = {**card.defaults(), **common, **spec.settings}
@@ -87,13 +89,18 @@ def find_python(text: str) -> Path:
     return Path(path).absolute()
 
 
-def _default_lanes(card: Card, has_gpu: bool) -> list[LaneSpec]:
+def _default_lanes(card: Card, has_gpu: bool, common: Settings) -> list[LaneSpec]:
+    """Return the CPU and the GPU; or the first contrast whose knobs the user has not set for all lanes."""
     if has_gpu:
         return [LaneSpec("cpu"), LaneSpec("gpu:0")]
-    try:
-        return [parse_lane(f"cpu,{side}", card.knobs) for side in card.contrast]
-    except (SpecError, KnobError) as error:
-        raise UsageError(f"the contrast of {card.path.name}: {error}") from error
+    for contrast in (card.contrast, ("prefetch=off", "prefetch=auto")):
+        try:
+            lanes = [parse_lane(f"cpu,{side}", card.knobs) for side in contrast]
+        except (SpecError, KnobError) as error:
+            raise UsageError(f"the contrast of {card.path.name}: {error}") from error
+        if not any(knob in common for lane in lanes for knob in lane.settings):
+            return lanes
+    return [LaneSpec("cpu")]
 
 
 def _uuid_of(spec: LaneSpec, found: GpuSearch | None) -> str | None:
@@ -113,8 +120,3 @@ def _check_batch(card: Card, batch_size: object) -> None:
         raise UsageError(
             f"batch_size={batch_size} is larger than the data of {card.name}; it can be at most {card.examples}"
         )
-
-
-def lane_words(specs: Sequence[LaneSpec]) -> str:
-    """Write the lanes of a race in a few words, for a line about it."""
-    return " against ".join(spec.name for spec in specs)

@@ -10,6 +10,7 @@ from tfmon.catalog import Card, find_card
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
+from tfmon.model.events import Event, TurnEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Machine, Session
 from tfmon.planner import Wishes, plan_race
@@ -20,6 +21,7 @@ from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia import NvidiaProbe
 from tfmon.probes.ticker import Ticker
+from tfmon.race.standing import standing
 
 SAMPLE_EVERY_S = 1.0
 
@@ -37,6 +39,8 @@ class Program:
         self._searching = threading.Lock()
         self.session = Session(self._machine, time.monotonic_ns)
         self.lanes = LaneGroup(self.session, self._plan_next)
+        if wishes.until_ci is not None:
+            self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
 
     def plan(self, card: Card) -> RacePlan:
@@ -51,6 +55,7 @@ class Program:
     def begin(self, plan: RacePlan) -> None:
         """Start the lanes, and sampling beside them."""
         self.lanes.begin(plan)
+        threading.Thread(target=_load_statistics, name="tfmon-statistics", daemon=True).start()
         probes: list[Probe] = [HostProbe(self.lanes.pids)]
         gpus = self._search.gpus if self._search is not None else ()
         if gpus and gpus[0].uuid.startswith("GPU-"):
@@ -75,6 +80,14 @@ class Program:
             return EXIT_DEVICE_ABSENT
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
+    def _finish_when_narrow(self, event: Event) -> None:
+        """End the race once every ratio is known well enough."""
+        if not isinstance(event, TurnEnded) or self._wishes.until_ci is None:
+            return
+        ranking = standing(self.session.snapshot()).ranking
+        if ranking and all(rank.ratio.half_width <= self._wishes.until_ci for rank in ranking):
+            self.lanes.finish()
+
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario: lanes and settings were said for the first one."""
         plan, no_gpu = plan_race(find_card(scenario), Wishes(python=self._wishes.python), self._find_gpus)
@@ -90,3 +103,8 @@ class Program:
     def _describe(self, no_gpu: str) -> Machine:
         gpus = self._search.gpus if self._search is not None else ()
         return replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
+
+
+def _load_statistics() -> None:
+    """Load SciPy while the lanes load TensorFlow, so that the first interval comes without a stutter."""
+    import scipy.stats.mstats  # noqa: F401

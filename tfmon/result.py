@@ -12,6 +12,7 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Machine, Snapshot
 from tfmon.race.standing import standing
+from tfmon.race.statistics import Estimate, speed
 
 SCHEMA = 1
 NO_STEP = "no steady step was measured"
@@ -22,7 +23,7 @@ def to_json(snapshot: Snapshot, interrupted: str = "") -> dict[str, Any]:
 
     Units are in the names. What is not known is None, and named under its lane's `missing` with the reason.
     """
-    verdict = standing(snapshot.lanes)
+    verdict = standing(snapshot)
     return {
         "schema": SCHEMA,
         "tfmon": tfmon.__version__,
@@ -34,6 +35,12 @@ def to_json(snapshot: Snapshot, interrupted: str = "") -> dict[str, Any]:
         "verdict": {
             "winner": verdict.winner,
             "ratio": verdict.ratio,
+            "ratio_ci95": _ci(verdict.interval),
+            "pairs": verdict.interval.pairs if verdict.interval else None,
+            "ranking": [
+                {"lane": rank.lane, "ratio": rank.ratio.value, "ratio_ci95": _ci(rank.ratio)}
+                for rank in verdict.ranking
+            ],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
         },
     }
@@ -57,10 +64,11 @@ def to_text(snapshot: Snapshot, interrupted: str = "") -> str:
         if lane.trouble is not None:
             lines.append(f"{lane.title}: {lane.trouble.message}")
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
-            lines.extend(f"  | {line}" for line in (lane.ended.output_tail[-5:] if lane.ended else ()))
-    verdict = standing(snapshot.lanes)
+            if lane.trouble.kind == "error" and lane.ended is not None:
+                lines.extend(f"  | {line}" for line in lane.ended.output_tail[-5:])
+    verdict = standing(snapshot)
     lines += ["", verdict.text]
-    lines += [text for text in (verdict.note, interrupted) if text]
+    lines += [text for text in (verdict.note, _left_out(snapshot), interrupted) if text]
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
     return "\n".join(lines)
@@ -93,6 +101,7 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
         "steps": lane.steps,
         "examples": lane.examples,
         "examples_per_s": told("examples_per_s", lane.steady.examples_per_s),
+        "examples_per_s_ci95": _ci(speed(lane.turns)),
         "step_ms": {
             name: told(f"step_ms.{name}", lane.steady.step_ms(fraction))
             for name, fraction in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
@@ -109,6 +118,10 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
         "excluded": dict(lane.excluded),
         "missing": missing,
     }
+
+
+def _ci(estimate: Estimate | None) -> list[float] | None:
+    return None if estimate is None else [estimate.low, estimate.high]
 
 
 def _state(lane: LaneState) -> str:
@@ -134,6 +147,16 @@ def _machine(machine: Machine) -> dict[str, Any]:
         "gpus": list(machine.gpus),
         "no_gpu": machine.no_gpu or None,
     }
+
+
+def _left_out(snapshot: Snapshot) -> str:
+    """Name what was measured and left out, over all lanes."""
+    total: dict[str, int] = {}
+    for lane in snapshot.lanes:
+        for reason, windows in lane.excluded.items():
+            total[reason] = total.get(reason, 0) + windows
+    words = [f"{reason} {windows}" for reason, windows in sorted(total.items())]
+    return f"windows left out: {', '.join(words)}" if words else ""
 
 
 def _cells(lane: LaneState) -> list[str]:

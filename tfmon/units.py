@@ -5,6 +5,7 @@ Memory is in binary multiples (1 MiB = 1,048,576 bytes), as the drivers count it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tfmon.model.readings import Missing, Reading
@@ -38,6 +39,13 @@ def short_count(value: float) -> str:
 def ratio(value: float) -> str:
     """Write a ratio: 3.2×, 1.04×, 12×."""
     return f"{value:.0f}×" if value >= 9.95 else f"{value:.1f}×" if value >= 1.995 else f"{value:.2f}×"
+
+
+def ratio_in(value: float, low: float, high: float) -> tuple[str, str]:
+    """Write a ratio and its interval with the decimals that its width deserves: 15.6× and 15.4 to 15.8."""
+    width = high - low
+    decimals = 3 if width <= 0 else min(3, max(0, math.ceil(-math.log10(width))))
+    return f"{value:.{decimals}f}×", f"{low:.{decimals}f} to {high:.{decimals}f}"
 
 
 def milliseconds(value: float) -> str:
@@ -76,8 +84,10 @@ def cores(value: float) -> str:
 
 
 def loss(value: float) -> str:
-    """Write a loss with four significant digits: 2.303, 0.01234, nan."""
-    return f"{value:.4g}" if abs(value) < 1e-3 or abs(value) >= 1e4 else f"{value:.4f}"[:6].rstrip(".")
+    """Write a loss with four decimals, fewer above ten: 2.3026, 12.346, 0.0123, 1.234e-05, nan."""
+    if not 1e-3 <= abs(value) < 1e4:
+        return f"{value:.4g}"
+    return f"{value:#.5g}".rstrip(".") if abs(value) >= 1 else f"{value:.4f}"
 
 
 def absent(missing: Missing) -> str:

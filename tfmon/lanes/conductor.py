@@ -79,6 +79,7 @@ class Conductor:
         """Take note that a lane's process is replaced by a new one."""
         for group in (self._ready, self._over, self._moving):
             group.discard(lane)
+        self._act()
 
     # ------------------------------------------------------------ what the user wishes
 
@@ -103,8 +104,11 @@ class Conductor:
         self._mode = mode
         self._order = TurnOrder()
         if mode == TURNS:
-            for lane in self._moving:
-                self._orders.send(lane, Hold())
+            for lane in self._lanes:
+                if lane in self._moving:
+                    self._orders.send(lane, Hold())
+                elif self._takes_turns and lane in self._ready - self._over:
+                    self._orders.freeze(lane)
         else:
             self._orders.turn("")
         self._act()
@@ -132,6 +136,8 @@ class Conductor:
         if self._takes_turns:
             if not self._moving and all_ready:
                 self._deal(runnable)
+            elif not self._moving:
+                self._orders.turn("")
             return
         for lane in runnable:
             if lane not in self._moving:

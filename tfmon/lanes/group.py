@@ -77,6 +77,12 @@ class LaneGroup:
         plan = self._plan_race(scenario)
         self._in_background(lambda: self._change_race(plan))
 
+    def finish(self) -> None:
+        """End the lanes of this race soon; they keep their place and their figures."""
+        plan = self._plan
+        if plan is not None:
+            self._in_background(lambda: self._time_up(plan))
+
     def stop(self) -> None:
         """End every lane, and return when all are gone."""
         with self._lock:

@@ -122,6 +122,8 @@ class Point:
     examples: int
     steps: int
     steady: bool
+    in_turn: bool = False
+    """True for a window of a slice: the rest before it was another lane's turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +277,8 @@ def advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, asked=_without(state.asked, event.knob, event.request), refused=event.reason)
         case LaneStarted():
             fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid)
-            return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
+            held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
+            return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings, gpu_held_bytes=held)
         case Hello():
             return replace(state, pid=event.pid, python=event.python)
         case Equipped():
@@ -352,7 +355,7 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
     excluded = state.excluded
     for mark in window.marks:
         excluded = {**excluded, mark: excluded.get(mark, 0) + 1}
-    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady)
+    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.turn is not None)
     loss = window.loss
     return replace(
         state,

@@ -115,7 +115,7 @@ def _decode(line: bytes, kinds: Mapping[str, type], given: Mapping[str, str]) ->
         raise WireError(f"not JSON: {type(error).__name__}") from error
     if not isinstance(body, dict):
         raise WireError("not a JSON object")
-    if body.get("v") != PROTOCOL:
+    if isinstance(body.get("v"), bool) or body.get("v") != PROTOCOL:
         raise WireError(f"protocol {body.get('v')!r:.20}, expected {PROTOCOL}")
     kind = kinds.get(str(body.get("type")))
     if kind is None:
@@ -146,7 +146,7 @@ def _checked(kind: str, name: str, annotation: str, value: object) -> object:
         return None
     try:
         return _READERS[annotation.removesuffix(" | None")](value)
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise WireError(f"{kind}.{name} is not {annotation}") from error
 
 
@@ -194,6 +194,6 @@ _READERS: dict[str, Callable[[object], object]] = {
     "str": _str,
     "KnobValue": _knob_value,
     "tuple[str, ...]": _words,
-    "dict[str, KnobValue]": lambda value: {key: _knob_value(item) for key, item in _items(value)},
+    "dict[str, KnobValue]": lambda value: {_str(key): _knob_value(item) for key, item in _items(value)},
     "dict[int, int]": lambda value: {int(key): _int(item) for key, item in _items(value)},
 }

@@ -1,4 +1,4 @@
-"""Who is ahead, by what factor, and what that figure is worth."""
+"""The verdict as it stands: who is ahead, by what factor, and what that figure is worth."""
 
 from __future__ import annotations
 
@@ -6,9 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.session import CONCURRENT, Snapshot
+from tfmon.race import statistics
+from tfmon.race.statistics import LEAST_PAIRS, Estimate
 
-CONTENDED = "both train at once and share the cores, so the factor is not what each would do alone"
+CONTENDED = "contended: all train at once and share the cores (t: take turns)"
+
+MANY_ODD = 0.1
+"""Share of pairs out of line from which on that is worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One lane against the slowest."""
+
+    lane: str
+    ratio: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,32 +32,81 @@ class Standing:
     text: str
     """One line: who is ahead and by what factor, or why that cannot be said."""
     winner: str | None = None
-    """Name of the lane that is ahead."""
+    """Name of the lane that is ahead beyond doubt; in a contended race, of the one that is ahead."""
     ratio: float | None = None
-    """Throughput of the winner over that of the slowest lane."""
+    """Throughput of the fastest lane over that of the slowest."""
+    interval: Estimate | None = None
+    """The same with its 95 % interval; None in a contended race."""
+    ranking: tuple[Rank, ...] = ()
+    """Every lane but the slowest, the fastest first; empty in a contended race."""
     note: str = ""
     """What limits the figure; empty if nothing does."""
 
 
-def standing(lanes: Sequence[LaneState]) -> Standing:
-    """Compare the lanes by their examples/s in steady state since each one's last knob change.
+def standing(snapshot: Snapshot) -> Standing:
+    """Compare the lanes that trained, by examples/s in steady state since each one's last knob change.
 
-    Units: the ratio is winner over slowest; both are examples over wall time of windows without a mark.
+    Units: ratios are examples/s over examples/s; in turns, of slices of the same round.
     """
-    speeds = [(speed, lane) for lane in lanes if (speed := lane.steady.examples_per_s) is not None and speed > 0]
-    waiting = [lane for lane in lanes if not lane.over and lane.steady.examples_per_s is None]
-    if waiting or len(speeds) < 2:
-        return Standing(_why_not(lanes, len(speeds)))
-    speeds.sort(key=lambda pair: pair[0], reverse=True)
-    (best, winner), (worst, loser) = speeds[0], speeds[-1]
+    lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
+    if len(snapshot.lanes) == 1:
+        return Standing("one lane: nothing to compare it with")
+    if len(lanes) < 2:
+        trained = len(lanes)
+        return Standing(f"no verdict: {trained} of {len(snapshot.lanes)} lanes can train")
+    if any(lane.steady.examples_per_s is None for lane in lanes):
+        waiting = any(not lane.over for lane in lanes)
+        return Standing(
+            "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
+        )
+    lanes.sort(key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
+    if snapshot.race.mode == CONCURRENT:
+        return _contended(lanes)
+    return _in_turns(lanes)
+
+
+def _contended(lanes: Sequence[LaneState]) -> Standing:
+    winner, loser = lanes[0], lanes[-1]
+    best, worst = winner.steady.examples_per_s, loser.steady.examples_per_s
+    if not best or not worst:
+        return Standing("no verdict: nothing was measured")
     ratio = best / worst
     text = f"{winner.title} is {units.ratio(ratio)} faster than {loser.title}"
-    return Standing(text, winner.spec.name, ratio, CONTENDED)
+    return Standing(text, winner.spec.name, ratio, note=CONTENDED)
 
 
-def _why_not(lanes: Sequence[LaneState], measured: int) -> str:
-    if len(lanes) == 1:
-        return "one lane: nothing to compare it with"
-    if any(not lane.over for lane in lanes):
-        return "no verdict yet: the lanes are getting ready"
-    return f"no verdict: {measured} of {len(lanes)} lanes trained"
+def _in_turns(lanes: Sequence[LaneState]) -> Standing:
+    slowest = lanes[-1]
+    estimates = [(lane, statistics.ratio(lane.turns, slowest.turns)) for lane in lanes[:-1]]
+    ranking = tuple(Rank(lane.spec.name, estimate) for lane, estimate in estimates if estimate is not None)
+    if len(ranking) < len(estimates):
+        pairs = min(len({turn.turn for turn in lane.turns}) for lane in lanes)
+        return Standing(f"no verdict yet: {pairs} of the {LEAST_PAIRS} pairs that an interval takes")
+    best = ranking[0].ratio
+    note = _note(lanes)
+    second = statistics.ratio(lanes[0].turns, lanes[1].turns)
+    if second is None or not second.clear_of(1):
+        text = f"too close to call: {lanes[0].title} over {lanes[1].title} ({_written(second or best)[1]})"
+        return Standing(text, None, best.value, best, ranking, note)
+    factor, interval = _written(best)
+    text = f"{lanes[0].title} is {factor} faster than {slowest.title} ({interval})"
+    return Standing(text, lanes[0].spec.name, best.value, best, ranking, note)
+
+
+def _written(estimate: Estimate) -> tuple[str, str]:
+    factor, interval = units.ratio_in(estimate.value, estimate.low, estimate.high)
+    return factor, f"95 % CI {interval}, {estimate.pairs} pairs"
+
+
+def _note(lanes: Sequence[LaneState]) -> str:
+    """Say what makes the figure less sure: drift and pairs that stand out."""
+    words = []
+    for lane in lanes:
+        drift = statistics.drift(lane.turns)
+        if drift is not None:
+            how = "faster" if drift > 1 else "slower"
+            words.append(f"{lane.title} has become {100 * abs(drift - 1):.0f} % {how} meanwhile")
+    odd = statistics.outliers(lanes[0].turns, lanes[-1].turns)
+    if odd > max(1, MANY_ODD * len(lanes[0].turns)):
+        words.append(f"{odd} pairs out of line: something else disturbs the lanes")
+    return "; ".join(words)

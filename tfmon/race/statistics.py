@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from tfmon.model.lane_state import TurnSpeed
 
@@ -21,6 +22,8 @@ TRIM = 0.2
 """Share of the pairs left out at each end."""
 LEAST_PAIRS = 5
 """Fewer pairs than these give no interval."""
+DRIFT = 0.05
+"""A change of throughput within a race that is worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +48,48 @@ class Estimate:
 
 def ratio(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> Estimate | None:
     """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
-    speeds = {turn.turn: turn.examples_per_s for turn in second}
-    logs = [
-        math.log(turn.examples_per_s / speeds[turn.turn])
-        for turn in first
-        if turn.turn in speeds and turn.examples > 0 and speeds[turn.turn] > 0
-    ]
-    return _exponential(trimmed(logs))
+    return _exponential(trimmed(_log_ratios(first, second)))
 
 
 def speed(turns: Sequence[TurnSpeed]) -> Estimate | None:
     """Return a lane's throughput over its slices, in examples/s; None from too few."""
     return _exponential(trimmed([math.log(turn.examples_per_s) for turn in turns if turn.examples > 0]))
+
+
+def drift(turns: Sequence[TurnSpeed]) -> float | None:
+    """Return the throughput of the last third of the slices over that of the first, if it has clearly changed.
+
+    None unless the two differ by more than `DRIFT` and by more than their slices scatter.
+    """
+    third = len(turns) // 3
+    early, late = speed(turns[:third]), speed(turns[len(turns) - third :])
+    if early is None or late is None:
+        return None
+    apart = early.high < late.low or late.high < early.low
+    change = late.value / early.value
+    return change if apart and abs(change - 1) > DRIFT else None
+
+
+def outliers(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> int:
+    """Return how many pairs lie far off the others: a modified z-score over 3.5.
+
+    Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
+    """
+    logs = _log_ratios(first, second)
+    if len(logs) < LEAST_PAIRS:
+        return 0
+    middle = median(logs)
+    spread = median(abs(value - middle) for value in logs)
+    return sum(0.6745 * abs(value - middle) > 3.5 * spread for value in logs) if spread else 0
+
+
+def _log_ratios(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> list[float]:
+    speeds = {turn.turn: turn.examples_per_s for turn in second}
+    return [
+        math.log(turn.examples_per_s / speeds[turn.turn])
+        for turn in first
+        if turn.examples > 0 and speeds.get(turn.turn, 0.0) > 0
+    ]
 
 
 def trimmed(values: Sequence[float]) -> Estimate | None:

@@ -70,8 +70,11 @@ def _last_line_in(error: BaseException, path: Path) -> int | None:
 
 def _heart_of(lines: list[str], name: str) -> str:
     """Pick the line that says what happened: TensorFlow wraps it in others that say where."""
-    if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):
+    if lines and lines[0].startswith("in user code:"):
         told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*:", line)]
         if told:
-            return told[-1]
+            name, _, first = told[-1].partition(": ")
+            lines = [first, *lines[lines.index(told[-1]) + 1 :]]
+    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
+        lines = lines[1:]
     return f"{name}: {lines[0]}" if lines else name

@@ -141,16 +141,11 @@ class Opener(threading.Thread):
 
     def prepare_neighbours(self, settings: Settings) -> None:
         """Make ready what one press of a key may ask for next."""
-        batch_size, prefetch = settings["batch_size"], settings["prefetch"]
         top = self._pipelines.examples
-        for size in (
-            batch_size,
-            BATCH_SIZE.next(batch_size, +1, high=top),
-            BATCH_SIZE.next(batch_size, -1, high=top),
-        ):
-            for depth in dict.fromkeys((prefetch, PREFETCH.next(prefetch, +1), *PREFETCH.choices)):
-                wanted = {**settings, "batch_size": size, "prefetch": depth}
-                self._put(1, functools.partial(self._try_to_prepare, wanted))
+        for knob, direction in ((BATCH_SIZE, +1), (BATCH_SIZE, -1), (PREFETCH, +1)):
+            value = knob.next(settings[knob.name], direction, high=top if knob is BATCH_SIZE else None)
+            wanted = {**settings, knob.name: value}
+            self._put(1, functools.partial(self._try_to_prepare, wanted))
 
     def drop(self, feed: Feed) -> None:
         """Let go of an open pipeline in this thread, where its end delays no step."""

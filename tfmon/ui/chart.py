@@ -16,6 +16,8 @@ from tfmon.ui.charset import Charset
 from tfmon.ui.wishes import short_name
 
 SPAN_S = 60
+LONGEST_REST_NS = 10_000_000_000
+"""A longer rest before a slice is a gap all the same."""
 LABEL_CELLS = 6
 """Cells that the scale takes at the left."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -70,17 +72,22 @@ def _round_up(value: float) -> float:
 def throughput(points: Sequence[Point], axis: TimeAxis, per_cell: int) -> list[float | None]:
     """Return examples/s in each part of each cell, None where no window reaches into it.
 
-    Units: examples over wall time, each window spread evenly over its own span.
+    The first window of a slice reaches back over the rest before it, which was another lane's turn.
+    Units: examples over the time the lane trained, each window spread evenly over its stretch.
     """
     part_ns = axis.cell_ns / per_cell
     start_ns = axis.first * axis.cell_ns
     total = axis.width * per_cell
     examples = [0.0] * total
     covered = [0.0] * total
-    for point in reversed(points):
+    for index in range(len(points) - 1, -1, -1):
+        point = points[index]
         if point.span_ns <= 0:
             continue
-        begin = (point.at_ns - point.span_ns - start_ns) / part_ns
+        began_ns = point.at_ns - point.span_ns
+        if index and point.in_turn and 0 < began_ns - points[index - 1].at_ns <= LONGEST_REST_NS:
+            began_ns = points[index - 1].at_ns
+        begin = (began_ns - start_ns) / part_ns
         end = min((point.at_ns - start_ns) / part_ns, float(total))
         if end <= 0:
             break

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
-from tfmon.model.session import Snapshot
+from tfmon.model.session import TURNS, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.layout import Rect
 from tfmon.ui.rows import Row, Span, cells, crop, fit, spread
@@ -99,6 +99,7 @@ def _items(snapshot: Snapshot, view: View) -> list[_Item]:
     running = any(lane.phase == RACING for lane in lanes) or not any(lane.phase == PAUSED for lane in lanes)
     items += [
         _item(3, "pause", "pause" if running else "go on", "pause_or_run", keys),
+        _item(7, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys),
         _item(5, "restart", "restart", "restart", keys),
         _item(6, "knobs", "knobs", "show_knobs", keys),
         _item(4, "scenario", "scenario", "pick_scenario", keys),

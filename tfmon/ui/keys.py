@@ -27,6 +27,7 @@ RACE_KEYS = (
     Key("batch.up", "B", "step_knob('batch_size', 1)", "B", "batch size up, by powers of two", "Knobs"),
     Key("knobs", "k", "show_knobs", "k", "all the knobs of this scenario", "Knobs"),
     Key("pause", "space", "pause_or_run", "Space", "pause training, or go on", "Race"),
+    Key("mode", "t", "switch_mode", "t", "train in turns (a fair race), or all at once", "Race"),
     Key("restart", "r", "restart", "r", "start again with the settings in force", "Race"),
     Key("scenario", "s", "pick_scenario", "s", "race another scenario", "Race"),
     Key("focus.next", "tab", "move_focus(1)", "Tab", "keys act on the next lane only, then on all", "Lanes"),
@@ -34,6 +35,7 @@ RACE_KEYS = (
     Key("focus.all", "escape", "focus_all", "Esc", "keys act on all lanes", "Lanes"),
     Key("page.next", "pagedown", "move_page(1)", "PgDn", "lanes that found no room", "Lanes"),
     Key("page.previous", "pageup", "move_page(-1)", "PgUp", "the lanes before them", "Lanes"),
+    Key("picture", "w", "save_picture", "w", "save a picture of the screen, an SVG file, here", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "?", "this page; F1 does the same", "tfmon"),
     Key("quit", "q", "app.quit", "q", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
 )

@@ -23,7 +23,7 @@ _HEADLINES = {
     BUILDING: "building model and data…",
     TRACING: "tracing the training step…",
     WARMING_UP: "warming up…",
-    READY: "ready, waiting for the others",
+    READY: "ready, waiting for its start",
 }
 _WORDS = ("start", "import", "build", "trace", "warm up", "ready")
 

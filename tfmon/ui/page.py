@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.model.lane_state import PAUSED, LaneState
-from tfmon.model.session import Snapshot
+from tfmon.model.session import TURNS, Snapshot
 from tfmon.race.standing import standing
 from tfmon.ui import chart
 from tfmon.ui.charset import to_ascii
@@ -90,7 +90,7 @@ def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: li
 
 def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[Row]:
     """Draw the panes and put those of one row side by side."""
-    said = standing(snapshot.lanes)
+    said = standing(snapshot)
     lead = f"{units.ratio(said.ratio)} ahead" if said.ratio is not None else ""
     until_ns = axis_end_ns(snapshot)
     rows: list[Row] = []
@@ -109,6 +109,7 @@ def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[
                 gpu=snapshot.gpu_of(lane),
                 any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
                 lead=lead if lane.spec.name == said.winner else "",
+                in_turns=snapshot.race.mode == TURNS and len(snapshot.lanes) > 1,
                 its_turn=lane.spec.name == snapshot.race.turn,
                 focused=lane.spec.name == view.focused,
                 top=top,
@@ -145,7 +146,7 @@ def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) ->
             rows.append(((f" {message}", strong(WARN)),))
         return rows
     rows = [_lane_line(index, lane) for index, lane in enumerate(snapshot.lanes)]
-    rows.append(verdict_row(snapshot, standing(snapshot.lanes)))
+    rows.append(verdict_row(snapshot, standing(snapshot)))
     rows = (rows + [BLANK] * room)[:room]
     if layout.keys.height:
         keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)
@@ -168,7 +169,7 @@ def one_line(snapshot: Snapshot, width: int) -> Row:
     spans: list[tuple[str, str]] = []
     for index, lane in enumerate(snapshot.lanes):
         spans += [(f" {lane.spec.letter} ", strong(lane_style(index))), (_short_speed(lane) + " ", TEXT)]
-    said = standing(snapshot.lanes)
+    said = standing(snapshot)
     for index, lane in enumerate(snapshot.lanes):
         if lane.spec.name == said.winner and said.ratio is not None:
             spans.append((f" ▲ {lane.spec.letter} {units.ratio(said.ratio)}", strong(lane_style(index))))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.model.events import GpuSample
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.session import Machine
 from tfmon.ui import chart, digits, life, readings
 from tfmon.ui.charset import Charset
@@ -36,8 +36,10 @@ class PaneView:
     lead: str = ""
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     focused: bool = False
+    in_turns: bool = False
+    """True where the lanes take turns."""
     its_turn: bool = False
-    """True for the one lane that trains now, where the lanes take turns."""
+    """True for the one of them that trains now."""
     top: float = 1.0
     until_ns: int = 0
     """Right end of the charts' time axis."""
@@ -84,7 +86,7 @@ def _frame(lane: LaneState, view: PaneView) -> tuple[tuple[str, ...], str]:
 
 def _title(lane: LaneState, view: PaneView, width: int) -> Row:
     (left, right, _, _, flat, _), edge = _frame(lane, view)
-    state = ("▸ " if view.its_turn else "") + _state(lane, view.now_ns)
+    state = _state(lane, view)
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if lane.phase == PAUSED else STRONG
     room = width - 7 - len(state)
     letter = lane.spec.letter or "?"
@@ -101,11 +103,14 @@ def _title(lane: LaneState, view: PaneView, width: int) -> Row:
     return fit((*spans, (flat * fill, edge), *end), width)
 
 
-def _state(lane: LaneState, now_ns: int) -> str:
+def _state(lane: LaneState, view: PaneView) -> str:
     if lane.over:
         after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
-    return f"{lane.phase} {units.clock((now_ns - lane.phase_since_ns) / 1e9)}"
+    since = units.clock((view.now_ns - lane.phase_since_ns) / 1e9)
+    if view.in_turns and lane.phase == RACING:
+        return f"▸ its turn {since}" if view.its_turn else f"waiting {since}"
+    return f"{lane.phase} {since}"
 
 
 # ---------------------------------------------------------------- the body

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from rich.style import Style
@@ -14,7 +16,7 @@ from textual.screen import Screen
 
 from tfmon.model.knobs import KnobError, find
 from tfmon.model.lane_state import LaneState
-from tfmon.model.session import Snapshot
+from tfmon.model.session import CONCURRENT, TURNS, Snapshot
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.footer import Zone
 from tfmon.ui.keys import RACE_KEYS
@@ -97,11 +99,26 @@ class RaceScreen(Screen[None]):
         else:
             self.shell.say("no lane is racing, so there is nothing to pause")
 
+    def action_switch_mode(self) -> None:
+        """Go over from turns to training at once, or back."""
+        mode = CONCURRENT if self.shell.snapshot.race.mode == TURNS else TURNS
+        self.shell.controls.set_mode(mode)
+        self.shell.say("all lanes train at once: they share the cores" if mode == CONCURRENT else "taking turns")
+
     def action_restart(self) -> None:
         """Start the lanes again."""
         lanes = self._targets()
         self.shell.controls.restart([lane.spec.name for lane in lanes])
         self.shell.say(f"restarting {_names(lanes)}")
+
+    def action_save_picture(self) -> None:
+        """Save the screen as an SVG file in the working directory, and say where."""
+        scenario = self.shell.snapshot.race.scenario or "screen"
+        name = f"tfmon-{scenario}-{time.strftime('%Y%m%d-%H%M%S')}.svg"
+        try:
+            self.shell.say(f"saved {self.app.save_screenshot(name, str(Path.cwd()))}")
+        except OSError as error:
+            self.shell.say(f"{name} could not be saved: {error.strerror or error}")
 
     def _targets(self) -> list[LaneState]:
         return targets(self.shell.snapshot.lanes, self.shell.view.focused)

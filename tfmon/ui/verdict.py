@@ -12,7 +12,7 @@ def verdict_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, its note, and the line about a missing GPU."""
     if not snapshot.lanes:
         return [BLANK] * height
-    said = standing(snapshot.lanes)
+    said = standing(snapshot)
     rows: list[Row] = [verdict_row(snapshot, said)]
     room = height - 1
     spare = 1 if height >= 5 else 0

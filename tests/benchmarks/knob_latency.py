@@ -1,0 +1,133 @@
+"""Measure how fast a knob acts on a lane that trains, and how long the training stands still for it.
+
+    python tests/benchmarks/knob_latency.py [--scenario small-dense] [--lane cpu] [--presses 20] [--rest 0.5]
+
+Presses one knob after the other, as the keys do: the batch doubled, prefetch one further, the batch halved,
+prefetch one further. Each press waits for the one before to be applied, and then for a random part of the rest,
+so that presses fall on every part of a window. With `--rest 0` a key is held down.
+
+Latency is from the press to the end of the first step under the new value; the gap is the longest time
+between the ends of two steps around the change, as the lane says it; the window's longest step is the same
+as the lane's windows say it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.overhead import ANSWER_S, plan_one_lane, racing
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.events import Event, KnobApplied, KnobRefused, Window
+from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
+
+GOAL_LATENCY_MS = 200.0
+GOAL_GAP_MS = 50.0
+CHANGED = "knob change"
+
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """One press and what came of it."""
+
+    knob: str
+    value: KnobValue
+    latency_ms: float
+    gap_ms: float
+
+
+def presses(settings: dict[str, KnobValue], count: int) -> Iterator[tuple[str, KnobValue]]:
+    """Yield knobs and values: the batch doubled and halved, and prefetch once around in between."""
+    batch_size, prefetch = settings["batch_size"], settings["prefetch"]
+    assert isinstance(batch_size, int)
+    for number in range(count):
+        if number % 2:
+            prefetch = PREFETCH.next(prefetch, +1)
+            yield PREFETCH.name, prefetch
+        else:
+            yield BATCH_SIZE.name, batch_size * (1 if number % 4 else 2)
+
+
+def measure(plan: RacePlan, count: int, rest_s: float) -> tuple[list[Press], list[float]]:
+    """Press; return what came of each press, and the longest step of each window with a change, in ms."""
+    (lane,) = plan.lanes
+    done: list[Press] = []
+    chance = random.Random(0)
+    with racing(plan) as (lanes, watch):
+        lanes.run([lane.spec.name])
+        watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
+        time.sleep(1.0)
+        begin = watch.heard
+        for knob, value in presses(lane.settings, count):
+            start = watch.heard
+            pressed_ns = time.monotonic_ns()
+            lanes.set_knob(lane.spec.name, knob, value)
+            answer = watch.wait(_answers, start, ANSWER_S)
+            if not isinstance(answer, KnobApplied) or (answer.knob, answer.value) != (knob, value):
+                raise SystemExit(f"{knob}={value} was answered by {answer}")
+            done.append(Press(knob, value, (answer.at_ns - pressed_ns) / 1e6, answer.gap_ns / 1e6))
+            time.sleep(chance.uniform(0.5, 1.0) * rest_s)
+        watch.wait(lambda event: isinstance(event, Window) and not event.marks, watch.heard, ANSWER_S)
+        windows = [event for event in watch.since(begin) if isinstance(event, Window)]
+    return done, [window.longest_ns / 1e6 for window in windows if CHANGED in window.marks]
+
+
+def _answers(event: Event) -> bool:
+    return isinstance(event, KnobApplied | KnobRefused)
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """Return median, 95th percentile and maximum."""
+    median, p95 = np.quantile(values, (0.5, 0.95))
+    return {"median": float(median), "p95": float(p95), "max": max(values)}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", default="small-dense")
+    parser.add_argument("--lane", default="cpu", help="a lane spec, such as cpu or gpu:0,batch_size=256")
+    parser.add_argument("--presses", type=int, default=20)
+    parser.add_argument("--rest", type=float, default=0.5, help="seconds between two presses, at most")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    done, longest = measure(plan_one_lane(options.scenario, options.lane), options.presses, options.rest)
+    latency = summary([press.latency_ms for press in done])
+    gap = summary([press.gap_ms for press in done])
+    window = summary(longest)
+    if options.json:
+        result = {
+            "scenario": options.scenario,
+            "lane": options.lane,
+            "latency_ms": latency,
+            "gap_ms": gap,
+            "longest_step_ms": window,
+            "presses": [[press.knob, press.value, press.latency_ms, press.gap_ms] for press in done],
+        }
+        print(json.dumps(result))
+        return
+    print(f"{options.scenario} on {options.lane}, {options.presses} presses, rest {options.rest:g} s")
+    for title, values, goal in (
+        ("press to applied", latency, GOAL_LATENCY_MS),
+        ("gap between steps", gap, GOAL_GAP_MS),
+        ("longest step of its window", window, None),
+    ):
+        said = "" if goal is None else f"   (p95 at most {goal:g}: {'met' if values['p95'] <= goal else 'MISSED'})"
+        print(
+            f"{title:27} median {values['median']:7.2f} ms   p95 {values['p95']:7.2f} ms"
+            f"   max {values['max']:7.2f} ms{said}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+"""Measure what a lane loses by being monitored: its throughput against the same loop run bare.
+
+    python tests/benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--pairs 30] [--slice 1.0] [--json]
+
+Two children stand ready on the same device with the same scenario, data, batch, pipeline and step. One is a
+lane of a race, with its session and the sampling in this process, as in life; the other counts its steps and
+says nothing. They train in turns, in the order ABBA, so that a drift of the machine's speed falls on both.
+The first part of every slice is left out, in both alike. The lane's figure comes from its own windows, all of
+them; the bare loop's from two readings of the clock.
+
+The ratio of each pair's throughputs is taken, then their median, with a bootstrap interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tfmon.catalog import find_card
+from tfmon.errors import TfmonError
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.events import Event, PhaseEntered, Window
+from tfmon.model.lane_state import PAUSED, READY
+from tfmon.model.session import CONCURRENT, Session
+from tfmon.planner import Wishes, plan_race
+from tfmon.probes.gpus import find_gpus
+from tfmon.probes.host import HostProbe
+from tfmon.probes.machine import read_machine
+from tfmon.probes.ticker import Ticker
+
+LEFT_OUT_S = 0.2
+"""The start of every slice that is left out."""
+GOAL = 0.98
+GETTING_READY_S = 120.0
+ANSWER_S = 10.0
+"""How long a child may take for what it does at once."""
+
+
+class Watch:
+    """Hears every event of a session, and lets another thread wait for one."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._events: list[Event] = []
+        self._change = threading.Condition()
+        session.listen(self._hear)
+
+    @property
+    def heard(self) -> int:
+        """How many events there were; where a later `wait` or `since` begins."""
+        return len(self._events)
+
+    def since(self, start: int) -> list[Event]:
+        """Return the events from a place on."""
+        return self._events[start:]
+
+    def wait(self, fits: Callable[[Event], bool], start: int, timeout_s: float) -> Event:
+        """Return the first event that fits, from a place on.
+
+        Errors: SystemExit when it does not come in time or a lane fails first.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._change:
+            while True:
+                for event in self._events[start:]:
+                    if fits(event):
+                        return event
+                start = len(self._events)
+                for lane in self._session.snapshot().lanes:
+                    if lane.trouble is not None:
+                        raise SystemExit(f"{lane.title}: {lane.trouble.message}")
+                if not self._change.wait(deadline - time.monotonic()):
+                    raise SystemExit(f"the lane did not answer within {timeout_s:g} s")
+
+    def _hear(self, event: Event) -> None:
+        with self._change:
+            self._events.append(event)
+            self._change.notify_all()
+
+
+@contextlib.contextmanager
+def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch]]:
+    """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and held."""
+    session = Session(read_machine(), time.monotonic_ns)
+    watch = Watch(session)
+    lanes = LaneGroup(session, lambda _scenario: plan)
+    ticker = Ticker(HostProbe(lanes.pids), session.accept, interval_s=1.0)
+    try:
+        lanes.begin(plan)
+        lanes.hold([plan.lanes[0].spec.name])
+        ticker.start()
+        watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == READY, 0, GETTING_READY_S)
+        yield lanes, watch
+    finally:
+        lanes.stop()
+        ticker.close()
+
+
+def plan_one_lane(scenario: str, lane: str) -> RacePlan:
+    """Plan a race of one lane."""
+    try:
+        python = Path(sys.executable)
+        wishes = Wishes(lanes=(lane,), mode=CONCURRENT, python=python)
+        return plan_race(find_card(scenario), wishes, lambda: find_gpus(python))[0]
+    except TfmonError as error:
+        raise SystemExit(str(error)) from error
+
+
+# ---------------------------------------------------------------- the lane and the bare loop, one slice each
+
+
+def lane_slice(lanes: LaneGroup, watch: Watch, lane: str, seconds: float) -> float:
+    """Let the lane train for a slice; return its steps per second."""
+    start = watch.heard
+    from_ns = time.monotonic_ns() + int(LEFT_OUT_S * 1e9)
+    lanes.run([lane])
+    time.sleep(seconds)
+    lanes.hold([lane])
+    watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == PAUSED, start, ANSWER_S)
+    windows = [event for event in watch.since(start) if isinstance(event, Window)]
+    counted = [window for window in windows if window.at_ns - window.span_ns >= from_ns]
+    if not counted:
+        raise SystemExit("no window lies wholly in the slice; make the slices longer")
+    return sum(window.steps for window in counted) / sum(window.span_ns for window in counted) * 1e9
+
+
+class BareLoop:
+    """The other child, and the lines that are spoken with it."""
+
+    def __init__(self, plan: RacePlan) -> None:
+        (lane,) = plan.lanes
+        environment = {
+            **os.environ,
+            **{key: value for key, value in lane.environment.items() if value is not None},
+        }
+        self._child = subprocess.Popen(
+            [str(plan.python), __file__, "--bare", str(plan.scenario), lane.spec.kind, json.dumps(lane.settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+        self._hear("ready")
+
+    def slice(self, seconds: float) -> float:
+        """Let it train for a slice; return its steps per second."""
+        assert self._child.stdin is not None
+        self._child.stdin.write(f"{seconds}\n")
+        self._child.stdin.flush()
+        return float(self._hear("speed"))
+
+    def close(self) -> None:
+        """End it by the end of its orders."""
+        assert self._child.stdin is not None
+        self._child.stdin.close()
+        self._child.wait(ANSWER_S)
+
+    def _hear(self, word: str) -> str:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            said, _, rest = line.strip().partition(" ")
+            if said == word:
+                return rest
+        raise SystemExit(f"the bare loop ended with exit code {self._child.wait()}")
+
+
+def run_bare(scenario_path: str, device: str, settings: dict[str, Any]) -> None:
+    """Be the bare loop: the same scenario, pipeline and step as a lane's, and nothing around the step."""
+    import tensorflow as tf
+
+    from tfmon.trainer.loader import load
+
+    if device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+    scenario = load(Path(scenario_path))(settings)
+    with tf.device("CPU:0"):
+        data = scenario.data()
+        if not isinstance(data, tf.data.Dataset):
+            data = tf.data.Dataset.from_tensor_slices(data)
+        dataset = scenario.batches(data, settings["batch_size"])
+        prefetch = settings["prefetch"]
+        if prefetch != "off":
+            dataset = dataset.prefetch(tf.data.AUTOTUNE if prefetch == "auto" else prefetch)
+        options = tf.data.Options()
+        options.experimental_optimization.inject_prefetch = False
+        dataset = dataset.with_options(options)
+    model = scenario.model()
+    signature = [tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) for spec in dataset.element_spec]
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(scenario.step(model), input_signature=signature, jit_compile=False)
+    batches = iter(dataset)
+    _bare_slice(batches, step, LEFT_OUT_S, 1.0)
+    gc.collect()
+    gc.freeze()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print("speed", _bare_slice(batches, step, LEFT_OUT_S, float(line)), flush=True)
+
+
+def _bare_slice(batches: Iterator[Any], step: Callable[..., Any], left_out_s: float, seconds: float) -> float:
+    began = time.monotonic()
+    _bare_steps(batches, step, began + left_out_s)
+    from_s = time.monotonic()
+    steps = _bare_steps(batches, step, began + seconds)
+    return steps / (time.monotonic() - from_s)
+
+
+def _bare_steps(batches: Iterator[Any], step: Callable[..., Any], until_s: float) -> int:
+    clock = time.monotonic
+    steps = 0
+    for batch in batches:
+        loss = step(*batch)
+        steps += 1
+        if clock() >= until_s:
+            break
+    loss.numpy()  # The device is through with every step that was counted.
+    return steps
+
+
+# ---------------------------------------------------------------- pairs, and what they say
+
+
+def measure(plan: RacePlan, pairs: int, seconds: float) -> list[tuple[float, float]]:
+    """Return each pair's steps per second, of the lane and of the bare loop."""
+    lane = plan.lanes[0].spec.name
+    with racing(plan) as (lanes, watch):
+        bare = BareLoop(plan)
+        try:
+            measured = []
+            for number in range(pairs + 1):
+                if number % 2:
+                    bare_speed = bare.slice(seconds)
+                    lane_speed = lane_slice(lanes, watch, lane, seconds)
+                else:
+                    lane_speed = lane_slice(lanes, watch, lane, seconds)
+                    bare_speed = bare.slice(seconds)
+                measured.append((lane_speed, bare_speed))
+        finally:
+            bare.close()
+    return measured[1:]  # The first pair only makes both children warm.
+
+
+def bootstrap(ratios: np.ndarray[Any, Any], draws: int = 10_000) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the median."""
+    random = np.random.default_rng(0)
+    medians = np.median(random.choice(ratios, (draws, len(ratios))), axis=1)
+    low, high = np.quantile(medians, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def main() -> None:
+    """Measure and print."""
+    if sys.argv[1:2] == ["--bare"]:
+        run_bare(sys.argv[2], sys.argv[3], json.loads(sys.argv[4]))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenario", default="small-dense")
+    parser.add_argument("--lane", default="cpu", help="a lane spec, such as cpu or gpu:0,batch_size=256")
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--slice", type=float, default=1.0, help="seconds")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    measured = measure(plan_one_lane(options.scenario, options.lane), options.pairs, options.slice)
+    ratios = np.array([lane / bare for lane, bare in measured])
+    low, high = bootstrap(ratios)
+    median = float(np.median(ratios))
+    lane_speed, bare_speed = (float(np.median(speeds)) for speeds in zip(*measured, strict=True))
+    if options.json:
+        result = {
+            "scenario": options.scenario,
+            "lane": options.lane,
+            "ratio": median,
+            "interval_95": [low, high],
+            "lane_steps_per_s": lane_speed,
+            "bare_steps_per_s": bare_speed,
+            "pairs": measured,
+        }
+        print(json.dumps(result))
+        return
+    print(
+        f"{options.scenario} on {options.lane}, {options.pairs} pairs of {options.slice:g} s:"
+        f" lane {lane_speed:.1f} steps/s, bare {bare_speed:.1f} steps/s"
+    )
+    print(
+        f"lane / bare: median {median:.4f}, 95 % interval {low:.4f} to {high:.4f}"
+        f"   (goal {GOAL:g} or more: {'met' if median >= GOAL else 'MISSED'})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Knobs: what each takes, where a key press leads, and errors that say what is allowed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfmon.model.knobs import BATCH_SIZE, COMMON, PREFETCH, Knob, KnobError, find, parse_settings, show
+
+AUGMENT = Knob("augment", default=False, help="")
+RATE = Knob("rate", default=0.5, help="", low=0, high=1)
+OPTIMIZER = Knob("optimizer", default="adam", help="", choices=("adam", "sgd"))
+LAYERS = Knob("layers", default=2, help="", choices=(1, 2, 4))
+WIDTH = Knob("width", default=64, help="", low=8, high=256)
+UP_TO = Knob("up_to", default=1, help="", high=10)
+KNOBS = (*COMMON, AUGMENT, RATE, OPTIMIZER, LAYERS, WIDTH)
+
+
+@pytest.mark.parametrize(
+    ("knob", "text", "value"),
+    [
+        (BATCH_SIZE, "256", 256),
+        (BATCH_SIZE, " 256 ", 256),
+        (PREFETCH, "OFF", "off"),
+        (PREFETCH, "auto", "auto"),
+        (PREFETCH, "2", 2),
+        (PREFETCH, "1024", 1024),
+        (AUGMENT, "on", True),
+        (AUGMENT, "Yes", True),
+        (AUGMENT, "1", True),
+        (AUGMENT, "false", False),
+        (RATE, "0.25", 0.25),
+        (RATE, "1", 1),
+        (OPTIMIZER, "SGD", "sgd"),
+        (LAYERS, "4", 4),
+    ],
+)
+def test_a_typed_value_is_read(knob, text, value):
+    read = knob.parse(text)
+    assert read == value and type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("knob", "text", "allowed"),
+    [
+        (BATCH_SIZE, "0", "a whole number from 1"),
+        (BATCH_SIZE, "1.5", "a whole number from 1"),
+        (BATCH_SIZE, "many", "a whole number from 1"),
+        (BATCH_SIZE, "", "a whole number from 1"),
+        (PREFETCH, "0", "off, auto or a whole number from 1 to 1024"),
+        (PREFETCH, "1025", "off, auto or a whole number from 1 to 1024"),
+        (AUGMENT, "maybe", "on or off"),
+        (RATE, "1.5", "a number from 0 to 1"),
+        (RATE, "nan", "a number from 0 to 1"),
+        (RATE, "inf", "a number from 0 to 1"),
+        (OPTIMIZER, "lion", "adam or sgd"),
+        (LAYERS, "3", "1, 2 or 4"),
+        (UP_TO, "11", "a whole number up to 10"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_what_is(knob, text, allowed):
+    with pytest.raises(KnobError) as caught:
+        knob.parse(text)
+    assert str(caught.value) == f"{knob.name}={text} is not possible; {knob.name} takes {allowed}"
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        (BATCH_SIZE, True),
+        (BATCH_SIZE, 32.0),
+        (BATCH_SIZE, "32"),
+        (BATCH_SIZE, None),
+        (BATCH_SIZE, [32]),
+        (PREFETCH, "on"),
+        (AUGMENT, 1),
+        (AUGMENT, "on"),
+        (RATE, math.nan),
+        (LAYERS, True),
+        (OPTIMIZER, 1),
+    ],
+)
+def test_a_value_of_another_type_is_refused(knob, value):
+    with pytest.raises(KnobError, match=f"{knob.name} takes"):
+        knob.check(value)
+
+
+@pytest.mark.parametrize("knob", KNOBS)
+def test_a_default_is_allowed_and_can_be_typed_as_it_is_shown(knob):
+    assert knob.check(knob.default) == knob.default
+    assert knob.parse(show(knob.default)) == knob.default
+
+
+def test_prefetch_goes_round_off_1_2_auto():
+    ring = ["off", 1, 2, "auto", "off"]
+    assert [PREFETCH.next(value, 1) for value in ring[:-1]] == ring[1:]
+    assert [PREFETCH.next(value, -1) for value in ring[:0:-1]] == ring[-2::-1]
+
+
+def test_a_value_beside_the_ring_goes_to_its_start_or_end():
+    assert PREFETCH.next(16, 1) == "off"
+    assert PREFETCH.next(16, -1) == "auto"
+
+
+@pytest.mark.parametrize(("value", "up", "down"), [(10, 16, 8), (32, 64, 16), (1, 2, 1), (2, 4, 1), (3, 4, 2)])
+def test_a_number_moves_to_the_next_power_of_two(value, up, down):
+    assert BATCH_SIZE.next(value, 1) == up
+    assert BATCH_SIZE.next(value, -1) == down
+
+
+def test_a_number_stays_within_its_own_range():
+    assert WIDTH.next(256, 1) == 256
+    assert WIDTH.next(200, 1) == 256
+    assert WIDTH.next(8, -1) == 8
+    assert WIDTH.next(10, -1) == 8
+
+
+def test_a_number_stays_below_the_lower_of_two_limits():
+    assert BATCH_SIZE.next(32, 1, high=60) == 32
+    assert BATCH_SIZE.next(32, 1, high=64) == 64
+    assert WIDTH.next(256, 1, high=1024) == 256
+
+
+def test_a_switch_goes_over_whichever_key_is_pressed():
+    assert AUGMENT.next(False, 1) is AUGMENT.next(False, -1) is True
+    assert AUGMENT.next(True, 1) is False
+
+
+def test_a_word_of_a_number_stays_for_a_key_has_no_place_to_start_from():
+    assert Knob("n", default=1, help="", low=1, words=("auto",)).next("auto", 1) == "auto"
+
+
+@settings(deadline=None)
+@given(st.sampled_from(KNOBS), st.sampled_from([1, -1]), st.integers(0, 12))
+def test_keys_lead_to_allowed_values_only(knob, direction, presses):
+    value = knob.default
+    for _ in range(presses):
+        value = knob.check(knob.next(value, direction))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(KNOBS), st.text(max_size=8) | st.integers().map(str) | st.floats().map(str))
+def test_any_text_is_read_or_refused(knob, text):
+    try:
+        value = knob.parse(text)
+    except KnobError as error:
+        assert knob.allowed() in str(error)
+    else:
+        assert knob.check(value) == value
+
+
+def test_a_knob_is_found_by_name():
+    assert find(KNOBS, "prefetch") is PREFETCH
+
+
+def test_an_unknown_knob_is_refused_with_the_ones_there_are():
+    with pytest.raises(KnobError, match="no knob 'batch'; this scenario has batch_size or prefetch"):
+        find(COMMON, "batch")
+
+
+def test_settings_are_read_and_the_last_word_counts():
+    words = ["batch_size=64", "prefetch = off", "batch_size=128"]
+    assert parse_settings(KNOBS, words) == {"batch_size": 128, "prefetch": "off"}
+    assert parse_settings(KNOBS, []) == {}
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("prefetch", "'prefetch' is not KNOB=VALUE"),
+        ("=3", "there is no knob ''"),
+        ("batch_size=", "batch_size takes a whole number"),
+        ("batch_size=1=2", "batch_size takes a whole number"),
+    ],
+)
+def test_a_bad_setting_says_what_is_wrong(word, problem):
+    with pytest.raises(KnobError, match=problem):
+        parse_settings(KNOBS, [word])
+
+
+def test_values_are_shown_as_they_are_typed():
+    assert [show(value) for value in (True, False, 32, 0.5, "auto")] == ["on", "off", "32", "0.5", "auto"]
