@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -67,11 +67,11 @@ def find_card(name: str) -> Card:
     """
     if name.endswith(".py") or "/" in name:
         path = Path(name).expanduser()
-        if not path.is_file():
+        if not _is_file(path):
             raise UsageError(f"there is no file {name}", "tfmon list shows the scenarios there are")
         return read_card(path.resolve(), "file")
     path = built_in_folder() / f"{name.replace('-', '_')}.py"
-    if name and path.is_file():
+    if name and _is_file(path):
         return read_card(path, "built-in")
     names = [card.name for card in list_cards()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -88,8 +88,8 @@ def read_card(path: Path, origin: str) -> Card:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
         raise UsageError(f"{path.name}:{error.lineno}: {error.msg}", "a scenario is a Python file") from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError, MemoryError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {str(error) or 'it is nested too deeply'}") from error
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and _is_scenario(node)]
     if len(classes) != 1:
         found = ", ".join(node.name for node in classes) or "none"
@@ -107,9 +107,16 @@ def read_card(path: Path, origin: str) -> Card:
         title=title.strip() or path.name,
         doc=rest.strip(),
         knobs=_knobs(told, path),
-        contrast=tuple(told.get("contrast", ("prefetch=off", "prefetch=auto"))),
+        contrast=told.get("contrast", ("prefetch=off", "prefetch=auto")),
         examples=told.get("examples"),
     )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long for the file system, a folder that may not be looked into
+        return False
 
 
 def _is_scenario(node: ast.ClassDef) -> bool:
@@ -136,7 +143,27 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
                 f"{path.name}:{value.lineno}: `{name}` must be written out: {error}",
                 "tfmon reads a scenario without running it",
             ) from error
+        if name in _KINDS and not _KINDS[name][1](told[name]):
+            raise UsageError(f"{path.name}:{value.lineno}: `{name}` must be {_KINDS[name][0]}")
     return told
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "knobs": ("a tuple of Knob(...)", lambda value: _is_tuple_of(value, Knob)),
+    "contrast": (
+        'a tuple of settings, such as ("prefetch=off", "prefetch=auto")',
+        lambda value: _is_tuple_of(value, str) and len(value) > 0,
+    ),
+    "examples": (
+        "a whole number from 1, or None",
+        lambda value: value is None or (type(value) is int and value > 0),
+    ),
+}
+"""What an attribute must be, in words and as a check. Those of the knobs' defaults are the knobs' own."""
+
+
+def _is_tuple_of(value: object, kind: type) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
 
 
 def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
@@ -159,11 +186,15 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
 
 def _knobs(told: Mapping[str, Any], path: Path) -> tuple[Knob, ...]:
     own: Sequence[Knob] = told.get("knobs", ())
-    knobs = []
+    knobs: list[Knob] = []
     for knob in (*COMMON, *own):
+        if not isinstance(knob.name, str) or any(knob.name == other.name for other in knobs):
+            raise UsageError(f"{path.name}: each knob needs a name of its own; {knob.name!r} is none")
         default = told.get(knob.name, knob.default)
         try:
             knobs.append(replace(knob, default=knob.check(default)))
         except KnobError as error:
             raise UsageError(f"{path.name}: {error}") from error
+        except TypeError as error:
+            raise UsageError(f"{path.name}: the knob {knob.name} is declared wrongly: {error}") from error
     return tuple(knobs)
