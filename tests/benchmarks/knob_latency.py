@@ -63,7 +63,7 @@ def measure(plan: RacePlan, count: int, rest_s: float) -> tuple[list[Press], lis
     (lane,) = plan.lanes
     done: list[Press] = []
     chance = random.Random(0)
-    with racing(plan) as (lanes, watch):
+    with racing(plan) as (lanes, watch, _):
         lanes.run([lane.spec.name])
         watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
         time.sleep(1.0)

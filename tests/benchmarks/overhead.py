@@ -26,7 +26,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,19 +97,30 @@ class Watch:
             self._change.notify_all()
 
 
+class LaneSampling(HostProbe):
+    """The host's probe, which rests while the bare loop trains: sampling is a part of what tfmon costs."""
+
+    resting = False
+
+    def sample(self) -> Iterable[Event]:
+        """Take one reading, or none."""
+        return () if self.resting else super().sample()
+
+
 @contextlib.contextmanager
-def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch]]:
+def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
     """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and held."""
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
     lanes = LaneGroup(session, lambda _scenario: plan)
-    ticker = Ticker(HostProbe(lanes.pids), session.accept, interval_s=1.0)
+    sampling = LaneSampling(lanes.pids)
+    ticker = Ticker(sampling, session.accept, interval_s=1.0)
     try:
         lanes.begin(plan)
         lanes.hold([plan.lanes[0].spec.name])
         ticker.start()
         watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == READY, 0, GETTING_READY_S)
-        yield lanes, watch
+        yield lanes, watch, sampling
     finally:
         lanes.stop()
         ticker.close()
@@ -170,10 +181,9 @@ class BareLoop:
         return float(self._hear("speed"))
 
     def close(self) -> None:
-        """End it by the end of its orders."""
-        assert self._child.stdin is not None
-        self._child.stdin.close()
-        self._child.wait(ANSWER_S)
+        """End it; TensorFlow's own way out takes its time."""
+        self._child.kill()
+        self._child.communicate()
 
     def _hear(self, word: str) -> str:
         assert self._child.stdout is not None
@@ -243,20 +253,14 @@ def _bare_steps(batches: Iterator[Any], step: Callable[..., Any], until_s: float
 def measure(plan: RacePlan, pairs: int, seconds: float) -> list[tuple[float, float]]:
     """Return each pair's steps per second, of the lane and of the bare loop."""
     lane = plan.lanes[0].spec.name
-    with racing(plan) as (lanes, watch):
-        bare = BareLoop(plan)
-        try:
-            measured = []
-            for number in range(pairs + 1):
-                if number % 2:
-                    bare_speed = bare.slice(seconds)
-                    lane_speed = lane_slice(lanes, watch, lane, seconds)
-                else:
-                    lane_speed = lane_slice(lanes, watch, lane, seconds)
-                    bare_speed = bare.slice(seconds)
-                measured.append((lane_speed, bare_speed))
-        finally:
-            bare.close()
+    measured = []
+    with racing(plan) as (lanes, watch, sampling), contextlib.closing(BareLoop(plan)) as bare:
+        for number in range(pairs + 1):
+            speeds: dict[str, float] = {}
+            for who in ("bare", "lane") if number % 2 else ("lane", "bare"):
+                sampling.resting = who == "bare"
+                speeds[who] = bare.slice(seconds) if sampling.resting else lane_slice(lanes, watch, lane, seconds)
+            measured.append((speeds["lane"], speeds["bare"]))
     return measured[1:]  # The first pair only makes both children warm.
 
 

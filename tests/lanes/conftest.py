@@ -59,8 +59,8 @@ class Child(LaneProcess):
         assert self.events[-1] is end
         return end
 
-    def wait_for_phase(self, phase: str) -> None:
-        wait_for(lambda: phase in self.phases, 30, phase)
+    def wait_for_phase(self, phase: str, times: int = 1) -> None:
+        wait_for(lambda: self.phases.count(phase) >= times, 30, f"{phase} {times} times")
 
 
 @pytest.fixture
@@ -93,12 +93,10 @@ def start(pump) -> Iterator[Callable[..., Child]]:
 class RacingGroup(LaneGroup):
     """A group of fake trainers, and what its session knows of them."""
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, script: Path = CHILDREN / "trainer.py") -> None:
         self.logs = logs
         self.session = Session(Machine(), lambda: 0)
-        super().__init__(
-            self.session, lambda scenario: self.plan("cpu", scenario=scenario), CHILDREN / "trainer.py"
-        )
+        super().__init__(self.session, lambda scenario: self.plan("cpu", scenario=scenario), script)
 
     def plan(
         self,

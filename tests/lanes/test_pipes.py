@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import tracemalloc
 
-from support.waiting import wait_for
-
 from tfmon.lanes.process import TAIL_BYTES, TAIL_LINES
 from tfmon.model.events import PhaseEntered
 from tfmon.model.wire import MAX_LINE_BYTES, Run
@@ -61,8 +59,8 @@ def test_a_flood_does_not_keep_another_lane_from_being_heard(start):
     heard = 0
     while "end of the flood" not in flood.phases:
         assert other.send(Run())
-        wait_for(lambda: other.phases.count("heard") > heard, 30, "an answer")
-        heard = other.phases.count("heard")
+        heard += 1
+        other.wait_for_phase("heard", heard)
     assert flood.end.exit_code == 0
     assert heard > 0
     assert not flood.problems

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +14,10 @@ import pytest
 from tfmon.model.events import Finished, KnobApplied, KnobRefused, TurnEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Hold, Run, SetKnob, Stop, Turn
-from tfmon.trainer import Scenario
+from tfmon.trainer import Scenario, step_clock
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.loop import TURN_START_NS, WINDOW_NS
-from trainer.running import Numbers, Running, Steps
+from trainer.running import DEADLINE_S, Numbers, Running, Steps
 
 pytestmark = pytest.mark.trainer
 
@@ -42,6 +44,17 @@ class NoSevens(Numbers):
     def batches(self, examples: Any, batch_size: int) -> Any:
         if batch_size == 7:
             raise ValueError("not seven")
+        return super().batches(examples, batch_size)
+
+
+class HardToPrepare(Numbers):
+    """The pipeline for a batch of 64 is made when the test says so."""
+
+    go_on = threading.Event()
+
+    def batches(self, examples: Any, batch_size: int) -> Any:
+        if batch_size == 64:
+            assert self.go_on.wait(DEADLINE_S)
         return super().batches(examples, batch_size)
 
 
@@ -243,6 +256,32 @@ def test_a_step_without_a_loss_has_none(running: Start) -> None:
     assert loop.until_windows(1)[0].loss is None
 
 
+def test_a_long_garbage_collection_marks_its_window(running: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until_windows(1)
+    monkeypatch.setattr(step_clock, "GC_HICCUP_NS", -1)
+    gc.collect()
+    monkeypatch.undo()
+    marked = loop.until_event(Window, lambda window: "garbage collection" in window.marks)
+    loop.until_event(Window, lambda window: window.at_ns > marked.at_ns and not window.marks)
+
+
+def test_windows_are_marked_while_pipelines_are_prepared(running: Start) -> None:
+    HardToPrepare.go_on.clear()
+    loop = running(Steps(), HardToPrepare)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.tell(SetKnob(request=1, knob="batch_size", value=32))
+    applied = loop.until_event(KnobApplied)
+    after = [window for window in loop.until_windows(3) if window.at_ns > applied.at_ns]
+    HardToPrepare.go_on.set()
+    assert len(after) >= 2
+    assert all("preparing pipelines" in window.marks for window in after)
+    loop.until_event(Window, lambda window: window.at_ns > after[-1].at_ns and not window.marks)
+
+
 # ---------------------------------------------------------------- knobs
 
 
@@ -346,34 +385,35 @@ def test_a_knob_set_in_a_pause_has_a_gap_without_the_pause(running: Start) -> No
 
 
 def test_weights_and_optimizer_survive_knob_changes(running: Start, tf: Any) -> None:
-    class Line(Scenario):
+    class FarAway(Scenario):
+        """All examples are the same one, far off: every step brings the loss a little down, whatever the batch."""
+
         def data(self) -> Any:
-            x = np.random.default_rng(0).normal(size=(1_000, 4)).astype(np.float32)
-            return x, x @ np.array([[1.0], [2.0], [3.0], [4.0]], np.float32)
+            return np.ones((1_000, 4), np.float32), np.full((1_000, 1), 100, np.float32)
 
     model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.Adam(1e-4), "mse")
     model.optimizer.build(model.trainable_variables)
     variables = [*model.variables, *model.optimizer.variables]
     signature = [tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])]
-    step = tf.function(Line({}).step(model), input_signature=signature)
-    loop = running(step, Line)
+    step = tf.function(FarAway({}).step(model), input_signature=signature)
+    loop = running(step, FarAway)
     loop.until_ready()
     warm_up = int(model.optimizer.iterations)
     loop.tell(Run())
-    before = loop.until_windows(1)[-1]
+    loop.until_windows(1)
     loop.tell(SetKnob(request=1, knob="batch_size", value=20))
     loop.until_event(KnobApplied, lambda event: event.request == 1)
     loop.tell(SetKnob(request=2, knob="prefetch", value="auto"))
     loop.until_event(KnobApplied, lambda event: event.request == 2)
-    after = loop.until_windows(2)[-1]
+    loop.until_windows(2)
     steps = stopped(loop)
     kept = [*model.variables, *model.optimizer.variables]
     assert all(new is old for new, old in zip(kept, variables, strict=True))
     assert int(model.optimizer.iterations) == warm_up + steps
     assert step.experimental_get_tracing_count() == 1
-    assert before.loss is not None and after.loss is not None
-    assert after.loss < before.loss
+    losses = [window.loss for window in loop.windows]
+    assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
 
 
 # ---------------------------------------------------------------- turns

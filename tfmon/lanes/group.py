@@ -60,8 +60,10 @@ class LaneGroup:
     # ------------------------------------------------------------ whole races
 
     def begin(self, plan: RacePlan) -> None:
-        """Start every lane of a race."""
+        """Start every lane of a race; none once the group is stopped."""
         with self._lock:
+            if self._stopped:
+                return
             self._plan = plan
             self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
             self._conductor.begin(list(self._wanted), plan.race.mode, plan.slice_s)
@@ -141,8 +143,7 @@ class LaneGroup:
 
     def _change_race(self, plan: RacePlan) -> None:
         self._end(self._take_children())
-        if not self._stopped:
-            self.begin(plan)
+        self.begin(plan)
 
     def _time_up(self, plan: RacePlan) -> None:
         """End the lanes of a race whose time is over; they keep their place and their figures."""

@@ -31,6 +31,7 @@ class Pump(threading.Thread):
         self._new: list[LaneProcess] = []
         self._children: list[LaneProcess] = []
         self._closed = False
+        self._gone = False
         self._change = threading.Condition()
 
     def watch(self, child: LaneProcess) -> None:
@@ -58,6 +59,7 @@ class Pump(threading.Thread):
                 read: Callable[[], object] = key.data
                 read()
             self._look_after()
+        self._let_go()
 
     def _adopt(self) -> None:
         with self._change:
@@ -89,5 +91,13 @@ class Pump(threading.Thread):
         os.read(self._wake_read, 4096)
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._wake_write, b"!")
+        with self._change, contextlib.suppress(BlockingIOError):
+            if not self._gone:
+                os.write(self._wake_write, b"!")
+
+    def _let_go(self) -> None:
+        with self._change:
+            self._gone = True
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)

@@ -46,8 +46,8 @@ class FakeTrainer:
         self.step = 0
         self.pause = threading.Event()
 
-    def say(self, kind, **values) -> None:
-        self.reporter.send(kind(at_ns=time.monotonic_ns(), **values))
+    def say(self, event, **values) -> None:
+        self.reporter.send(event(at_ns=time.monotonic_ns(), **values))
 
     def live(self) -> None:
         self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version())

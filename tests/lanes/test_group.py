@@ -1,0 +1,376 @@
+"""The lanes of a race, as real children: one start signal, wishes, restarts, and an end that leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+from tfmon.errors import UsageError
+from tfmon.lanes.process import BOOTSTRAP
+from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
+from tfmon.model.session import CONCURRENT, TURNS
+
+from .conftest import CHILDREN, RacingGroup, frozen, gone
+
+WITHIN_S = 3.0
+BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A file that a lane waits for before it is ready."""
+    return tmp_path / "gate"
+
+
+# ------------------------------------------------------------ the start signal
+
+
+@BOTH_MODES
+def test_no_lane_trains_before_the_last_one_is_ready(group, gate, mode):
+    plan = group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"GATE": str(gate)}})
+    group.begin(plan)
+    group.wait_for(READY, "cpu")
+    wait_for(lambda: group.requests("gpu:0"), what="the other lane listens")
+    assert len(group.requests("cpu")) == 1
+    assert group.session.snapshot().race.started_ns is None
+    gate.touch()
+    group.wait_for_steps("cpu")
+    group.wait_for_steps("gpu:0")
+    assert group.session.snapshot().race.started_ns is not None
+
+
+@BOTH_MODES
+def test_a_lane_that_fails_does_not_hold_up_the_others(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"FAILS": "no data"}}))
+    group.wait_for_steps("cpu")
+    assert (group.lane("gpu:0").phase, group.lane("gpu:0").trouble.message) == (FAILED, "no data")
+
+
+@BOTH_MODES
+def test_a_lane_that_dies_while_it_gets_ready_does_not_hold_up_the_others(group, gate, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"GATE": str(gate)}}))
+    group.wait_for(READY, "cpu")
+    os.kill(group.pid("gpu:0"), signal.SIGKILL)
+    group.wait_for_steps("cpu")
+
+
+@BOTH_MODES
+def test_a_lane_that_is_held_while_it_gets_ready_waits_and_the_others_go(group, gate, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"GATE": str(gate)}}))
+    group.hold(["gpu:0"])
+    gate.touch()
+    group.wait_for_steps("cpu")
+    assert group.lane("gpu:0").steps == 0
+    group.run(["gpu:0"])
+    group.wait_for_steps("gpu:0")
+
+
+def test_a_lane_is_told_what_to_train(group):
+    group.begin(group.plan("gpu,batch_size=64", steps=50))
+    group.wait_for(DONE, "gpu:0")
+    (assign, *_) = group.requests("gpu:0")
+    for word in ("scenario='fake.py'", "device='gpu'", "'batch_size': 64", "'width': 128", "steps=50"):
+        assert word in assign
+
+
+def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(group):
+    group.begin(group.plan("cpu", "gpu", python="/nowhere/python"))
+    assert group.all_over
+    for lane in group.session.snapshot().lanes:
+        assert lane.phase == FAILED
+        assert lane.trouble.message == "/nowhere/python did not start: No such file or directory"
+
+
+# ------------------------------------------------------------ turns
+
+
+def test_in_turns_one_lane_trains_and_the_other_is_frozen(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
+    group.wait_for_steps("cpu")
+    assert group.session.snapshot().race.turn == "cpu"
+    assert frozen(group.pid("gpu:0"))
+    assert not frozen(group.pid("cpu"))
+    assert group.lane("gpu:0").steps == 0
+
+
+def test_turns_go_round_and_each_slice_is_measured_apart(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS))
+    wait_for(lambda: all(len(lane.turns) >= 4 for lane in group.session.snapshot().lanes), 30, "four rounds")
+    for lane in group.session.snapshot().lanes:
+        assert [turn.turn for turn in lane.turns][:4] == [1, 2, 3, 4]
+
+
+@BOTH_MODES
+def test_the_mode_can_be_changed_while_they_race(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode))
+    group.wait_for_steps("cpu")
+    group.set_mode(CONCURRENT if mode == TURNS else TURNS)
+    assert group.session.snapshot().race.mode != mode
+    group.wait_for_steps("cpu", 100)
+    group.wait_for_steps("gpu:0", 100)
+
+
+def test_a_lane_that_dies_in_its_turn_gives_it_up(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
+    group.wait_for_steps("cpu")
+    os.kill(group.pid("cpu"), signal.SIGKILL)
+    group.wait_for_steps("gpu:0")
+
+
+# ------------------------------------------------------------ wishes
+
+
+@BOTH_MODES
+def test_a_held_lane_stands_still_until_it_may_run(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode))
+    group.wait_for_steps("cpu")
+    group.hold(["cpu"])
+    group.wait_for(PAUSED, "cpu")
+    steps = group.lane("cpu").steps
+    group.wait_for_steps("gpu:0", 100)
+    assert group.lane("cpu").steps == steps
+    group.run(["cpu"])
+    group.wait_for_steps("cpu")
+    group.wait_for(RACING, "cpu")
+
+
+@BOTH_MODES
+def test_all_lanes_can_be_held_and_go_on(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode))
+    group.wait_for_steps("cpu")
+    group.hold(["cpu", "gpu:0"])
+    group.wait_for(PAUSED, "cpu", "gpu:0")
+    group.run(["cpu", "gpu:0"])
+    group.wait_for_steps("cpu")
+    group.wait_for_steps("gpu:0")
+
+
+def test_a_live_knob_is_asked_at_once_and_in_force_when_the_child_says_so(group):
+    group.begin(group.plan("cpu", "gpu"))
+    group.wait_for(RACING, "cpu")
+    heard = []
+    group.session.listen(heard.append)
+    pid = group.pid("cpu")
+    group.set_knob("cpu", "batch_size", 64)
+    assert [type(event).__name__ for event in heard if event.lane == "cpu"].count("KnobAsked") == 1
+    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").asked, 30, "64")
+    assert any(line.startswith("SetKnob") and "value=64" in line for line in group.requests("cpu"))
+    assert group.pid("cpu") == pid
+    assert group.lane("gpu:0").settings["batch_size"] == 32
+
+
+def test_a_wish_waits_as_asked_for_a_child_that_stands_still(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
+    group.wait_for_steps("cpu")
+    group.set_knob("gpu:0", "batch_size", 64)
+    assert group.lane("gpu:0").asked["batch_size"].value == 64
+    assert group.lane("gpu:0").settings["batch_size"] == 32
+    group.hold(["cpu"])
+    wait_for(lambda: group.lane("gpu:0").settings["batch_size"] == 64, 30, "in force in its turn")
+    assert not group.lane("gpu:0").asked
+
+
+def test_a_refused_wish_says_why_and_is_forgotten_at_a_restart(group):
+    group.begin(group.plan("cpu"))
+    group.wait_for(RACING, "cpu")
+    group.set_knob("cpu", "batch_size", 13)
+    wait_for(lambda: group.lane("cpu").refused, 30, "the refusal")
+    assert group.lane("cpu").refused == "13 brings bad luck"
+    assert group.lane("cpu").settings["batch_size"] == 32
+    group.restart(["cpu"])
+    wait_for(lambda: len([line for line in group.requests("cpu") if line.startswith("Assign")]) == 2, 30, "again")
+    assert "'batch_size': 32" in group.requests("cpu")[-1] + group.requests("cpu")[-2]
+
+
+@BOTH_MODES
+def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode))
+    group.wait_for_steps("cpu")
+    before = group.pids()
+    group.set_knob("cpu", "width", 256)
+    wait_for(lambda: group.lane("cpu").settings["width"] == 256, 30, "width 256")
+    group.wait_for_steps("cpu")
+    assert group.pid("cpu") != before["cpu"]
+    assert group.pid("gpu:0") == before["gpu:0"]
+    assert gone(before["cpu"])
+
+
+def test_a_wish_for_a_lane_that_is_not_there_is_passed_over(group):
+    group.set_knob("cpu", "batch_size", 64)
+    group.begin(group.plan("cpu"))
+    group.wait_for_steps("cpu")
+    group.set_knob("gpu:7", "batch_size", 64)
+    group.hold(["gpu:7"])
+    group.run(["gpu:7"])
+    group.restart(["gpu:7"])
+    group.wait_for_steps("cpu")
+    assert list(group.pids()) == ["cpu"]
+
+
+# ------------------------------------------------------------ restarts and other races
+
+
+@BOTH_MODES
+def test_a_restarted_lane_begins_at_nothing_with_the_settings_in_force(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode))
+    group.wait_for_steps("cpu", 100)
+    group.set_knob("cpu", "batch_size", 64)
+    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64, 30, "64")
+    before = group.pid("cpu")
+    group.restart(["cpu"])
+    wait_for(lambda: group.pids().get("cpu", before) != before, 30, "a new child")
+    group.wait_for_steps("cpu")
+    assert group.lane("cpu").settings["batch_size"] == 64
+    assert group.lane("cpu").trouble is None
+
+
+def test_a_lane_that_was_killed_can_be_started_again(group):
+    group.begin(group.plan("cpu", "gpu"))
+    group.wait_for_steps("cpu")
+    os.kill(group.pid("cpu"), signal.SIGKILL)
+    group.wait_for(FAILED, "cpu")
+    assert group.lane("cpu").trouble.message == "the lane was ended by SIGKILL"
+    group.wait_for_steps("gpu:0")
+    group.restart(["cpu"])
+    group.wait_for(RACING, "cpu")
+    group.wait_for_steps("cpu")
+
+
+def test_another_race_takes_the_place_of_this_one(group):
+    group.begin(group.plan("cpu", "gpu"))
+    group.wait_for_steps("cpu")
+    before = list(group.pids().values())
+    group.race("another")
+    wait_for(lambda: group.session.snapshot().race.scenario == "another", 30, "the other race")
+    assert all(gone(pid) for pid in before)
+    group.wait_for_steps("cpu")
+    assert list(group.pids()) == ["cpu"]
+
+
+def test_a_race_that_cannot_be_planned_leaves_this_one_alone(group, monkeypatch):
+    def refuse(scenario: str):
+        raise UsageError(f"there is no scenario {scenario}")
+
+    monkeypatch.setattr(group, "_plan_race", refuse)
+    group.begin(group.plan("cpu"))
+    with pytest.raises(UsageError, match="nothing"):
+        group.race("nothing")
+    group.wait_for_steps("cpu")
+
+
+# ------------------------------------------------------------ the end
+
+
+@BOTH_MODES
+def test_lanes_that_have_done_their_steps_end_by_themselves(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode, steps=100))
+    wait_for(lambda: group.all_over, 30, "both are over")
+    for lane in group.session.snapshot().lanes:
+        assert (lane.phase, lane.steps) == (DONE, 100)
+        assert (lane.ended.exit_code, lane.ended.asked) == (0, False)
+
+
+@BOTH_MODES
+def test_when_the_time_is_up_all_lanes_end_and_keep_their_figures(group, mode):
+    group.begin(group.plan("cpu", "gpu", mode=mode, seconds=0.5))
+    wait_for(lambda: group.all_over, 30, "both are over")
+    for lane in group.session.snapshot().lanes:
+        assert lane.phase == DONE
+        assert lane.steps > 0
+        assert lane.ended.asked
+        assert lane.trouble is None
+
+
+def test_the_time_begins_with_the_start_signal(group, gate):
+    group.begin(group.plan("cpu", seconds=0.1, environment={"cpu": {"GATE": str(gate)}}))
+    assert not group.all_over
+    wait_for(lambda: group.requests("cpu"), what="it listens")
+    gate.touch()
+    wait_for(lambda: group.all_over, 30, "the end")
+    assert group.lane("cpu").steps > 0
+
+
+@BOTH_MODES
+def test_stop_leaves_no_child(group, mode):
+    group.begin(group.plan("cpu", "gpu", "cpu,batch_size=64", mode=mode))
+    group.wait_for_steps("gpu:0")
+    pids = list(group.pids().values())
+    began = time.monotonic()
+    group.stop()
+    assert time.monotonic() - began < WITHIN_S
+    assert len(pids) == 3
+    assert all(gone(pid) for pid in pids)
+    assert group.all_over
+
+
+def test_stop_takes_children_along_that_a_restart_has_just_told_to_end(group):
+    group.begin(group.plan("cpu", "gpu"))
+    group.wait_for_steps("cpu")
+    pids = list(group.pids().values())
+    group.restart(["cpu", "gpu:0"])
+    group.stop()
+    wait_for(lambda: all(gone(pid) for pid in pids), WITHIN_S, "both are gone")
+    assert not psutil.Process().children()
+
+
+def test_stop_may_come_twice_and_before_any_race(group):
+    group.stop()
+    group.stop()
+    assert group.all_over
+
+
+def test_nothing_starts_after_stop(group):
+    plan = group.plan("cpu")
+    group.begin(plan)
+    group.wait_for_steps("cpu")
+    group.stop()
+    group.begin(plan)
+    assert group.pids() == {}
+    assert not psutil.Process().children()
+
+
+def test_a_child_that_ignores_stop_and_sigterm_is_gone_within_three_seconds(tmp_path, monkeypatch):
+    monkeypatch.setenv("SAYS", "defiance")
+    group = RacingGroup(tmp_path, CHILDREN / "speaker.py")
+    group.begin(group.plan("cpu"))
+    child = group.pid("cpu")
+    # Its hello tells of its grandchild, which holds on too.
+    wait_for(lambda: group.lane("cpu").pid != child, 30, "a hello")
+    grandchild = group.lane("cpu").pid
+    began = time.monotonic()
+    group.stop()
+    assert time.monotonic() - began < WITHIN_S
+    assert gone(child)
+    wait_for(lambda: gone(grandchild), WITHIN_S, "the grandchild is gone")
+    assert group.lane("cpu").ended.signal == "SIGKILL"
+
+
+def test_twenty_groups_leave_no_descriptor_no_thread_and_no_zombie(tmp_path):
+    def round_trip() -> None:
+        group = RacingGroup(tmp_path)
+        group.begin(group.plan("cpu"))
+        group.wait_for_steps("cpu")
+        group.stop()
+
+    here = psutil.Process()
+    round_trip()
+    files, threads = here.num_fds(), here.num_threads()
+    for _ in range(20):
+        round_trip()
+    wait_for(lambda: here.num_fds() <= files and here.num_threads() <= threads, what="all is given back")
+    assert here.children() == []
+
+
+def test_the_real_bootstrap_says_hello_and_ends_when_it_is_told(tmp_path):
+    group = RacingGroup(tmp_path, BOOTSTRAP)
+    group.begin(group.plan("cpu"))
+    wait_for(lambda: group.lane("cpu").python, 30, "its hello")
+    pid = group.pid("cpu")
+    group.stop()
+    assert gone(pid)
+    assert group.lane("cpu").ended.asked
