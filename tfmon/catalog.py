@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.model.knobs import COMMON, Knob, KnobError, KnobValue
+from tfmon.model.claims import Claim
+from tfmon.model.knobs import COMMON, INPUT, MACHINE, PREPARE, STEP, VARIANT, Knob, KnobError, KnobValue
 
 PACKAGE = Path(__file__).resolve().parent
+_ATTRIBUTES = {
+    "knobs", "variants", "without", "contrast", "claims", "examples", *(knob.name for knob in COMMON),
+}  # fmt: skip
+"""Class attributes that are read."""
+_CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class Card:
     """Settings of the lanes that are raced where there is no GPU."""
     examples: int | None
     """Number of examples, where the file says it."""
+    claims: tuple[Claim, ...] = ()
+    """What is said about it, to be measured by `tfmon verify`."""
 
     def defaults(self) -> dict[str, KnobValue]:
         """Return every knob's default."""
@@ -98,6 +106,7 @@ def read_card(path: Path, origin: str) -> Card:
             "README.md shows one in 15 lines",
         )
     told = _literals(classes[0], path)
+    methods = {node.name for node in classes[0].body if isinstance(node, ast.FunctionDef)}
     doc = ast.get_docstring(tree) or ast.get_docstring(classes[0]) or ""
     title, _, rest = doc.partition("\n")
     return Card(
@@ -106,9 +115,10 @@ def read_card(path: Path, origin: str) -> Card:
         origin=origin,
         title=title.strip() or path.name,
         doc=rest.strip(),
-        knobs=_knobs(told, path),
+        knobs=_knobs(told, methods, path),
         contrast=tuple(told.get("contrast", ("prefetch=off", "prefetch=auto"))),
         examples=told.get("examples"),
+        claims=tuple(told.get("claims", ())),
     )
 
 
@@ -127,7 +137,7 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
                 pass
             case _:
                 continue
-        if name not in ("batch_size", "prefetch", "knobs", "contrast", "examples"):
+        if name not in _ATTRIBUTES:
             continue
         try:
             told[name] = _evaluate(value)
@@ -140,30 +150,42 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
 
 
 def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
-    """Evaluate a literal, or a tuple or list of `Knob(...)` calls with literal arguments."""
+    """Evaluate a literal, or a tuple or list of `Knob(...)` and `Claim(...)` calls with literal arguments."""
     if isinstance(node, ast.Tuple | ast.List):
         return tuple(_evaluate(item) for item in node.elts)
     if isinstance(node, ast.Call):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called != "Knob":
+        kind = _CALLS.get(called)
+        if kind is None:
             raise ValueError(f"{ast.unparse(node)} is not a literal")
-        names = [part.name for part in fields(Knob)]
+        names = [part.name for part in fields(kind)]
         values = dict(zip(names, (_evaluate(argument) for argument in node.args), strict=False))
         values.update({word.arg: _evaluate(word.value) for word in node.keywords if word.arg})
-        return Knob(**values)
+        return kind(**values)
     try:
         return ast.literal_eval(node)
     except ValueError:
         raise ValueError(f"{ast.unparse(node)} is not a literal") from None
 
 
-def _knobs(told: Mapping[str, Any], path: Path) -> tuple[Knob, ...]:
-    own: Sequence[Knob] = told.get("knobs", ())
+def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
+    """Return the knobs that a scenario has, with its defaults."""
+    offered = [*MACHINE]
+    offered = [*STEP, *offered]
+    if "prepare" in methods:
+        offered = [*PREPARE, *offered]
+    if "data" in methods:
+        offered = [*INPUT, *offered]
+    variants = told.get("variants", ())
+    if variants:
+        offered.append(replace(VARIANT, default=variants[0], choices=tuple(variants)))
+    without = told.get("without", ())
     knobs = []
-    for knob in (*COMMON, *own):
-        default = told.get(knob.name, knob.default)
+    for knob in (*offered, *told.get("knobs", ())):
+        if knob.name in without:
+            continue
         try:
-            knobs.append(replace(knob, default=knob.check(default)))
+            knobs.append(replace(knob, default=knob.check(told.get(knob.name, knob.default))))
         except KnobError as error:
             raise UsageError(f"{path.name}: {error}") from error
     return tuple(knobs)
