@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class Card:
     name: str
     path: Path
     origin: str
-    """Where it was found: "built-in" or "file"."""
+    """Where it was found, such as "built-in"."""
     title: str
     """First line of the file's docstring."""
     doc: str
@@ -57,15 +58,31 @@ def built_in_folder() -> Path:
     return installed if installed.is_dir() else PACKAGE.parent / "scenarios"
 
 
+def own_folder() -> Path:
+    """Return the user's own folder of scenarios, which need not exist."""
+    from platformdirs import user_config_path
+
+    return user_config_path("tfmon") / "scenarios"
+
+
 def list_cards() -> list[Card]:
-    """Return the cards of all scenarios that can be found, sorted by name; unreadable files are left out."""
-    cards = []
-    for path in sorted(built_in_folder().glob("[!_]*.py")):
+    """Return the cards of all scenarios that can be found, grouped by where; unreadable files are left out.
+
+    Where two have the same name, the first found is the one that `race` takes: built-in ones cannot be
+    replaced by a file that happens to lie in the working directory.
+    """
+    cards: dict[str, Card] = {}
+    seen: set[Path] = set()
+    for origin, path in _candidates():
+        if path in seen:
+            continue
+        seen.add(path)
         try:
-            cards.append(read_card(path, "built-in"))
+            card = read_card(path, origin)
         except UsageError:
             continue
-    return cards
+        cards.setdefault(card.name, card)
+    return list(cards.values())
 
 
 def find_card(name: str) -> Card:
@@ -78,13 +95,27 @@ def find_card(name: str) -> Card:
         if not path.is_file():
             raise UsageError(f"there is no file {name}", "tfmon list shows the scenarios there are")
         return read_card(path.resolve(), "file")
-    path = built_in_folder() / f"{name.replace('-', '_')}.py"
-    if name and path.is_file():
-        return read_card(path, "built-in")
+    for origin, path in _candidates():
+        if path.stem.replace("_", "-") == name:
+            return read_card(path, origin)
     names = [card.name for card in list_cards()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
     raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{name or 'mine'}.py")
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """Give every file that may be a scenario, with its origin; entry points are located, not imported."""
+    for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
+        for path in sorted(folder.glob("[!_]*.py")):
+            yield origin, path
+    for entry in sorted(entry_points(group="tfmon.scenarios"), key=lambda entry: entry.name):
+        if entry.dist is not None:
+            path = Path(str(entry.dist.locate_file(entry.module.replace(".", "/") + ".py")))
+            if path.is_file():
+                yield f"from {entry.dist.name}", path
+    for path in sorted((Path.cwd() / "scenarios").glob("[!_]*.py")):
+        yield "this directory (./scenarios)", path
 
 
 def read_card(path: Path, origin: str) -> Card:
