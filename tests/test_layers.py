@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "trainer": {"trainer", "model", "numpy", "tensorflow", "keras"},
     "ui": {"ui", "race", *SHARED, "textual", "rich"},
 }
-"""What each room may use besides the standard library; what is not listed here is composition and may use rooms."""
+"""What each room may use besides the standard library. Modules not listed wire the rooms together."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,20 @@ def test_what_is_slow_to_load_is_not_loaded_with_the_command_line(name):
     assert not [str(one) for one in all_imports() if one.name == name and one.room in entry]
 
 
+def test_lanes_know_of_the_race_only_whose_turn_it_is():
+    trees = [ast.parse(module.read_text("utf-8")) for module in MODULES if room_of(module) == "lanes"]
+    names = {name for tree in trees for node in ast.walk(tree) for name in names_in(node)}
+    assert {name for name in names if name.startswith("tfmon.race")} == {"tfmon.race.turns"}
+
+
+@pytest.mark.parametrize("name", ["numpy", "scipy"])
+def test_the_race_loads_what_is_slow_only_when_it_computes(name):
+    found = [one for one in all_imports() if one.room == "race" and one.name == name]
+    assert found and all(one.late for one in found)
+
+
 def test_the_reader_sees_every_form_of_import():
-    source = "import a.b\nfrom tfmon import cli\nfrom tfmon.model.wire import x\ndef f():\n    import c\n    importlib.import_module('d')\n"
+    early = "import a.b\nfrom tfmon import cli\nfrom tfmon.model.wire import x\n"
+    source = early + "def f():\n    import c\n    importlib.import_module('d')\n"
     found = [(one.name, one.late) for one in imports_in(source, PACKAGE / "x.py")]
     assert found == [("a", False), ("cli", False), ("model", False), ("c", True), ("d", True)]

@@ -56,9 +56,8 @@ def test_the_module_can_be_run_too(installed, tmp_path):
     assert "small-dense" in run(installed / "python", "-m", "tfmon", "show", "small-dense", cwd=tmp_path)
 
 
-def test_the_screen_has_its_style_and_types_are_told(installed):
+def test_no_file_of_the_package_is_left_out(installed):
     (package,) = installed.parent.glob("lib/python*/site-packages/tfmon")
-    for path in (ROOT / "tfmon").rglob("*"):
-        if path.is_file() and path.suffix != ".pyc":
-            assert (package / path.relative_to(ROOT / "tfmon")).is_file()
-    assert (package / "py.typed").is_file()
+    files = [path.relative_to(ROOT / "tfmon") for path in (ROOT / "tfmon").rglob("*") if path.is_file()]
+    assert Path("py.typed") in files
+    assert not [file for file in files if file.suffix != ".pyc" and not (package / file).is_file()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -92,7 +92,7 @@ def find_card(name: str) -> Card:
     """
     if name.endswith(".py") or "/" in name:
         path = Path(name).expanduser()
-        if not path.is_file():
+        if not _is_file(path):
             raise UsageError(f"there is no file {name}", "tfmon list shows the scenarios there are")
         return read_card(path.resolve(), "file")
     for origin, path in _candidates():
@@ -127,8 +127,8 @@ def read_card(path: Path, origin: str) -> Card:
         tree = ast.parse(path.read_bytes(), filename=str(path))
     except SyntaxError as error:
         raise UsageError(f"{path.name}:{error.lineno}: {error.msg}", "a scenario is a Python file") from error
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError, MemoryError, RecursionError) as error:
+        raise UsageError(f"{path} cannot be read: {str(error) or 'it is nested too deeply'}") from error
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and _is_scenario(node)]
     if len(classes) != 1:
         found = ", ".join(node.name for node in classes) or "none"
@@ -147,10 +147,17 @@ def read_card(path: Path, origin: str) -> Card:
         title=title.strip() or path.name,
         doc=rest.strip(),
         knobs=_knobs(told, methods, path),
-        contrast=tuple(told.get("contrast", ("prefetch=off", "prefetch=auto"))),
+        contrast=told.get("contrast", ("prefetch=off", "prefetch=auto")),
         examples=told.get("examples"),
         claims=tuple(told.get("claims", ())),
     )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long for the file system, a folder that may not be looked into
+        return False
 
 
 def _is_scenario(node: ast.ClassDef) -> bool:
@@ -177,7 +184,30 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
                 f"{path.name}:{value.lineno}: `{name}` must be written out: {error}",
                 "tfmon reads a scenario without running it",
             ) from error
+        if name in _KINDS and not _KINDS[name][1](told[name]):
+            raise UsageError(f"{path.name}:{value.lineno}: `{name}` must be {_KINDS[name][0]}")
     return told
+
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "knobs": ("a tuple of Knob(...)", lambda value: _is_tuple_of(value, Knob)),
+    "contrast": (
+        'a tuple of settings, such as ("prefetch=off", "prefetch=auto")',
+        lambda value: _is_tuple_of(value, str) and len(value) > 0,
+    ),
+    "variants": ('a tuple of names, such as ("eager", "graph")', lambda value: _is_tuple_of(value, str)),
+    "without": ("a tuple of common knobs' names", lambda value: _is_tuple_of(value, str)),
+    "claims": ("a tuple of Claim(...)", lambda value: _is_tuple_of(value, Claim)),
+    "examples": (
+        "a whole number from 1, or None",
+        lambda value: value is None or (type(value) is int and value > 0),
+    ),
+}
+"""What an attribute must be, in words and as a check. Those of the knobs' defaults are the knobs' own."""
+
+
+def _is_tuple_of(value: object, kind: type) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
 
 
 def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
@@ -201,22 +231,24 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
 
 def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
     """Return the knobs that a scenario has, with its defaults."""
-    offered = [*MACHINE]
-    offered = [*STEP, *offered]
+    offered = [*STEP, *MACHINE]
     if "prepare" in methods:
         offered = [*PREPARE, *offered]
     if "data" in methods:
         offered = [*INPUT, *offered]
     variants = told.get("variants", ())
     if variants:
-        offered.append(replace(VARIANT, default=variants[0], choices=tuple(variants)))
-    without = told.get("without", ())
-    knobs = []
+        offered.append(replace(VARIANT, default=variants[0], choices=variants))
+    knobs: list[Knob] = []
     for knob in (*offered, *told.get("knobs", ())):
-        if knob.name in without:
+        if knob.name in told.get("without", ()):
             continue
+        if not isinstance(knob.name, str) or any(knob.name == other.name for other in knobs):
+            raise UsageError(f"{path.name}: each knob needs a name of its own; {knob.name!r} is none")
         try:
             knobs.append(replace(knob, default=knob.check(told.get(knob.name, knob.default))))
         except KnobError as error:
             raise UsageError(f"{path.name}: {error}") from error
+        except TypeError as error:
+            raise UsageError(f"{path.name}: the knob {knob.name} is declared wrongly: {error}") from error
     return tuple(knobs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import math
 import os
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SCENARIO = "small-dense"
 HEADLESS_SECONDS = 30.0
+LONGEST_S = 365 * 86_400
 
 
 class Commands(click.Group):
@@ -37,6 +39,20 @@ class Commands(click.Group):
             hint = f"did you mean `tfmon {near[0]}`?" if near else f"to race a scenario: tfmon race {name}"
             raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
+
+
+class Seconds(click.FloatRange):
+    """A span of time; `nan`, which lies in every range that Click checks, lies in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Read the number.
+
+        Errors: click.BadParameter for one out of range.
+        """
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a span of time.", param, ctx)
+        return number
 
 
 @click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -60,7 +76,7 @@ def cli(ctx: click.Context) -> None:
     "--lane", "lanes", multiple=True, metavar="SPEC", help="DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256."
 )
 @click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE", help="A knob of every lane.")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Race so long, then stop.")
+@click.option("--seconds", type=Seconds(min=0, min_open=True, max=LONGEST_S), help="Race so long, then stop.")
 @click.option("--steps", type=click.IntRange(min=1), help="Race so many steps in each lane, then stop.")
 @click.option(
     "--mode",
@@ -72,7 +88,7 @@ def cli(ctx: click.Context) -> None:
 @click.option(
     "--slice",
     "slice_s",
-    type=click.FloatRange(min=0.2, max=60),
+    type=Seconds(min=0.2, max=60),
     default=0.5,
     show_default=True,
     help="Seconds a lane trains when it is its turn.",
@@ -200,6 +216,7 @@ def show(scenario: str) -> None:
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
+    stdout = sys.stdout
     try:
         code = cli.main(standalone_mode=False)
     except TfmonError as error:
@@ -212,10 +229,10 @@ def main() -> NoReturn:
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read our output has gone, as `head` does; that is no error, but stdout must not be flushed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+    except SystemExit as leaving:
+        # Whoever read our output has gone, as `head` does: Click replaces stdout then and leaves with 1, which
+        # here means a failed lane.
+        code = leaving.code if sys.stdout is stdout else 0
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import tfmon
 from tfmon import units
@@ -16,6 +16,9 @@ from tfmon.race.statistics import Estimate, speed
 
 SCHEMA = 1
 NO_STEP = "no steady step was measured"
+FEW_SLICES = "too few slices were measured in turns"
+
+Named = TypeVar("Named", str, "list[float] | None")
 
 
 def to_json(snapshot: Snapshot, interrupted: str = "") -> dict[str, Any]:
@@ -86,6 +89,11 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
             return None
         return value
 
+    def named(field: str, value: Named, reason: str = "the system does not say") -> Named | None:
+        if not value:
+            missing[field] = reason
+        return value or None
+
     def whole(value: float | None) -> int | None:
         return None if value is None else round(value)
 
@@ -94,14 +102,14 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
     return {
         "name": lane.spec.name,
         "device": lane.spec.device,
-        "device_name": snapshot.device_name(lane) or None,
+        "device_name": named("device_name", snapshot.device_name(lane)),
         "state": _state(lane),
         "why": lane.trouble.message if lane.trouble else interrupted or None,
         "knobs": dict(lane.settings),
         "steps": lane.steps,
         "examples": lane.examples,
         "examples_per_s": told("examples_per_s", lane.steady.examples_per_s),
-        "examples_per_s_ci95": _ci(speed(lane.turns)),
+        "examples_per_s_ci95": named("examples_per_s_ci95", _ci(speed(lane.turns)), FEW_SLICES),
         "step_ms": {
             name: told(f"step_ms.{name}", lane.steady.step_ms(fraction))
             for name, fraction in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))

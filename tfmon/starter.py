@@ -58,9 +58,7 @@ def write(name: str) -> Path:
     """
     stem = name.removesuffix(".py").replace("-", "_")
     if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
-        raise UsageError(
-            f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net"
-        )
+        raise UsageError(f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net")
     path = Path(f"{stem}.py")
     words = [word for word in stem.split("_") if word]
     text = _TEXT.format(title=" ".join(words).capitalize(), name="".join(word.capitalize() for word in words))

@@ -8,8 +8,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from tfmon.model.events import BadLine, Equipped, GpuSample, HostSample, PhaseEntered
-from tfmon.model.lane_state import IMPORTING, RACING, STARTING
+from tfmon.model.events import BadLine, Equipped, GpuSample, HostSample, PhaseEntered, Window
+from tfmon.model.lane_state import IMPORTING, RACING, STARTING, Tally
 from tfmon.model.readings import Missing
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
@@ -42,6 +42,26 @@ def session():
 
 def bad_line(lane: str = "cpu") -> BadLine:
     return BadLine(lane=lane, at_ns=1, problem="not JSON")
+
+
+def window() -> Window:
+    return Window(
+        lane="cpu",
+        at_ns=5,
+        span_ns=4,
+        steps=10,
+        examples=320,
+        step=10,
+        input_ns=1,
+        call_ns=1,
+        sync_ns=1,
+        report_ns=1,
+        longest_ns=1,
+        histogram={1: 10},
+        loss=None,
+        settings={},
+        turn=1,
+    )
 
 
 def test_lanes_begin_in_the_order_of_their_specs(session):
@@ -132,6 +152,16 @@ def test_a_turn_is_noted_and_a_change_of_mode_ends_it(session):
     session.set_mode(CONCURRENT)
     race = session.snapshot().race
     assert (race.mode, race.turn, race.scenario) == (CONCURRENT, "", "dense")
+
+
+def test_what_was_measured_in_one_mode_is_not_mixed_with_the_other(session):
+    session.accept(window())
+    session.set_mode(TURNS)
+    assert [lane.steady.windows for lane in session.snapshot().lanes] == [1, 0]
+    session.set_mode(CONCURRENT)
+    cpu = session.snapshot().lane("cpu")
+    assert (cpu.steady, cpu.turns, cpu.longest_ns) == (Tally(), (), 0)
+    assert (cpu.steps, cpu.examples, len(cpu.points)) == (10, 320, 1)
 
 
 def test_a_new_race_drops_what_was_known_of_the_lanes_but_not_of_the_machine(session):

@@ -136,6 +136,8 @@ class Demo:
         self.controls = FakeControls(self.session, self.clock)
         self.settings: dict[str, dict[str, KnobValue]] = {}
         self.steps: dict[str, int] = {}
+        self.ticks = 0
+        self.round = 0
         for number, spec in enumerate(self.specs):
             started: dict[str, KnobValue] = {"batch_size": 10, "prefetch": "off", **spec.settings}
             self.session.accept(LaneStarted(lane=spec.name, at_ns=START, pid=4_000 + number, settings=started))
@@ -174,7 +176,15 @@ class Demo:
                 self.enter(name, "racing")
         self.session.start_clock(self.clock())
 
-    def train(self, lane: str, speed: float, step_ms: float, at_ns: int, marks: tuple[str, ...] = ()) -> None:
+    def train(
+        self,
+        lane: str,
+        speed: float,
+        step_ms: float,
+        at_ns: int,
+        marks: tuple[str, ...] = (),
+        turn: int | None = None,
+    ) -> None:
         """One window of a fifth of a second, up to `at_ns`."""
         batch = self.settings[lane]["batch_size"]
         assert isinstance(batch, int)
@@ -187,7 +197,7 @@ class Demo:
                 lane=lane, at_ns=at_ns, span_ns=SECOND // 5, steps=steps, examples=steps * batch, step=done,
                 input_ns=0, call_ns=0, sync_ns=0, report_ns=0, longest_ns=round(spread[-1]),
                 histogram=histogram.count(spread), loss=1.9 + 0.4 * math.exp(-done / 3_000),
-                settings=self.settings[lane], marks=marks,
+                settings=self.settings[lane], marks=marks, turn=turn,
                 gpu_in_use_bytes=38 * 2**20 if lane.startswith("gpu") else None,
                 gpu_peak_bytes=51 * 2**20 if lane.startswith("gpu") else None,
             )
@@ -213,17 +223,30 @@ class Demo:
 
     def race(self, seconds: float, speeds: Sequence[float] = (7_663, 2_420), wobble: float = 0.02) -> None:
         """Let every living lane train for a while, in windows of a fifth of a second."""
+        in_turns = self.session.snapshot().race.mode == "turns"
         for tick in range(round(seconds * 5)):
             self.clock.ahead(0.2)
             for place, name in enumerate(self.names):
                 if self.session.snapshot().lane(name).phase != "racing":
                     continue
+                if in_turns and name != self._whose_turn():
+                    continue
                 speed = speeds[place % len(speeds)] * (1 + wobble * math.sin(tick * 0.9 + place * 2))
                 batch = self.settings[name]["batch_size"]
                 assert isinstance(batch, int)
                 marks = ("warm-up",) if self.steps.get(name, 0) == 0 else ()
-                self.train(name, speed, batch / speed * 1e3, self.clock(), marks)
+                self.train(name, speed, batch / speed * 1e3, self.clock(), marks, self.round if in_turns else None)
+            self.ticks += 1
         self.sample()
+
+    def _whose_turn(self) -> str:
+        """A slice lasts three windows, and the order turns round with every round."""
+        place = self.ticks // 3
+        self.round = place // len(self.names) + 1
+        order = self.names if self.round % 2 else self.names[::-1]
+        whose = order[place % len(self.names)]
+        self.session.set_turn(whose)
+        return whose
 
     def ask(self, lane: str, knob: str, value: KnobValue) -> int:
         self.controls.set_knob(lane, knob, value)
@@ -254,12 +277,12 @@ class Demo:
         )
 
 
-def racing_demo(machine: Machine = GPU_MACHINE) -> Demo:
+def racing_demo(machine: Machine = GPU_MACHINE, mode: str = "turns") -> Demo:
     """Return a race in its 42nd second, with one knob changed on the way."""
     specs = [LaneSpec("cpu"), LaneSpec("gpu:0")]
     if machine.no_gpu:
         specs = [LaneSpec("cpu", {"prefetch": "off"}), LaneSpec("cpu", {"prefetch": "auto"})]
-    demo = Demo(specs, machine)
+    demo = Demo(specs, machine, mode=mode)
     demo.go()
     demo.race(22, (6_200, 1_900))
     for name in demo.names:

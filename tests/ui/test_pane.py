@@ -49,7 +49,7 @@ def test_every_row_is_as_wide_as_the_pane_in_every_phase(phase, width, height, c
 
 
 def test_a_racing_lane_shows_its_figures():
-    rows = drawn(racing_demo(), "gpu:0")
+    rows = drawn(racing_demo(mode="concurrent"), "gpu:0")
     text = "\n".join(rows)
     assert "examples/s" in text and "122 steps/s" in text
     assert rows[0].startswith("╭─ G  gpu:0  NVIDIA H200 ")
@@ -155,7 +155,7 @@ def test_a_refused_wish_and_unreadable_lines_are_said():
 
 
 def test_a_paused_lane_keeps_its_last_figure_and_dims_it():
-    demo = racing_demo()
+    demo = racing_demo(mode="concurrent")
     snapshot = demo.session.snapshot()
     view = PaneView(index=0, now_ns=snapshot.at_ns, machine=snapshot.machine, charset="ascii", top=1e4)
     racing = pane_rows(snapshot.lane("cpu"), view, 60, 26)[1]
@@ -167,7 +167,7 @@ def test_a_paused_lane_keeps_its_last_figure_and_dims_it():
 
 
 def test_a_failed_lane_says_why_what_to_do_and_its_last_words():
-    demo = racing_demo()
+    demo = racing_demo(mode="concurrent")
     demo.fail(
         "gpu:0", message="out of memory in mine.py:12: batch of 4096 needs 150 GiB", hint="try a smaller batch: b"
     )

@@ -28,6 +28,9 @@ class Orders(Protocol):
     def turn(self, lane: str) -> None:
         """Note whose turn it is; "" for nobody's."""
 
+    def paused(self, lane: str) -> None:
+        """Note that a lane is paused which stood still already."""
+
 
 class Conductor:
     """Decides which lanes train.
@@ -67,6 +70,8 @@ class Conductor:
     def stood_still(self, lane: str) -> None:
         """Take note that a lane ended its slice, or heeded a Hold."""
         self._moving.discard(lane)
+        if lane in self._held:
+            self._orders.paused(lane)
         self._rest(lane)
 
     def over(self, lane: str) -> None:
@@ -87,9 +92,10 @@ class Conductor:
         """Pause lanes."""
         for lane in lanes:
             self._held.add(lane)
-            if lane in self._ready and lane not in self._over:
-                self._orders.thaw(lane)
+            if lane in self._moving:
                 self._orders.send(lane, Hold())
+            elif lane in self._ready - self._over:
+                self._orders.paused(lane)
         self._act()
 
     def run(self, lanes: Iterable[str]) -> None:
@@ -102,7 +108,7 @@ class Conductor:
         if mode == self._mode:
             return
         self._mode = mode
-        self._order = TurnOrder()
+        self._order.break_off()
         if mode == TURNS:
             for lane in self._lanes:
                 if lane in self._moving:

@@ -258,6 +258,10 @@ class LaneGroup:
         """Note whose turn it is."""
         self._session.set_turn(lane)
 
+    def paused(self, lane: str) -> None:
+        """Note that a lane is paused which stood still already."""
+        self._session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
+
     # ------------------------------------------------------------ what others ask
 
     def pids(self) -> dict[str, int]:

@@ -22,7 +22,7 @@ CHUNK_BYTES = 65_536
 TAIL_BYTES = 32_768
 """How much of a child's output is kept; the rest is read and dropped, so that the child never blocks."""
 TAIL_LINES = 200
-_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
+_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 """A group of its own, in the monitor's session: if the monitor dies while a child is frozen, the kernel then
 sends the child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX)."""
 LAST_CHUNKS = 32

@@ -201,11 +201,11 @@ class LaneState:
     longest_ns: int = 0
     """Longest step among the steady windows."""
     steady: Tally = field(default_factory=Tally)
-    """Since the lane began to race or a knob last changed."""
+    """Since the lane began to race, or a knob or the mode last changed."""
     excluded: dict[str, int] = field(default_factory=dict)
     """Windows left out of steady state, by reason."""
     turns: tuple[TurnSpeed, ...] = ()
-    """Slices since a knob last changed, oldest first; only what was steady in them."""
+    """Slices since a knob or the mode last changed, oldest first; only what was steady in them."""
     points: tuple[Point, ...] = ()
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
@@ -312,6 +312,8 @@ def advance(state: LaneState, event: Event) -> LaneState:
 
 
 def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
+    if phase == state.phase:
+        return state
     return replace(state, phase=phase, phase_since_ns=at_ns)
 
 
@@ -341,6 +343,11 @@ def _after_gpu_sample(state: LaneState, sample: GpuSample) -> LaneState:
         racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
         gpu_held_bytes=float(sum(told)) if told else Missing("the driver lists no memory for this lane"),
     )
+
+
+def measure_afresh(state: LaneState) -> LaneState:
+    """Return the state with steady state beginning anew: what was measured until now was another thing."""
+    return replace(state, steady=Tally(), turns=(), longest_ns=0)
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
@@ -388,13 +395,10 @@ def _with_turn(turns: tuple[TurnSpeed, ...], window: Window) -> tuple[TurnSpeed,
 def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
     mark = KnobMark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
     return replace(
-        state,
+        measure_afresh(state),
         settings={**state.settings, event.knob: event.value},
         asked=_without(state.asked, event.knob, event.request),
         refused="",
-        steady=Tally(),
-        turns=(),
-        longest_ns=0,
         knob_marks=(*state.knob_marks[-63:], mark),
     )
 

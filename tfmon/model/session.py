@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tfmon.model.events import Event, GpuSample, HostSample
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_state import LaneState, advance, trains_on
+from tfmon.model.lane_state import LaneState, advance, measure_afresh, trains_on
 from tfmon.model.spec import LaneSpec
 
 TURNS, CONCURRENT = "turns", "concurrent"
@@ -114,8 +114,10 @@ class Session:
             self._race = replace(self._race, started_ns=at_ns)
 
     def set_mode(self, mode: str) -> None:
-        """Note how the lanes share the machine from now on."""
+        """Note how the lanes share the machine from now on; steady state begins anew if that is a change."""
         with self._lock:
+            if mode != self._race.mode:
+                self._lanes = {name: measure_afresh(lane) for name, lane in self._lanes.items()}
             self._race = replace(self._race, mode=mode, turn="")
 
     def set_turn(self, lane: str) -> None:

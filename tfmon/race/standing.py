@@ -31,6 +31,8 @@ class Standing:
 
     text: str
     """One line: who is ahead and by what factor, or why that cannot be said."""
+    short: str = ""
+    """The same with the lanes' letters for their names; empty where no lane is named."""
     winner: str | None = None
     """Name of the lane that is ahead beyond doubt; in a contended race, of the one that is ahead."""
     ratio: float | None = None
@@ -71,26 +73,37 @@ def _contended(lanes: Sequence[LaneState]) -> Standing:
     if not best or not worst:
         return Standing("no verdict: nothing was measured")
     ratio = best / worst
-    text = f"{winner.title} is {units.ratio(ratio)} faster than {loser.title}"
-    return Standing(text, winner.spec.name, ratio, note=CONTENDED)
+    said = f"{{}} is {units.ratio(ratio)} faster than {{}}"
+    return Standing(*_named(said, winner, loser), winner.spec.name, ratio, note=CONTENDED)
 
 
 def _in_turns(lanes: Sequence[LaneState]) -> Standing:
+    lanes = sorted(lanes, key=_pace, reverse=True)
     slowest = lanes[-1]
     estimates = [(lane, statistics.ratio(lane.turns, slowest.turns)) for lane in lanes[:-1]]
     ranking = tuple(Rank(lane.spec.name, estimate) for lane, estimate in estimates if estimate is not None)
     if len(ranking) < len(estimates):
-        pairs = min(len({turn.turn for turn in lane.turns}) for lane in lanes)
+        pairs = len(set.intersection(*({turn.turn for turn in lane.turns} for lane in lanes)))
         return Standing(f"no verdict yet: {pairs} of the {LEAST_PAIRS} pairs that an interval takes")
     best = ranking[0].ratio
     note = _note(lanes)
     second = statistics.ratio(lanes[0].turns, lanes[1].turns)
-    if second is None or not second.clear_of(1):
-        text = f"too close to call: {lanes[0].title} over {lanes[1].title} ({_written(second or best)[1]})"
-        return Standing(text, None, best.value, best, ranking, note)
+    if second is None or second.low <= 1:
+        said = f"too close to call: {{}} over {{}} ({_written(second or best)[1]})"
+        return Standing(*_named(said, lanes[0], lanes[1]), None, best.value, best, ranking, note)
     factor, interval = _written(best)
-    text = f"{lanes[0].title} is {factor} faster than {slowest.title} ({interval})"
-    return Standing(text, lanes[0].spec.name, best.value, best, ranking, note)
+    said = f"{{}} is {factor} faster than {{}} ({interval})"
+    return Standing(*_named(said, lanes[0], slowest), lanes[0].spec.name, best.value, best, ranking, note)
+
+
+def _named(said: str, first: LaneState, second: LaneState) -> tuple[str, str]:
+    return said.format(first.title, second.title), said.format(first.spec.letter, second.spec.letter)
+
+
+def _pace(lane: LaneState) -> float:
+    """Return the throughput that the pairs are about, which one disturbed slice hardly moves."""
+    pace = statistics.speed(lane.turns)
+    return pace.value if pace else lane.steady.examples_per_s or 0.0
 
 
 def _written(estimate: Estimate) -> tuple[str, str]:

@@ -22,3 +22,7 @@ class TurnOrder:
             self.round += 1
             self._left = list(lanes) if self.round % 2 else list(reversed(lanes))
         return (self._left.pop(0), self.round) if self._left else None
+
+    def break_off(self) -> None:
+        """Leave out the rest of the round; the next turn begins another one."""
+        self._left = []

@@ -83,9 +83,10 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
     pipelines = Pipelines(scenario)
     try:
         pipelines.check(assign.settings)
+        steps = Steps(scenario, pipelines.signature(assign.settings))
+        steps.check(assign.settings)
     except KnobError as error:
-        raise Failure("scenario", str(error), "--set batch_size=N sets it") from error
-    steps = Steps(scenario, pipelines.signature(assign.settings))
+        raise Failure("scenario", str(error), "--set KNOB=VALUE sets it") from error
     reporter.send(
         Built(
             at_ns=time.monotonic_ns(),

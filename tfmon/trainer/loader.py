@@ -11,6 +11,9 @@ from pathlib import Path
 
 from tfmon.trainer.scenario import Scenario
 
+_NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
+"""What TensorFlow names before a message: nodes of graphs that no user has seen."""
+
 
 class ScenarioError(Exception):
     """A scenario file that cannot be used; the text is one line for the user."""
@@ -70,11 +73,12 @@ def _last_line_in(error: BaseException, path: Path) -> int | None:
 
 def _heart_of(lines: list[str], name: str) -> str:
     """Pick the line that says what happened: TensorFlow wraps it in others that say where."""
-    if lines and lines[0].startswith("in user code:"):
+    if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):
         told = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*:", line)]
         if told:
-            name, _, first = told[-1].partition(": ")
-            lines = [first, *lines[lines.index(told[-1]) + 1 :]]
-    if len(lines) > 1 and lines[0].startswith("Exception encountered when calling"):
-        lines = lines[1:]
-    return f"{name}: {lines[0]}" if lines else name
+            return told[-1]
+    if lines and lines[0] == "Graph execution error:":
+        frames = [number for number, line in enumerate(lines) if line.startswith('File "')]
+        after = lines[frames[-1] + 1 if frames else 1 :]
+        lines = [line for line in after if not line.startswith(("Detected at node", "<stack", "[["))] or lines
+    return f"{name}: {re.sub(_NODES, '', lines[0])}" if lines else name

@@ -15,7 +15,7 @@ from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop, Turn
 from tfmon.trainer import device
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.mailbox import Mailbox
-from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.reporter import Reporter
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, StepClock
 from tfmon.trainer.steps import Steps
@@ -29,6 +29,8 @@ WARM_UP_STEPS = 3
 TURN_START_NS = 50_000_000
 TURN_START_STEPS = 2
 """The start of a slice that is left out: caches and clocks were the other lane's a moment ago."""
+KNOB_CHANGE = "knob change"
+"""Mark of the window in which a knob took effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,11 @@ class Loop:
         self._fresh: list[SetKnob] = []
         self._done_steps = 0
         self._last_end_ns = 0
+        self._tried_ns = 0
         self._held = True
         self._turn: Turn | None = None
         self._turn_ends_ns = 0
         self._turn_started = False
-        self._phase = ""
         self._stopped = False
 
     # ------------------------------------------------------------ the life of a lane
@@ -118,19 +120,18 @@ class Loop:
         self._mailbox.wait()
 
     def _enter(self, phase: str) -> None:
-        if phase == self._phase:
-            return
-        self._phase = phase
         self._reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=phase))
 
     # ------------------------------------------------------------ steps and windows
 
     def _train_window(self) -> None:
         clock = self._clock
-        end_ns, least = clock.began_ns + WINDOW_NS, 1
+        # Not from the window's beginning: one that was refused grows, and is due again after the same time.
+        end_ns, least = self._tried_ns + WINDOW_NS, 1
         if self._turn is not None:
             if not self._turn_started:
-                end_ns, least = clock.began_ns + TURN_START_NS, TURN_START_STEPS
+                clock.marks.add(TURN_START)
+                end_ns, least = self._tried_ns + TURN_START_NS, TURN_START_STEPS
             else:
                 end_ns = min(end_ns, self._turn_ends_ns)
         if self._fresh:
@@ -204,7 +205,7 @@ class Loop:
             steps += 1
             input_ns += fed_ns - began_ns
             call_ns += called_ns - fed_ns
-            examples += int(batch[0].shape[0]) if size is None else size
+            examples += count_examples(batch) if size is None else size
             began_ns = ended_ns
             if ended_ns >= deadline_ns or steps >= limit or waiting:
                 break
@@ -248,6 +249,7 @@ class Loop:
             gpu_in_use_bytes=in_use,
             gpu_peak_bytes=peak,
         )
+        self._tried_ns = at_ns
         if self._reporter.offer(window):
             clock.reset(at_ns)
         clock.report_ns += time.monotonic_ns() - at_ns
@@ -269,8 +271,10 @@ class Loop:
                     self._turn_ends_ns = time.monotonic_ns() + int(letter.seconds * 1e9)
                     self._go_on(TURN_START)
                 case Hold():
-                    self._turn, self._held = None, True
-                    self._enter(PAUSED)
+                    # One that comes when the slice has just ended is too late: the lane stands still already.
+                    if not self._held:
+                        self._turn, self._held = None, True
+                        self._enter(PAUSED)
                 case Stop():
                     self._stopped = True
                 case Assign():
@@ -280,8 +284,10 @@ class Loop:
         """Begin a window after a time without training."""
         if self._held:
             self._held = False
-            self._clock.reset(time.monotonic_ns())
+            self._tried_ns = self._last_end_ns = now_ns = time.monotonic_ns()
+            self._clock.reset(now_ns)
             self._clock.marks.update([mark] if mark else [])
+            self._clock.marks.update([KNOB_CHANGE] if self._fresh else [])
         self._enter(RACING)
 
     def _ask(self, wish: SetKnob) -> None:
@@ -313,7 +319,7 @@ class Loop:
             self._step = setup.step
         self._settings = setup.settings
         self._fresh.append(wish)
-        self._clock.marks.add("knob change")
+        self._clock.marks.add(KNOB_CHANGE)
         if not self._wishes:
             self._workshop.prepare_neighbours(self._settings)
 

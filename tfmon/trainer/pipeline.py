@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.model.knobs import INPUT, PREPARE, KnobError, KnobValue, Settings
+from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.scenario import Scenario
 
 
@@ -70,7 +71,10 @@ class Pipelines:
         return self._standing[key]
 
     def open(self, settings: Settings) -> Feed:
-        """Open the pipeline for these settings, with its first batch at hand."""
+        """Open the pipeline for these settings, with its first batch at hand.
+
+        Errors: ScenarioError when there is none; whatever the scenario raises.
+        """
         import tensorflow as tf
 
         if self._source is None:
@@ -81,7 +85,9 @@ class Pipelines:
         batches = self._scenario.with_settings(settings).feed(dataset)
         if not isinstance(dataset.element_spec, tuple):
             batches = zip(batches)
-        first = next(batches)
+        first = next(batches, None)
+        if first is None:
+            raise ScenarioError("the data gave no batch: there are no examples, or `batches` drops them")
         return Feed(itertools.chain([first], batches), size)
 
     def signature(self, settings: Settings) -> list[Any]:
@@ -93,8 +99,8 @@ class Pipelines:
         spec = self.prepare(settings).element_spec
 
         def widen(part: Any) -> Any:  # noqa: ANN401
-            shape = part.shape.as_list()
-            return tf.TensorSpec([None, *shape[1:]], part.dtype)
+            # Without a rank, as from a Python function, all is open anyway; a scalar has no batch size.
+            return tf.TensorSpec([None, *part.shape[1:]] if part.shape.rank else part.shape, part.dtype)
 
         return list(tf.nest.map_structure(widen, spec if isinstance(spec, tuple) else (spec,)))
 
@@ -111,3 +117,10 @@ class Pipelines:
             # tf.data injects a prefetch at the end of a pipeline that has none; off has to be off.
             options.experimental_optimization.inject_prefetch = False
             return dataset.with_options(options)
+
+
+def count_examples(batch: Any) -> int:  # noqa: ANN401
+    """Return the size of a batch, by the first part of it, which may have parts of its own."""
+    while isinstance(batch, tuple | list | dict):
+        batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
+    return int(batch.shape[0])

@@ -146,7 +146,7 @@ def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) ->
             rows.append(((f" {message}", strong(WARN)),))
         return rows
     rows = [_lane_line(index, lane) for index, lane in enumerate(snapshot.lanes)]
-    rows.append(verdict_row(snapshot, standing(snapshot)))
+    rows.append(verdict_row(snapshot, standing(snapshot), width))
     rows = (rows + [BLANK] * room)[:room]
     if layout.keys.height:
         keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)

@@ -7,13 +7,16 @@ from tfmon.race.standing import Standing, standing
 from tfmon.ui.rows import BLANK, Row, wrap
 from tfmon.ui.style import DIM, STRONG, TEXT, lane_style, strong
 
+_LEAD_CELLS = 6
+"""Cells before the text."""
+
 
 def verdict_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, its note, and the line about a missing GPU."""
     if not snapshot.lanes:
         return [BLANK] * height
     said = standing(snapshot)
-    rows: list[Row] = [verdict_row(snapshot, said)]
+    rows: list[Row] = [verdict_row(snapshot, said, width)]
     room = height - 1
     spare = 1 if height >= 5 else 0
     room -= spare
@@ -26,13 +29,14 @@ def verdict_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
     return (rows + [BLANK] * height)[:height]
 
 
-def verdict_row(snapshot: Snapshot, said: Standing) -> Row:
-    """Return who is ahead in one line, in the winner's accent."""
+def verdict_row(snapshot: Snapshot, said: Standing, width: int) -> Row:
+    """Return who is ahead in one line, in the winner's accent; by letters where names have no room."""
+    text = said.text if len(said.text) + _LEAD_CELLS <= width else said.short or said.text
     for index, lane in enumerate(snapshot.lanes):
         if lane.spec.name == said.winner:
             return (
                 (" ▲ ", strong(lane_style(index))),
                 (f"{lane.spec.letter}  ", strong(lane_style(index))),
-                (said.text, STRONG),
+                (text, STRONG),
             )
-    return (("   ", TEXT), (said.text, TEXT))
+    return (("   ", TEXT), (text, TEXT))

@@ -1,0 +1,24 @@
+"""A monitor with one lane, to be killed: argv says what the lane's child does, and whether it is frozen."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.pump import Pump
+
+heard = threading.Event()
+pump = Pump()
+pump.start()
+script = Path(__file__).with_name("speaker.py")
+child = LaneProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda event: heard.set(), script)
+pump.watch(child)
+heard.wait()
+if sys.argv[1] == "frozen":
+    child.freeze()
+print(child.pid, flush=True)
+threading.Event().wait()

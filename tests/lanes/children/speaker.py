@@ -1,0 +1,125 @@
+"""A child that says one thing: argv is what a lane's child gets, and SAYS names the function below."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tfmon.model.events import Hello, PhaseEntered
+from tfmon.model.wire import encode
+from tfmon.trainer.inbox import Inbox
+
+METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
+FOREVER = threading.Event()
+
+
+def write(data: bytes) -> None:
+    while data:
+        data = data[os.write(METRICS, data) :]
+
+
+def phase(name: str, at_ns: int = 0) -> None:
+    write(encode(PhaseEntered(at_ns=at_ns, phase=name)))
+
+
+def ten_thousand_lines() -> None:
+    for number in range(10_000):
+        phase("racing", number)
+
+
+def bad_lines() -> None:
+    phase("first")
+    write(b"this is no JSON\n")
+    write(b'{"v":1,"type":"PhaseEntered","at_ns":1,"phase":"\xff\xfe"}\n')
+    write(b'{"v":99,"type":"Hello"}\n')
+    write(b"\n")
+    phase("last")
+
+
+def a_cut_off_line() -> None:
+    phase("whole")
+    write(encode(PhaseEntered(at_ns=0, phase="cut off"))[:20])
+
+
+def an_endless_line() -> None:
+    for _ in range(50):
+        write(b"x" * 1_000_000)
+    write(b"\n")
+    phase("after")
+
+
+def a_flood() -> None:
+    line = encode(PhaseEntered(at_ns=0, phase="flood"))
+    for _ in range(10_000_000 // len(line)):
+        write(line)
+    phase("end of the flood")
+
+
+def a_beat() -> None:
+    """Answer every request with one line."""
+    received = os.fdopen(KNOBS, "rb", buffering=0)
+    phase("listening")
+    while received.read(65_536):
+        phase("heard")
+
+
+def noise() -> None:
+    for number in range(10_000):
+        os.write(2, f"\x1b[33mwarning {number}\x1b[0m: {'.' * 32}\n".encode())
+    os.write(1, b"half of it is \xff\xfe no text\n")
+    os.write(2, b"\x1b]0;a title\x07the last line\n")
+    phase("said it all")
+
+
+def an_exit_code() -> None:
+    sys.exit(3)
+
+
+def nothing_for_ever() -> None:
+    phase("waiting")
+    FOREVER.wait()
+
+
+def a_listener() -> None:
+    """Wait as a real child does: until Stop, or until the monitor's end of the pipe is gone."""
+    Inbox(KNOBS, lambda request: None).start()
+    write(encode(Hello(at_ns=0, protocol=1, pid=os.getpid(), python="")))
+    FOREVER.wait()
+
+
+def defiance() -> None:
+    """Ignore every request and SIGTERM, with a grandchild that does so too."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    grandchild = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    write(encode(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
+    FOREVER.wait()
+
+
+def a_grandchild_left_behind() -> None:
+    """End, while a grandchild holds the pipes open."""
+    grandchild = subprocess.Popen(["sleep", "600"], pass_fds=(METRICS, KNOBS))
+    write(encode(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
+
+
+def closed_pipes() -> None:
+    """Live on without a pipe."""
+    phase("closing")
+    os.close(METRICS)
+    os.close(KNOBS)
+    os.close(1)
+    os.close(2)
+    FOREVER.wait()
+
+
+def its_environment() -> None:
+    for name in ("GIVEN", "TAKEN"):
+        phase(os.environ.get(name, "not set"))
+
+
+globals()[os.environ["SAYS"]]()

@@ -1,0 +1,116 @@
+"""A child that lives like a trainer, without TensorFlow: it gets ready, races, heeds every request.
+
+GATE: a file that it waits for before it is ready. FAILS: it says so instead of getting ready. LOG: a file to which
+it writes the requests it gets.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from tfmon.model.events import (
+    PROTOCOL,
+    Built,
+    Finished,
+    Hello,
+    KnobApplied,
+    KnobRefused,
+    LaneFailed,
+    PhaseEntered,
+    TurnEnded,
+    Window,
+)
+from tfmon.model.wire import Assign, Hold, Run, SetKnob, Stop, Turn
+from tfmon.trainer.inbox import Inbox
+from tfmon.trainer.mailbox import Mailbox, leave
+from tfmon.trainer.reporter import Reporter
+
+WINDOW_S = 0.01
+STEPS = 10
+
+
+class FakeTrainer:
+    def __init__(self) -> None:
+        self.mailbox: Mailbox = Mailbox()
+        self.reporter = Reporter(int(sys.argv[1]))
+        self.racing = False
+        self.turn: Turn | None = None
+        self.turn_ends_ns = 0
+        self.step = 0
+        self.pause = threading.Event()
+
+    def say(self, kind, **values) -> None:
+        self.reporter.send(kind(at_ns=time.monotonic_ns(), **values))
+
+    def live(self) -> None:
+        self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version())
+        Inbox(int(sys.argv[2]), self.mailbox.post).start()
+        self.mailbox.wait()
+        self.heed(self.mailbox.take())
+        if "FAILS" in os.environ:
+            self.say(LaneFailed, kind="scenario", message=os.environ["FAILS"])
+            leave(1)
+        while "GATE" in os.environ and not Path(os.environ["GATE"]).exists():
+            self.pause.wait(0.005)
+        self.say(PhaseEntered, phase="ready")
+        while True:
+            if not self.racing:
+                self.mailbox.wait()
+            while (request := self.mailbox.take()) is not None:
+                self.heed(request)
+            if self.racing:
+                self.train()
+
+    def heed(self, request) -> None:
+        if "LOG" in os.environ:
+            with Path(os.environ["LOG"]).open("a") as log:
+                log.write(f"{request}\n")
+        match request:
+            case Assign():
+                self.settings, self.limit = dict(request.settings), request.steps
+                self.say(Built, parameters=1, examples=1_000, settings=self.settings)
+            case Run():
+                self.turn, self.racing = None, True
+                self.say(PhaseEntered, phase="racing")
+            case Turn():
+                self.turn, self.racing = request, True
+                self.turn_ends_ns = time.monotonic_ns() + int(request.seconds * 1e9)
+                self.say(PhaseEntered, phase="racing")
+            case Hold():
+                self.turn, self.racing = None, False
+                self.say(PhaseEntered, phase="paused")
+            case SetKnob(request=number, knob=knob, value=value):
+                answer = {"request": number, "knob": knob, "value": value}
+                if value == 13:
+                    self.say(KnobRefused, reason="13 brings bad luck", **answer)
+                else:
+                    self.settings[knob] = value
+                    self.say(KnobApplied, step=self.step, gap_ns=1, **answer)
+            case Stop():
+                self.say(Finished, steps=self.step)
+                leave(0)
+
+    def train(self) -> None:
+        self.pause.wait(WINDOW_S)
+        self.step += STEPS
+        spent = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
+        round_number = self.turn.number if self.turn else None
+        counts = {"steps": STEPS, "examples": STEPS * 10, "step": self.step, "histogram": {640: STEPS}, **spent}
+        span_ns = int(WINDOW_S * 1e9)
+        self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, turn=round_number, **counts)
+        if self.limit is not None and self.step >= self.limit:
+            self.say(Finished, steps=self.step)
+            leave(0)
+        if self.turn is not None and time.monotonic_ns() >= self.turn_ends_ns:
+            number, self.turn, self.racing = self.turn.number, None, False
+            self.say(TurnEnded, turn=number)
+
+
+FakeTrainer().live()

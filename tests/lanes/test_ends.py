@@ -1,0 +1,139 @@
+"""How children end: by themselves, by a signal, with their monitor; and that nothing is left of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+from tfmon.lanes.process import LaneProcess
+from tfmon.model.events import Hello
+from tfmon.model.wire import Stop
+
+from .conftest import CHILDREN, frozen, gone
+
+WITHIN_S = 3.0
+
+
+def said_pid(child) -> int:
+    """The process that a child tells of in its hello."""
+    wait_for(lambda: any(isinstance(event, Hello) for event in child.events), 30, "a hello")
+    return next(event.pid for event in child.events if isinstance(event, Hello))
+
+
+def test_an_exit_code_is_told(start):
+    end = start("an_exit_code").end
+    assert (end.exit_code, end.signal, end.asked) == (3, None, False)
+
+
+def test_a_kill_from_outside_is_told_by_the_signals_name(start):
+    child = start("nothing_for_ever")
+    child.wait_for_phase("waiting")
+    os.kill(child.pid, signal.SIGKILL)
+    assert (child.end.exit_code, child.end.signal, child.end.asked) == (None, "SIGKILL", False)
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(start):
+    child = start("nothing_for_ever")
+    child.wait_for_phase("waiting")
+    number = signal.SIGRTMIN + 3
+    os.kill(child.pid, number)
+    assert child.end.signal == f"signal {number}"
+
+
+def test_an_end_that_was_asked_for_says_so(start):
+    child = start("a_listener")
+    said_pid(child)
+    child.expect_end()
+    assert child.send(Stop())
+    assert (child.end.exit_code, child.end.asked) == (0, True)
+
+
+def test_a_child_without_pipes_is_still_seen_to_end(start):
+    child = start("closed_pipes")
+    child.wait_for_phase("closing")
+    wait_for(lambda: not child.metrics_open and not child.output_open, 30, "closed pipes")
+    assert not child.ended
+    child.kill(signal.SIGTERM)
+    assert child.end.signal == "SIGTERM"
+
+
+def test_a_child_ends_even_if_a_grandchild_holds_its_pipes_and_that_ends_too(start):
+    child = start("a_grandchild_left_behind")
+    grandchild = said_pid(child)
+    assert child.end.exit_code == 0
+    wait_for(lambda: gone(grandchild), WITHIN_S, "the grandchild is gone")
+
+
+def test_a_kill_takes_the_whole_group(start):
+    child = start("defiance")
+    grandchild = said_pid(child)
+    child.kill(signal.SIGKILL)
+    assert child.end.signal == "SIGKILL"
+    wait_for(lambda: gone(grandchild), WITHIN_S, "the grandchild is gone")
+
+
+def test_a_frozen_child_stands_still_until_it_is_thawed(start):
+    child = start("a_listener")
+    said_pid(child)
+    child.freeze()
+    wait_for(lambda: frozen(child.pid), what="frozen")
+    assert child.send(Stop())
+    assert not child.poll()
+    child.thaw()
+    assert child.end.exit_code == 0
+
+
+def test_a_muted_child_is_heard_no_more(start):
+    child = start("a_beat")
+    child.wait_for_phase("listening")
+    child.mute()
+    child.kill(signal.SIGTERM)
+    wait_for(lambda: child.ended, what="the end")
+    assert child.phases == ["listening"]
+    assert len(child.events) == 1
+
+
+@pytest.mark.parametrize("state", ["awake", "frozen"])
+def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
+    monitor = subprocess.Popen(
+        [sys.executable, str(CHILDREN / "monitor.py"), state], stdout=subprocess.PIPE, text=True
+    )
+    with monitor:
+        assert monitor.stdout is not None
+        pid = int(monitor.stdout.readline())
+        if state == "frozen":
+            wait_for(lambda: frozen(pid), what="frozen")
+        assert not gone(pid)
+        monitor.kill()
+    try:
+        wait_for(lambda: gone(pid), WITHIN_S, "the child is gone")
+    finally:
+        if not gone(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_python_that_does_not_exist_leaves_no_descriptor_open():
+    before = open_files()
+    with pytest.raises(FileNotFoundError):
+        LaneProcess("cpu", Path("/nowhere/python"), {}, lambda event: None)
+    assert open_files() == before
+
+
+def test_twenty_children_leave_no_descriptor_and_no_zombie(start):
+    start("an_exit_code").end  # noqa: B018 - waits
+    before = open_files()
+    for _ in range(20):
+        assert start("an_exit_code").end.exit_code == 3
+    assert open_files() == before
+    assert psutil.Process().children() == []
+
+
+def open_files() -> int:
+    return psutil.Process().num_fds()

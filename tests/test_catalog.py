@@ -1,0 +1,284 @@
+"""Scenario files are found and read, and never run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfmon.catalog import built_in_folder, find_card, list_cards, read_card
+from tfmon.errors import UsageError
+
+MINIMAL = '''"""My net.
+
+More of it.
+"""
+from tfmon.trainer import Scenario
+
+class Mine(Scenario):
+    pass
+'''
+
+
+@pytest.fixture
+def write(tmp_path):
+    def file(source: str | bytes, name: str = "mine.py"):
+        path = tmp_path / name
+        path.write_bytes(source if isinstance(source, bytes) else source.encode())
+        return path
+
+    return file
+
+
+def with_body(*lines: str) -> str:
+    return "class Mine(Scenario):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def refusal(path) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        read_card(path, "file")
+    return caught.value
+
+
+def knob(card, name: str):
+    return next(knob for knob in card.knobs if knob.name == name)
+
+
+# ------------------------------------------------------------ finding
+
+
+def test_the_built_in_scenarios_are_listed_by_name():
+    cards = list_cards()
+    names = [card.name for card in cards]
+    assert {"small-dense", "large-dense"} <= set(names)
+    assert names == sorted(names)
+    assert {card.origin for card in cards} == {"built-in"}
+
+
+def test_every_built_in_file_is_listed_and_says_what_it_is():
+    cards = {card.path: card for card in list_cards()}
+    for path in built_in_folder().glob("[!_]*.py"):
+        assert cards[path].title and cards[path].doc
+
+
+def test_a_built_in_scenario_is_found_by_name():
+    card = find_card("small-dense")
+    assert card.path == built_in_folder() / "small_dense.py"
+    assert card.defaults()["batch_size"] == 10
+    assert card.defaults()["prefetch"] == "off"
+    assert card.examples == 1_000
+    assert card.contrast == ("batch_size=10", "batch_size=256")
+
+
+def test_a_file_is_found_by_its_path(write):
+    path = write(MINIMAL)
+    card = find_card(str(path))
+    assert (card.name, card.path, card.origin) == ("mine", path.resolve(), "file")
+
+
+def test_a_file_is_found_from_the_working_directory(write, monkeypatch):
+    path = write(MINIMAL, "my_net.py")
+    monkeypatch.chdir(path.parent)
+    assert find_card("my_net.py").path == find_card("./my_net.py").path == path.resolve()
+    assert find_card("my_net.py").name == "my-net"
+
+
+def test_a_misspelt_name_brings_the_nearest():
+    with pytest.raises(UsageError, match="smal-dense") as caught:
+        find_card("smal-dense")
+    assert "did you mean small-dense" in caught.value.hint
+
+
+def test_a_name_like_no_other_brings_the_list():
+    with pytest.raises(UsageError) as caught:
+        find_card("zzzz")
+    assert "small-dense" in caught.value.hint and "large-dense" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["./absent.py", "absent.py", "folder/absent"])
+def test_a_path_without_a_file_is_named(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=name):
+        find_card(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "..", "\x00", "x" * 5_000, "./" + "x" * 5_000],
+    ids=["nothing", "dots", "zero", "long name", "long path"],
+)
+def test_a_senseless_name_is_refused(name):
+    with pytest.raises(UsageError):
+        find_card(name)
+
+
+# ------------------------------------------------------------ reading
+
+
+def test_the_docstring_is_split_into_title_and_text(write):
+    card = read_card(write(MINIMAL), "file")
+    assert (card.title, card.doc) == ("My net.", "More of it.")
+
+
+def test_a_file_without_docstring_is_called_by_its_name(write):
+    card = read_card(write(with_body("pass")), "file")
+    assert (card.title, card.doc) == ("mine.py", "")
+
+
+def test_what_a_scenario_leaves_open_has_defaults(write):
+    card = read_card(write(MINIMAL), "file")
+    assert card.defaults() == {"batch_size": 32, "prefetch": "auto"}
+    assert card.contrast == ("prefetch=off", "prefetch=auto")
+    assert card.examples is None
+
+
+def test_literals_of_the_class_body_are_read(write):
+    path = write(
+        with_body(
+            "batch_size = 64",
+            "prefetch: str = 'off'",
+            "examples = 10_000",
+            "contrast = ('batch_size=1', 'batch_size=2')",
+        )
+    )
+    card = read_card(path, "file")
+    assert card.defaults() == {"batch_size": 64, "prefetch": "off"}
+    assert card.examples == 10_000
+    assert card.contrast == ("batch_size=1", "batch_size=2")
+
+
+def test_other_attributes_may_be_computed(write):
+    assert read_card(write(with_body("units = load()", "batch_size = 4")), "file").defaults()["batch_size"] == 4
+
+
+def test_a_knob_of_its_own_is_read(write):
+    call = "Knob('width', default=128, help='Units.', kind='restart', low=1, high=4096)"
+    card = read_card(write(with_body(f"knobs = ({call},)")), "file")
+    width = knob(card, "width")
+    assert (width.default, width.help, width.kind, width.low, width.high) == (128, "Units.", "restart", 1, 4096)
+    assert width.parse("256") == 256
+
+
+def test_a_knob_with_choices_and_in_any_spelling_is_read(write):
+    calls = "trainer.Knob('variant', 'a', 'Which.', choices=('a', 'b')), Knob('augment', default=True, help='On.')"
+    card = read_card(write(with_body(f"knobs = [{calls}]")), "file")
+    assert knob(card, "variant").choices == ("a", "b")
+    assert card.defaults()["augment"] is True
+
+
+def test_the_default_of_an_own_knob_can_be_set_beside_it(write):
+    path = write(with_body("knobs = (Knob('width', 128, 'Units.', low=1),)"))
+    assert read_card(path, "file").defaults()["width"] == 128
+
+
+def test_a_base_class_may_be_named_through_its_module(write):
+    assert (
+        read_card(write("class Mine(tfmon.trainer.Scenario): batch_size = 3\n"), "file").defaults()["batch_size"]
+        == 3
+    )
+
+
+def test_a_file_is_never_run(write, tmp_path):
+    trace = tmp_path / "it ran"
+    path = write(f"open({str(trace)!r}, 'w')\nraise SystemExit(3)\n" + with_body("batch_size = 8"))
+    assert read_card(path, "file").defaults()["batch_size"] == 8
+    assert find_card(str(path)).name == "mine"
+    assert not trace.exists()
+
+
+# ------------------------------------------------------------ refusing
+
+
+def test_a_syntax_error_is_told_with_file_and_line(write):
+    error = refusal(write("import numpy\n\ndef model(:\n    pass\n"))
+    assert error.message.startswith("mine.py:3: ")
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("x = 1\n", "it has none"),
+        ("class Mine:\n    pass\n", "it has none"),
+        ("class A(Scenario): pass\nclass B(Scenario): pass\n", "it has A, B"),
+    ],
+    ids=["nothing", "another class", "two"],
+)
+def test_a_file_must_define_one_scenario(write, source, found):
+    error = refusal(write(source))
+    assert error.message.startswith("mine.py must define one subclass of tfmon.trainer.Scenario")
+    assert error.message.endswith(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "attribute"),
+    [
+        ("batch_size = 2 ** exponent", "batch_size"),
+        ("examples = len(data)", "examples"),
+        ("contrast = make()", "contrast"),
+        ("knobs = (Other('width'),)", "knobs"),
+        ("knobs = (Knob('width', default=WIDTH, help='Units.'),)", "knobs"),
+        ("knobs = (Knob('width', 1, 'Units.', unknown=2),)", "knobs"),
+        ("knobs = (Knob('width'),)", "knobs"),
+    ],
+)
+def test_a_value_that_is_not_written_out_is_told_with_file_and_line(write, line, attribute):
+    error = refusal(write("\n" + with_body("", line)))
+    assert error.message.startswith(f"mine.py:4: `{attribute}` must be written out")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "batch_size = 0",
+        "batch_size = 'many'",
+        "prefetch = 'sometimes'",
+        "prefetch = -1",
+        "knobs = (Knob('width', 0, 'Units.', low=1),)",
+        "knobs = (Knob('variant', 'c', 'Which.', choices=('a', 'b')),)",
+    ],
+)
+def test_a_default_that_the_knob_cannot_take_is_refused(write, line):
+    assert "mine.py" in refusal(write(with_body(line))).message
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "knobs = 5",
+        "knobs = ('width',)",
+        "knobs = (Knob(5, 1, 'Units.'),)",
+        "knobs = (Knob('width', 1, 'Units.', choices=5),)",
+        "knobs = (Knob('width', 1, 'Units.', low='a'),)",
+        "knobs = (Knob('batch_size', 1, 'Again.', low=1),)",
+        "contrast = 5",
+        "contrast = 'prefetch=off'",
+        "contrast = (1, 2)",
+        "contrast = ()",
+        "examples = 'many'",
+        "examples = 0",
+        "examples = True",
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_and_no_traceback(write, line):
+    assert "mine.py" in refusal(write(with_body(line))).message
+
+
+@pytest.mark.parametrize(
+    "source",
+    [b"\x00\x01\x02", b"\xff\xfe\xfa", b"# coding: nonsense\n", b"x = " + b"(" * 5_000, b"-" * 100_000 + b"1"],
+    ids=["zeros", "not UTF-8", "unknown coding", "too deep", "too deep for the parser"],
+)
+def test_a_file_that_is_no_python_is_refused(write, source):
+    assert "mine.py" in refusal(write(source)).message
+
+
+def test_a_folder_is_refused(tmp_path):
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(UsageError):
+        find_card(str(tmp_path / "folder.py"))
+
+
+def test_the_list_leaves_out_what_cannot_be_read(write, tmp_path, monkeypatch):
+    write(MINIMAL, "good.py")
+    write("def (", "bad.py")
+    write(MINIMAL, "_private.py")
+    monkeypatch.setattr("tfmon.catalog.built_in_folder", lambda: tmp_path)
+    assert [card.name for card in list_cards()] == ["good"]

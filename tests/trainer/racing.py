@@ -1,0 +1,86 @@
+"""A race of one lane in a real child process."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
+from tfmon.model.events import Event, PhaseEntered
+from tfmon.model.knobs import COMMON, KnobValue
+from tfmon.model.lane_state import LaneState
+from tfmon.model.session import CONCURRENT, Machine, Session
+from tfmon.model.session import Race as RaceInfo
+from tfmon.model.spec import LaneSpec
+
+DEADLINE_S = 90.0
+EventType = TypeVar("EventType")
+
+
+class Race:
+    """One lane, with all its events."""
+
+    def __init__(
+        self,
+        scenario: Path,
+        device: str = "cpu",
+        *,
+        environment: dict[str, str | None] | None = None,
+        steps: int | None = None,
+        **settings: KnobValue,
+    ) -> None:
+        spec = LaneSpec(device, name=device)
+        self.name = device
+        self._events: list[Event] = []
+        self._change = threading.Condition(threading.RLock())
+        self.session = Session(Machine(), time.monotonic_ns)
+        self.session.listen(self._hear)
+        plan = RacePlan(
+            race=RaceInfo(mode=CONCURRENT, knobs=COMMON),
+            scenario=scenario,
+            lanes=(
+                LanePlan(
+                    spec,
+                    {"batch_size": 10, "prefetch": "off", **settings},
+                    {**lane_environment(spec, None), **(environment or {})},
+                ),
+            ),
+            python=Path(sys.executable),
+            steps=steps,
+        )
+        self.lanes = LaneGroup(self.session, lambda _scenario: plan)
+        self.lanes.begin(plan)
+
+    @property
+    def lane(self) -> LaneState:
+        return self.session.snapshot().lane(self.name)
+
+    @property
+    def phases(self) -> list[str]:
+        return [event.phase for event in self.of(PhaseEntered)]
+
+    def of(self, kind: type[EventType]) -> list[EventType]:
+        with self._change:
+            return [event for event in self._events if isinstance(event, kind)]
+
+    def until(self, fits: Callable[[], bool], what: str) -> None:
+        """Wait until something is true of what was heard."""
+        with self._change:
+            done = self._change.wait_for(lambda: fits() or self.lane.ended is not None, DEADLINE_S)
+            tail = self.lane.ended.output_tail[-5:] if self.lane.ended else ()
+            assert done and fits(), f"{what}: {self.lane.phase}, {self.lane.trouble}, {tail}"
+
+    def until_event(self, kind: type[EventType], fits: Callable[[EventType], bool] = lambda _: True) -> EventType:
+        """Wait for an event, and return the first one of its kind that fits."""
+        self.until(lambda: any(fits(event) for event in self.of(kind)), f"no fitting {kind.__name__}")
+        return next(event for event in self.of(kind) if fits(event))
+
+    def _hear(self, event: Event) -> None:
+        with self._change:
+            self._events.append(event)
+            self._change.notify_all()

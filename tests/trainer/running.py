@@ -1,0 +1,154 @@
+"""A training loop in a thread, with a reporter that remembers what it was told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tfmon.model.events import FromLane, PhaseEntered, Window
+from tfmon.model.lane_state import READY
+from tfmon.model.wire import Assign, Request, Stop
+from tfmon.trainer import Scenario
+from tfmon.trainer.loop import Loop
+from tfmon.trainer.mailbox import Mailbox
+from tfmon.trainer.pipeline import Pipelines
+
+DEADLINE_S = 30.0
+EventType = TypeVar("EventType")
+
+
+class Numbers(Scenario):
+    """1,000 numbers in order."""
+
+    def data(self) -> Any:
+        return np.arange(1_000, dtype=np.float32)
+
+
+class FakeReporter:
+    """Remembers every event in the order it was sent; refuses as many windows as it is told to."""
+
+    def __init__(self) -> None:
+        self.refuse = 0
+        self.refused: list[Window] = []
+        self._events: list[FromLane] = []
+        self.change = threading.Condition(threading.RLock())
+
+    def send(self, event: FromLane) -> None:
+        with self.change:
+            self._events.append(event)
+            self.change.notify_all()
+
+    def offer(self, event: Window) -> bool:
+        if self.refuse > 0:
+            self.refuse -= 1
+            self.refused.append(event)
+            return False
+        self.send(event)
+        return True
+
+    def drain(self, timeout_s: float) -> None:
+        pass
+
+    @property
+    def events(self) -> list[FromLane]:
+        with self.change:
+            return self._events[:]
+
+    def of(self, kind: type[EventType]) -> list[EventType]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+class Steps:
+    """A step that remembers the batches it got."""
+
+    def __init__(self) -> None:
+        self.batches: list[np.ndarray[Any, Any]] = []
+
+    def __call__(self, batch: Any) -> np.float32:
+        self.batches.append(batch.numpy())
+        return np.float32(len(self.batches))
+
+
+class Running:
+    """A loop that trains in a thread of its own, as in a child's main thread."""
+
+    def __init__(
+        self,
+        step: Callable[..., Any],
+        scenario: type[Scenario] = Numbers,
+        *,
+        batch_size: int = 10,
+        prefetch: int | str = "off",
+        steps: int | None = None,
+    ) -> None:
+        settings = {"batch_size": batch_size, "prefetch": prefetch}
+        self.mailbox: Mailbox[Any] = Mailbox()
+        self.reporter = FakeReporter()
+        self.error: BaseException | None = None
+        self._loop = Loop(
+            step,
+            Pipelines(scenario(settings)),
+            settings,
+            Assign(scenario="", device="cpu", settings=settings, steps=steps),
+            self.mailbox,
+            self.reporter,
+        )
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def tell(self, request: Request) -> int:
+        """Send a request; return when."""
+        at_ns = time.monotonic_ns()
+        self.mailbox.post(request)
+        return at_ns
+
+    def until(self, fits: Callable[[], Any], what: str) -> Any:
+        """Wait until something is true of what was reported, and return it."""
+        with self.reporter.change:
+            self.reporter.change.wait_for(lambda: fits() or self.error, DEADLINE_S)
+            if self.error is not None:
+                raise self.error
+            found = fits()
+        assert found, f"not within {DEADLINE_S} s: {what}"
+        return found
+
+    def until_event(self, kind: type[EventType], fits: Callable[[EventType], bool] = lambda _: True) -> EventType:
+        """Wait for an event, and return the first one of its kind that fits."""
+        what = f"a fitting {kind.__name__}"
+        self.until(lambda: any(fits(event) for event in self.reporter.of(kind)), what)
+        return next(event for event in self.reporter.of(kind) if fits(event))
+
+    def until_windows(self, count: int) -> list[Window]:
+        """Wait until so many windows more than now are reported; return all."""
+        count += len(self.windows)
+        self.until(lambda: len(self.windows) >= count, f"{count} windows")
+        return self.windows
+
+    def until_ready(self) -> None:
+        self.until_event(PhaseEntered, lambda event: event.phase == READY)
+
+    @property
+    def windows(self) -> list[Window]:
+        return self.reporter.of(Window)
+
+    @property
+    def phases(self) -> list[str]:
+        return [event.phase for event in self.reporter.of(PhaseEntered)]
+
+    def close(self) -> None:
+        """Stop the loop and wait for its end."""
+        self.tell(Stop())
+        self.thread.join(DEADLINE_S)
+        assert not self.thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run()
+        except BaseException as error:  # noqa: BLE001 - the test is told
+            with self.reporter.change:
+                self.error = error
+                self.reporter.change.notify_all()

@@ -1,0 +1,136 @@
+"""A lane as it is in life: a child process that trains, and the session that hears it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tfmon.catalog import find_card
+from tfmon.model.events import Built, Equipped, KnobApplied, LaneEnded, Window
+from tfmon.model.lane_state import (
+    ABSENT,
+    BUILDING,
+    DONE,
+    FAILED,
+    IMPORTING,
+    RACING,
+    READY,
+    TRACING,
+    WARMING_UP,
+)
+from trainer.racing import Race
+
+pytestmark = [pytest.mark.trainer, pytest.mark.tf]
+
+Start = Callable[..., Race]
+
+OUT_OF_MEMORY = """
+import numpy as np
+import tensorflow as tf
+from tfmon.trainer import Scenario
+
+class Greedy(Scenario):
+    def data(self):
+        return np.zeros(64, np.float32)
+
+    def model(self):
+        return None
+
+    def step(self, model):
+        def train(x):
+            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+        return train
+"""
+
+
+@pytest.mark.parametrize(("scenario", "batch_size"), [("small-dense", 500), ("large-dense", 2048)])
+def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
+    race: Start, scenario: str, batch_size: int
+) -> None:
+    card = find_card(scenario)
+    lane = race(card.path, **card.defaults())
+    first = lane.until_event(Window)
+    before = lane.until_event(Window, lambda window: not window.marks)
+    lane.lanes.set_knob("cpu", "batch_size", batch_size)
+    lane.lanes.set_knob("cpu", "prefetch", 2)
+    applied = [
+        lane.until_event(KnobApplied, lambda event, k=k: event.knob == k) for k in ("batch_size", "prefetch")
+    ]
+    changed_ns = max(event.at_ns for event in applied)
+    lane.until(lambda: len([w for w in lane.of(Window) if w.at_ns > changed_ns]) >= 12, "12 windows")
+    lane.lanes.stop()
+
+    assert lane.phases == [IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING]
+    assert lane.lane.phase == DONE
+    (equipped,) = lane.of(Equipped)
+    assert equipped.tensorflow and equipped.keras and equipped.numpy == np.__version__
+    (built,) = lane.of(Built)
+    assert (built.parameters, built.examples) == (14_218, card.examples)
+    assert [(event.knob, event.value) for event in applied] == [("batch_size", batch_size), ("prefetch", 2)]
+
+    assert before.settings == card.defaults()
+    after = [window for window in lane.of(Window) if window.at_ns > changed_ns]
+    assert all(window.settings == {"batch_size": batch_size, "prefetch": 2} for window in after)
+    assert all(window.examples == batch_size * window.steps for window in after)
+    losses = [window.loss for window in after if window.loss is not None]
+    if scenario == "small-dense":
+        assert np.mean(losses[-4:]) < np.mean(losses[:4]) < first.loss
+    else:  # Too many random labels to learn in seconds: the loss stays at that of guessing, the logarithm of 10.
+        assert max(losses) < 2.35
+    assert [event.exit_code for event in lane.of(LaneEnded)] == [0]
+    assert lane.lane.bad_lines == 0
+
+
+def test_a_lane_ends_by_itself_after_its_steps(race: Start) -> None:
+    lane = race(find_card("small-dense").path, steps=100)
+    ended = lane.until_event(LaneEnded)
+    assert (ended.exit_code, ended.asked) == (0, False)
+    assert lane.lane.phase == DONE
+    assert lane.lane.steps == 100
+
+
+def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
+    lane = race(find_card("small-dense").path, "gpu:0", environment={"CUDA_VISIBLE_DEVICES": "-1"})
+    lane.until_event(LaneEnded)
+    assert lane.lane.phase == ABSENT
+    assert lane.lane.trouble is not None
+    assert lane.lane.trouble.kind == "device_absent"
+    assert "TensorFlow" in lane.lane.trouble.message
+
+
+def test_memory_that_runs_out_is_named_with_advice(race: Start, tmp_path: Path) -> None:
+    path = tmp_path / "greedy.py"
+    path.write_text(OUT_OF_MEMORY)
+    lane = race(path)
+    lane.until_event(LaneEnded)
+    assert lane.lane.phase == FAILED
+    assert lane.lane.trouble is not None
+    assert lane.lane.trouble.kind == "out_of_memory"
+    assert lane.lane.trouble.message.startswith("out of memory: ")
+    assert "batch size" in lane.lane.trouble.hint
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("raise ModuleNotFoundError('gone', name='tensorflow')", "has no TensorFlow"),
+        ("raise ImportError('libcudart.so is missing')", "ImportError: libcudart.so is missing"),
+        ("import tfmon_has_no_such_module", "No module named 'tfmon_has_no_such_module'"),
+    ],
+    ids=["missing", "broken", "missing a part"],
+)
+def test_a_tensorflow_that_cannot_be_imported_is_told_with_the_command_that_helps(
+    race: Start, tmp_path: Path, module: str, message: str
+) -> None:
+    (tmp_path / "tensorflow.py").write_text(module)
+    lane = race(find_card("small-dense").path, environment={"PYTHONPATH": str(tmp_path)})
+    lane.until_event(LaneEnded)
+    assert lane.lane.phase == FAILED
+    assert lane.lane.trouble is not None
+    assert lane.lane.trouble.kind == "no_tensorflow"
+    assert message in lane.lane.trouble.message
+    assert "-m pip install tensorflow" in lane.lane.trouble.hint

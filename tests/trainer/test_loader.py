@@ -1,0 +1,137 @@
+"""Scenario files: which ones are taken, and where in them something went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfmon.model.wire import Assign, Stop
+from tfmon.trainer.child import Failure, _in_user_code, _train
+from tfmon.trainer.loader import ScenarioError, load
+from tfmon.trainer.mailbox import Mailbox
+from trainer.running import FakeReporter
+
+pytestmark = pytest.mark.trainer
+
+Write = Callable[[str], Path]
+
+HEAD = """
+import numpy as np
+import tensorflow as tf
+from tfmon.trainer import Scenario
+
+class Mine(Scenario):
+    def data(self):
+        return np.zeros((64, 4), np.float32), np.zeros((64, 1), np.float32)
+
+    def model(self):
+        model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        return model
+"""
+
+
+def failure(path: Path) -> Failure:
+    """Train as a child does, which has been told to stop already; return why that failed."""
+    settings = {"batch_size": 8, "prefetch": "off"}
+    mailbox: Mailbox[Any] = Mailbox()
+    mailbox.post(Stop())
+    assign = Assign(scenario=str(path), device="cpu", settings=settings)
+    with pytest.raises(Failure) as caught:
+        _in_user_code(path, lambda: _train(path, assign, mailbox, FakeReporter()))  # type: ignore[arg-type]
+    return caught.value
+
+
+def place(path: Path) -> str:
+    """Return the place of the line that ends in `# here`, as an explanation names it."""
+    lines = path.read_text().splitlines()
+    (number,) = [number for number, line in enumerate(lines, 1) if line.endswith("# here")]
+    return f"{path.name}:{number}: "
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("import tfmon_has_no_such_module  # here\n", "ModuleNotFoundError: No module named"),
+        (HEAD.replace("return np.zeros((64, 4)", "return np.zeros((64, -4)").replace("(64, 1), np.float32)",
+         "(64, 1), np.float32)  # here"), "ValueError: negative dimensions are not allowed"),
+        (HEAD.replace("keras.layers.Dense(1)])", "keras.layers.Dense(-1)])  # here"), "ValueError: "),
+        (
+            HEAD + "    def step(self, model):\n"
+            "        def train(x, y):\n"
+            "            z = tf.matmul(x, y)  # here\n"
+            "            return z\n"
+            "        return train\n",
+            "InvalidArgumentError: Matrix size-incompatible: In[0]: [8,4], In[1]: [8,1]",
+        ),
+        (
+            HEAD + "    def batches(self, examples, batch_size):\n"
+            "        def half(x, y):\n"
+            "            return x / missing, y  # here\n"
+            "        return examples.map(half).batch(batch_size)\n",
+            "NameError: name 'missing' is not defined",
+        ),
+        (
+            HEAD + "    def batches(self, examples, batch_size):\n"
+            "        def fail(x):\n"
+            "            raise KeyError('no label')  # here\n"
+            "        def label(x, y):\n"
+            "            return x, tf.ensure_shape(tf.numpy_function(fail, [y], tf.float32), [1])\n"
+            "        return examples.map(label).batch(batch_size)\n",
+            "KeyError: 'no label'",
+        ),
+    ],
+    ids=["import", "data", "model", "step", "mapped function", "mapped Python function"],
+)  # fmt: skip
+def test_an_error_is_placed_in_the_users_file(tf: Any, scenario_file: Write, text: str, what: str) -> None:
+    path = scenario_file(text)
+    error = failure(path)
+    assert error.kind == "scenario"
+    assert error.message.startswith(place(path))
+    assert what in error.message
+    assert "\n" not in error.message
+
+
+def test_a_syntax_error_is_placed(tf: Any, scenario_file: Write) -> None:
+    path = scenario_file("x = 1\nif x\n")
+    assert failure(path).message.startswith("mine.py:2: SyntaxError: ")
+
+
+def test_a_model_that_is_not_compiled_is_refused(tf: Any, scenario_file: Write) -> None:
+    path = scenario_file(HEAD.replace('model.compile("sgd", "mse")', "pass"))
+    assert failure(path).message == ("`model` must return a compiled model: call model.compile(optimizer, loss)")
+
+
+def test_a_batch_larger_than_the_data_is_refused_with_advice(tf: Any, scenario_file: Write) -> None:
+    error = failure(scenario_file(HEAD.replace("(64,", "(6,")))
+    assert "batch_size=8 is larger than the data; it can be at most 6" in error.message
+    assert "batch_size" in error.hint
+
+
+def test_a_scenario_is_loaded_with_its_neighbours(scenario_file: Write) -> None:
+    path = scenario_file(
+        "from tfmon.trainer import Scenario\nfrom beside import SIZE\n\nclass Mine(Scenario):\n"
+        "    batch_size = SIZE\n"
+    )
+    (path.parent / "beside.py").write_text("SIZE = 17\n")
+    assert load(path).batch_size == 17
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"), [("", "it has none"), ("class A(Scenario): ...\nclass B(Scenario): ...\n", "A, B")]
+)
+def test_a_file_must_define_one_scenario(scenario_file: Write, classes: str, told: str) -> None:
+    path = scenario_file(f"from tfmon.trainer import Scenario\n{classes}")
+    with pytest.raises(ScenarioError, match=f"must define one subclass of tfmon.trainer.Scenario.*{told}"):
+        load(path)
+
+
+def test_data_that_do_not_fit_into_memory_are_told_with_advice(tf: Any, scenario_file: Write) -> None:
+    path = scenario_file(HEAD.replace("(64, 4), np.float32)", "(2**44, 2**14), np.int8)"))
+    error = failure(path)
+    assert error.kind == "out_of_memory"
+    assert error.message.startswith("out of memory: mine.py:8: ")
+    assert "batch size" in error.hint

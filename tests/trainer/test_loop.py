@@ -1,0 +1,439 @@
+"""The training loop, driven through its mailbox as a child's inbox does."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmon.model.events import Finished, KnobApplied, KnobRefused, TurnEnded, Window
+from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
+from tfmon.model.wire import Hold, Run, SetKnob, Stop, Turn
+from tfmon.trainer import Scenario
+from tfmon.trainer.loader import ScenarioError
+from tfmon.trainer.loop import TURN_START_NS, WINDOW_NS
+from trainer.running import Numbers, Running, Steps
+
+pytestmark = pytest.mark.trainer
+
+Start = Callable[..., Running]
+
+
+class Uneven(Numbers):
+    """Every fourth batch is a short one."""
+
+    def batches(self, examples: Any, batch_size: int) -> Any:
+        return examples.take(4 * batch_size - 3).batch(batch_size).repeat()
+
+
+class UnevenFeatures(Uneven):
+    """The same with named features."""
+
+    def data(self) -> Any:
+        return {"number": np.arange(1_000, dtype=np.float32)}
+
+
+class NoSevens(Numbers):
+    """No pipeline can be made for a batch of seven."""
+
+    def batches(self, examples: Any, batch_size: int) -> Any:
+        if batch_size == 7:
+            raise ValueError("not seven")
+        return super().batches(examples, batch_size)
+
+
+class Once(Numbers):
+    """Data that end."""
+
+    def batches(self, examples: Any, batch_size: int) -> Any:
+        return examples.batch(batch_size)
+
+
+def follow_each_other(windows: Sequence[Window]) -> None:
+    """Check that every window begins where the one before ended, and goes on counting."""
+    for before, after in itertools.pairwise(windows):
+        assert after.at_ns - after.span_ns == before.at_ns
+        assert after.step == before.step + after.steps
+
+
+def stopped(loop: Running) -> int:
+    """Stop a loop; return how many steps it raced."""
+    loop.close()
+    assert loop.error is None
+    (finished,) = loop.reporter.of(Finished)
+    return finished.steps
+
+
+# ---------------------------------------------------------------- start, end and pauses
+
+
+def test_a_lane_warms_up_and_waits_for_the_start_signal(running: Start) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    assert loop.phases == [WARMING_UP, READY]
+    assert step.batches
+    assert not loop.windows
+    assert stopped(loop) == 0
+
+
+def test_it_finishes_after_exactly_the_steps_it_was_asked_for(running: Start) -> None:
+    step = Steps()
+    loop = running(step, steps=257)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(Run())
+    assert loop.until_event(Finished).steps == 257
+    assert sum(window.steps for window in loop.windows) == 257
+    assert len(step.batches) == warm_up + 257
+
+
+def test_a_knob_change_does_not_change_how_many_steps_are_done(running: Start) -> None:
+    step = Steps()
+    loop = running(step, steps=1)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+    loop.tell(Run())
+    assert loop.until_event(Finished).steps == 1
+    assert len(step.batches) == warm_up + 1
+
+
+def test_hold_stops_the_steps_and_run_goes_on_with_the_same_count(running: Start) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(Run())
+    loop.until_windows(1)
+    loop.tell(Hold())
+    loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
+    held = loop.windows[-1]
+    assert len(step.batches) - warm_up == held.step
+    run_ns = loop.tell(Run())
+    after = loop.until_windows(1)[-1]
+    assert after.step == held.step + after.steps
+    assert after.at_ns - after.span_ns >= run_ns
+    assert after.marks == ("pause",)
+    assert loop.phases[-3:] == [RACING, PAUSED, RACING]
+
+
+def test_the_start_signal_is_no_pause(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    assert loop.until_windows(1)[0].marks == ()
+
+
+def test_stop_ends_a_lane_that_trains(running: Start) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(Run())
+    loop.until_windows(1)
+    steps = stopped(loop)
+    assert steps == len(step.batches) - warm_up == loop.windows[-1].step
+
+
+def test_stop_ends_a_lane_that_warms_up(running: Start) -> None:
+    loop = running(Steps())
+    loop.tell(Stop())
+    assert loop.until_event(Finished).steps == 0
+
+
+def test_data_that_end_are_the_scenarios_fault(running: Start) -> None:
+    loop = running(Steps(), Once)
+    with pytest.raises(ScenarioError, match="the data ended"):
+        loop.until_ready()
+
+
+# ---------------------------------------------------------------- windows
+
+
+def test_windows_leave_nothing_out_and_count_nothing_twice(running: Start) -> None:
+    step = Steps()
+    loop = running(step, prefetch="auto")
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(Run())
+    loop.until_windows(4)
+    stopped(loop)
+    windows = loop.windows
+    follow_each_other(windows)
+    assert windows[0].step == windows[0].steps
+    assert windows[-1].step == len(step.batches) - warm_up
+    assert sum(window.examples for window in windows) == sum(map(len, step.batches[warm_up:]))
+    for window in windows:
+        assert sum(window.histogram.values()) == window.steps
+        assert window.examples == 10 * window.steps
+        shares = window.input_ns + window.call_ns + window.sync_ns + window.report_ns
+        assert 0 < shares <= window.span_ns
+        assert min(window.input_ns, window.call_ns, window.sync_ns, window.report_ns) >= 0
+        assert window.longest_ns <= window.span_ns
+        assert window.settings == {"batch_size": 10, "prefetch": "auto"}
+    assert all(window.span_ns >= WINDOW_NS for window in windows[:-1])
+
+
+def test_a_window_that_is_refused_is_part_of_the_next_one(running: Start) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(Run())
+    loop.until_windows(2)
+    loop.reporter.refuse = 3
+    loop.until(lambda: len(loop.reporter.refused) == 3, "three refusals")
+    loop.until_windows(2)
+    stopped(loop)
+    follow_each_other(loop.windows)
+    assert loop.windows[-1].step == len(step.batches) - warm_up
+    for window in loop.windows:
+        assert sum(window.histogram.values()) == window.steps
+        assert window.examples == 10 * window.steps
+    merged = next(window for window in loop.windows if window.at_ns > loop.reporter.refused[-1].at_ns)
+    assert merged.at_ns - merged.span_ns == loop.reporter.refused[0].at_ns - loop.reporter.refused[0].span_ns
+
+
+def test_a_refused_window_is_not_tried_again_before_another_one_is_due(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until_windows(1)
+    loop.reporter.refuse = 3
+    loop.until(lambda: len(loop.reporter.refused) == 3, "three refusals")
+    for before, after in itertools.pairwise(loop.reporter.refused):
+        assert after.at_ns - before.at_ns >= WINDOW_NS
+
+
+@pytest.mark.parametrize("scenario", [Uneven, UnevenFeatures])
+def test_batches_of_different_sizes_are_counted_one_by_one(running: Start, scenario: type[Scenario]) -> None:
+    sizes: list[int] = []
+
+    def step(batch: Any) -> np.float32:
+        sizes.append(len(batch["number"] if isinstance(batch, dict) else batch))
+        return np.float32(0)
+
+    loop = running(step, scenario)
+    loop.until_ready()
+    warm_up = len(sizes)
+    loop.tell(Run())
+    loop.until_windows(2)
+    stopped(loop)
+    assert set(sizes) == {10, 7}
+    assert sum(window.examples for window in loop.windows) == sum(sizes[warm_up:])
+
+
+def test_the_loss_of_a_window_is_that_of_its_last_step(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    first, second = loop.until_windows(2)[:2]
+    assert first.loss is not None and second.loss is not None
+    assert second.loss - first.loss == second.steps
+
+
+def test_a_step_without_a_loss_has_none(running: Start) -> None:
+    loop = running(lambda _batch: None)
+    loop.until_ready()
+    loop.tell(Run())
+    assert loop.until_windows(1)[0].loss is None
+
+
+# ---------------------------------------------------------------- knobs
+
+
+@pytest.mark.parametrize(("knob", "value"), [("batch_size", 20), ("prefetch", 2), ("prefetch", "auto")])
+def test_a_knob_takes_effect_at_a_step_boundary(running: Start, knob: str, value: int | str) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(Run())
+    loop.until_windows(1)
+    asked_ns = loop.tell(SetKnob(request=5, knob=knob, value=value))
+    applied = loop.until_event(KnobApplied)
+    changed = loop.until_event(Window, lambda window: window.at_ns >= applied.at_ns)
+    loop.until_windows(1)
+    stopped(loop)
+    assert (applied.request, applied.knob, applied.value) == (5, knob, value)
+    assert applied.at_ns > asked_ns
+    assert 0 < applied.gap_ns < applied.at_ns
+    assert "knob change" in changed.marks
+    assert applied.step == changed.step - changed.steps + 1
+    for window in loop.windows:
+        in_force = {"batch_size": 10, "prefetch": "off"}
+        if window.step >= applied.step:
+            in_force[knob] = value
+        assert window.settings == in_force
+        assert window.examples == window.steps * in_force["batch_size"]
+    sizes = [len(batch) for batch in step.batches[warm_up:]]
+    size = value if knob == "batch_size" else 10
+    assert set(sizes[: applied.step - 1]) == {10}
+    assert set(sizes[applied.step - 1 :]) == {size}
+    follow_each_other(loop.windows)
+
+
+def test_two_knobs_asked_for_at_once_are_both_in_force(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+    loop.tell(SetKnob(request=2, knob="prefetch", value=1))
+    loop.until_event(KnobApplied, lambda event: event.request == 2)
+    loop.until_windows(1)
+    assert [event.request for event in loop.reporter.of(KnobApplied)] == [1, 2]
+    assert loop.windows[-1].settings == {"batch_size": 20, "prefetch": 1}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "knob", "value", "reason"),
+    [
+        (Numbers, "batch_size", 1_001, "larger than the data; it can be at most 1000"),
+        (Numbers, "batch_size", 0, "is not possible"),
+        (Numbers, "prefetch", "often", "is not possible"),
+        (Numbers, "colour", 1, "there is no knob 'colour'"),
+        (NoSevens, "batch_size", 7, "the pipeline could not be made: not seven"),
+    ],
+)
+def test_a_knob_that_cannot_be_set_is_refused_and_the_training_goes_on(
+    running: Start, scenario: type[Scenario], knob: str, value: int | str, reason: str
+) -> None:
+    loop = running(Steps(), scenario)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.tell(SetKnob(request=3, knob=knob, value=value))
+    refused = loop.until_event(KnobRefused)
+    assert (refused.request, refused.knob, refused.value) == (3, knob, value)
+    assert reason in refused.reason
+    window = loop.until_windows(1)[-1]
+    assert window.settings == {"batch_size": 10, "prefetch": "off"}
+    loop.tell(SetKnob(request=4, knob="batch_size", value=20))
+    assert loop.until_event(KnobApplied).request == 4
+
+
+def test_a_knob_set_before_the_start_has_a_gap_without_the_wait_for_it(running: Start) -> None:
+    loop = running(Steps())
+    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+    loop.until_ready()
+    run_ns = loop.tell(Run())
+    applied = loop.until_event(KnobApplied)
+    window = loop.until_event(Window, lambda window: window.at_ns >= applied.at_ns)
+    assert applied.step == 1
+    assert applied.at_ns - applied.gap_ns >= run_ns
+    assert "knob change" in window.marks
+
+
+def test_a_knob_set_in_a_pause_has_a_gap_without_the_pause(running: Start) -> None:
+    loop = running(Steps(), NoSevens)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until_windows(1)
+    loop.tell(Hold())
+    loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
+    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+    loop.tell(SetKnob(request=2, knob="batch_size", value=7))
+    loop.until_event(KnobRefused)  # Of the second wish, so the pipeline of the first one is there.
+    run_ns = loop.tell(Run())
+    applied = loop.until_event(KnobApplied)
+    window = loop.until_event(Window, lambda window: window.at_ns >= applied.at_ns)
+    assert (applied.request, applied.value) == (1, 20)
+    assert applied.at_ns - applied.gap_ns >= run_ns
+    assert {"knob change", "pause"} <= set(window.marks)
+
+
+def test_weights_and_optimizer_survive_knob_changes(running: Start, tf: Any) -> None:
+    class Line(Scenario):
+        def data(self) -> Any:
+            x = np.random.default_rng(0).normal(size=(1_000, 4)).astype(np.float32)
+            return x, x @ np.array([[1.0], [2.0], [3.0], [4.0]], np.float32)
+
+    model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1)])
+    model.compile(tf.keras.optimizers.Adam(1e-4), "mse")
+    model.optimizer.build(model.trainable_variables)
+    variables = [*model.variables, *model.optimizer.variables]
+    signature = [tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])]
+    step = tf.function(Line({}).step(model), input_signature=signature)
+    loop = running(step, Line)
+    loop.until_ready()
+    warm_up = int(model.optimizer.iterations)
+    loop.tell(Run())
+    before = loop.until_windows(1)[-1]
+    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+    loop.until_event(KnobApplied, lambda event: event.request == 1)
+    loop.tell(SetKnob(request=2, knob="prefetch", value="auto"))
+    loop.until_event(KnobApplied, lambda event: event.request == 2)
+    after = loop.until_windows(2)[-1]
+    steps = stopped(loop)
+    kept = [*model.variables, *model.optimizer.variables]
+    assert all(new is old for new, old in zip(kept, variables, strict=True))
+    assert int(model.optimizer.iterations) == warm_up + steps
+    assert step.experimental_get_tracing_count() == 1
+    assert before.loss is not None and after.loss is not None
+    assert after.loss < before.loss
+
+
+# ---------------------------------------------------------------- turns
+
+
+def test_a_turn_lasts_as_long_as_asked_and_then_the_lane_holds(running: Start) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    asked_ns = loop.tell(Turn(number=3, seconds=0.4))
+    ended = loop.until_event(TurnEnded)
+    windows = loop.windows
+    assert ended.turn == 3
+    assert ended.at_ns - asked_ns >= 0.4e9
+    assert ended.at_ns == windows[-1].at_ns
+    assert all(window.turn == 3 for window in windows)
+    assert all(window.at_ns - asked_ns < 0.4e9 for window in windows[:-1])
+    follow_each_other(windows)
+    assert len(step.batches) - warm_up == windows[-1].step
+
+
+def test_the_start_of_each_turn_is_marked_and_the_rest_is_not(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    for number in (1, 2):
+        loop.tell(Turn(number=number, seconds=0.3))
+        loop.until_event(TurnEnded, lambda event, number=number: event.turn == number)
+        first, *rest = [window for window in loop.windows if window.turn == number]
+        assert first.marks == (TURN_START,)
+        assert first.span_ns >= TURN_START_NS and first.steps >= 2
+        assert rest and all(window.marks == () for window in rest)
+
+
+def test_a_wish_at_the_start_of_a_turn_does_not_shorten_what_is_left_out(running: Start) -> None:
+    wishes: list[SetKnob] = []
+
+    def step(_batch: Any) -> np.float32:
+        if wishes:
+            loop.tell(wishes.pop())
+        return np.float32(0)
+
+    loop = running(step)
+    loop.until_ready()
+    wishes.append(SetKnob(request=1, knob="colour", value=1))
+    asked_ns = loop.tell(Turn(number=1, seconds=0.5))
+    loop.until_event(TurnEnded)
+    assert loop.reporter.of(KnobRefused)
+    steady = [window for window in loop.windows if TURN_START not in window.marks]
+    assert steady
+    assert all(window.at_ns - window.span_ns >= asked_ns + TURN_START_NS for window in steady)
+
+
+def test_hold_ends_a_turn(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Turn(number=1, seconds=60))
+    loop.until_windows(1)
+    loop.tell(Hold())
+    loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
+    assert not loop.reporter.of(TurnEnded)
+    loop.tell(Run())
+    assert loop.until_windows(1)[-1].turn is None
