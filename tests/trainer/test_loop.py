@@ -296,7 +296,7 @@ def test_two_knobs_asked_for_at_once_are_both_in_force(running: Start) -> None:
         (Numbers, "batch_size", 0, "is not possible"),
         (Numbers, "prefetch", "often", "is not possible"),
         (Numbers, "colour", 1, "there is no knob 'colour'"),
-        (NoSevens, "batch_size", 7, "the pipeline could not be made: not seven"),
+        (NoSevens, "batch_size", 7, "it could not be made: ValueError: not seven"),
     ],
 )
 def test_a_knob_that_cannot_be_set_is_refused_and_the_training_goes_on(
@@ -346,10 +346,12 @@ def test_a_knob_set_in_a_pause_has_a_gap_without_the_pause(running: Start) -> No
 
 
 def test_weights_and_optimizer_survive_knob_changes(running: Start, tf: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(1_000, 4)).astype(np.float32)
+    y = x @ np.array([[1.0], [2.0], [3.0], [4.0]], np.float32)
+
     class Line(Scenario):
         def data(self) -> Any:
-            x = np.random.default_rng(0).normal(size=(1_000, 4)).astype(np.float32)
-            return x, x @ np.array([[1.0], [2.0], [3.0], [4.0]], np.float32)
+            return x, y
 
     model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.Adam(1e-4), "mse")
@@ -361,19 +363,19 @@ def test_weights_and_optimizer_survive_knob_changes(running: Start, tf: Any) -> 
     loop.until_ready()
     warm_up = int(model.optimizer.iterations)
     loop.tell(Run())
-    before = loop.until_windows(1)[-1]
+    loop.until_windows(1)
     loop.tell(SetKnob(request=1, knob="batch_size", value=20))
     loop.until_event(KnobApplied, lambda event: event.request == 1)
+    before = float(np.mean((model(x).numpy() - y) ** 2))
     loop.tell(SetKnob(request=2, knob="prefetch", value="auto"))
     loop.until_event(KnobApplied, lambda event: event.request == 2)
-    after = loop.until_windows(2)[-1]
+    loop.until_windows(2)
     steps = stopped(loop)
     kept = [*model.variables, *model.optimizer.variables]
     assert all(new is old for new, old in zip(kept, variables, strict=True))
     assert int(model.optimizer.iterations) == warm_up + steps
     assert step.experimental_get_tracing_count() == 1
-    assert before.loss is not None and after.loss is not None
-    assert after.loss < before.loss
+    assert float(np.mean((model(x).numpy() - y) ** 2)) < before
 
 
 # ---------------------------------------------------------------- turns
