@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.model.knobs import COMMON, Knob, KnobError, KnobValue
+from tfmon.model.claims import Claim
+from tfmon.model.knobs import COMMON, INPUT, MACHINE, PREPARE, STEP, VARIANT, Knob, KnobError, KnobValue
 
 PACKAGE = Path(__file__).resolve().parent
+_ATTRIBUTES = {
+    "knobs", "variants", "without", "contrast", "claims", "examples", *(knob.name for knob in COMMON),
+}  # fmt: skip
+"""Class attributes that are read."""
+_CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Card:
     name: str
     path: Path
     origin: str
-    """Where it was found: "built-in" or "file"."""
+    """Where it was found, such as "built-in"."""
     title: str
     """First line of the file's docstring."""
     doc: str
@@ -37,6 +44,8 @@ class Card:
     """Settings of the lanes that are raced where there is no GPU."""
     examples: int | None
     """Number of examples, where the file says it."""
+    claims: tuple[Claim, ...] = ()
+    """What is said about it, to be measured by `tfmon verify`."""
 
     def defaults(self) -> dict[str, KnobValue]:
         """Return every knob's default."""
@@ -49,15 +58,31 @@ def built_in_folder() -> Path:
     return installed if installed.is_dir() else PACKAGE.parent / "scenarios"
 
 
+def own_folder() -> Path:
+    """Return the user's own folder of scenarios, which need not exist."""
+    from platformdirs import user_config_path
+
+    return user_config_path("tfmon") / "scenarios"
+
+
 def list_cards() -> list[Card]:
-    """Return the cards of all scenarios that can be found, sorted by name; unreadable files are left out."""
-    cards = []
-    for path in sorted(built_in_folder().glob("[!_]*.py")):
+    """Return the cards of all scenarios that can be found, grouped by where; unreadable files are left out.
+
+    Where two have the same name, the first found is the one that `race` takes: built-in ones cannot be
+    replaced by a file that happens to lie in the working directory.
+    """
+    cards: dict[str, Card] = {}
+    seen: set[Path] = set()
+    for origin, path in _candidates():
+        if path in seen:
+            continue
+        seen.add(path)
         try:
-            cards.append(read_card(path, "built-in"))
+            card = read_card(path, origin)
         except UsageError:
             continue
-    return cards
+        cards.setdefault(card.name, card)
+    return list(cards.values())
 
 
 def find_card(name: str) -> Card:
@@ -70,13 +95,27 @@ def find_card(name: str) -> Card:
         if not _is_file(path):
             raise UsageError(f"there is no file {name}", "tfmon list shows the scenarios there are")
         return read_card(path.resolve(), "file")
-    path = built_in_folder() / f"{name.replace('-', '_')}.py"
-    if name and _is_file(path):
-        return read_card(path, "built-in")
+    for origin, path in _candidates():
+        if path.stem.replace("_", "-") == name:
+            return read_card(path, origin)
     names = [card.name for card in list_cards()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
     raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{name or 'mine'}.py")
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """Give every file that may be a scenario, with its origin; entry points are located, not imported."""
+    for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
+        for path in sorted(folder.glob("[!_]*.py")):
+            yield origin, path
+    for entry in sorted(entry_points(group="tfmon.scenarios"), key=lambda entry: entry.name):
+        if entry.dist is not None:
+            path = Path(str(entry.dist.locate_file(entry.module.replace(".", "/") + ".py")))
+            if path.is_file():
+                yield f"from {entry.dist.name}", path
+    for path in sorted((Path.cwd() / "scenarios").glob("[!_]*.py")):
+        yield "this directory (./scenarios)", path
 
 
 def read_card(path: Path, origin: str) -> Card:
@@ -98,6 +137,7 @@ def read_card(path: Path, origin: str) -> Card:
             "README.md shows one in 15 lines",
         )
     told = _literals(classes[0], path)
+    methods = {node.name for node in classes[0].body if isinstance(node, ast.FunctionDef)}
     doc = ast.get_docstring(tree) or ast.get_docstring(classes[0]) or ""
     title, _, rest = doc.partition("\n")
     return Card(
@@ -106,9 +146,10 @@ def read_card(path: Path, origin: str) -> Card:
         origin=origin,
         title=title.strip() or path.name,
         doc=rest.strip(),
-        knobs=_knobs(told, path),
+        knobs=_knobs(told, methods, path),
         contrast=told.get("contrast", ("prefetch=off", "prefetch=auto")),
         examples=told.get("examples"),
+        claims=tuple(told.get("claims", ())),
     )
 
 
@@ -134,7 +175,7 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
                 pass
             case _:
                 continue
-        if name not in ("batch_size", "prefetch", "knobs", "contrast", "examples"):
+        if name not in _ATTRIBUTES:
             continue
         try:
             told[name] = _evaluate(value)
@@ -154,6 +195,9 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         'a tuple of settings, such as ("prefetch=off", "prefetch=auto")',
         lambda value: _is_tuple_of(value, str) and len(value) > 0,
     ),
+    "variants": ('a tuple of names, such as ("eager", "graph")', lambda value: _is_tuple_of(value, str)),
+    "without": ("a tuple of common knobs' names", lambda value: _is_tuple_of(value, str)),
+    "claims": ("a tuple of Claim(...)", lambda value: _is_tuple_of(value, Claim)),
     "examples": (
         "a whole number from 1, or None",
         lambda value: value is None or (type(value) is int and value > 0),
@@ -167,32 +211,42 @@ def _is_tuple_of(value: object, kind: type) -> bool:
 
 
 def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
-    """Evaluate a literal, or a tuple or list of `Knob(...)` calls with literal arguments."""
+    """Evaluate a literal, or a tuple or list of `Knob(...)` and `Claim(...)` calls with literal arguments."""
     if isinstance(node, ast.Tuple | ast.List):
         return tuple(_evaluate(item) for item in node.elts)
     if isinstance(node, ast.Call):
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called != "Knob":
+        kind = _CALLS.get(called)
+        if kind is None:
             raise ValueError(f"{ast.unparse(node)} is not a literal")
-        names = [part.name for part in fields(Knob)]
+        names = [part.name for part in fields(kind)]
         values = dict(zip(names, (_evaluate(argument) for argument in node.args), strict=False))
         values.update({word.arg: _evaluate(word.value) for word in node.keywords if word.arg})
-        return Knob(**values)
+        return kind(**values)
     try:
         return ast.literal_eval(node)
     except ValueError:
         raise ValueError(f"{ast.unparse(node)} is not a literal") from None
 
 
-def _knobs(told: Mapping[str, Any], path: Path) -> tuple[Knob, ...]:
-    own: Sequence[Knob] = told.get("knobs", ())
+def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
+    """Return the knobs that a scenario has, with its defaults."""
+    offered = [*STEP, *MACHINE]
+    if "prepare" in methods:
+        offered = [*PREPARE, *offered]
+    if "data" in methods:
+        offered = [*INPUT, *offered]
+    variants = told.get("variants", ())
+    if variants:
+        offered.append(replace(VARIANT, default=variants[0], choices=variants))
     knobs: list[Knob] = []
-    for knob in (*COMMON, *own):
+    for knob in (*offered, *told.get("knobs", ())):
+        if knob.name in told.get("without", ()):
+            continue
         if not isinstance(knob.name, str) or any(knob.name == other.name for other in knobs):
             raise UsageError(f"{path.name}: each knob needs a name of its own; {knob.name!r} is none")
-        default = told.get(knob.name, knob.default)
         try:
-            knobs.append(replace(knob, default=knob.check(default)))
+            knobs.append(replace(knob, default=knob.check(told.get(knob.name, knob.default))))
         except KnobError as error:
             raise UsageError(f"{path.name}: {error}") from error
         except TypeError as error:

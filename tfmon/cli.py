@@ -142,6 +142,39 @@ def race(
     _race_on_screen(card, wishes)
 
 
+@cli.command()
+@click.argument("scenarios", nargs=-1)
+@click.option("--seconds", type=click.FloatRange(min=3), default=12.0, show_default=True, help="Longest race.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
+def verify(scenarios: tuple[str, ...], seconds: float, as_json: bool, python: str | None) -> None:
+    """Measure what is claimed about SCENARIOS, or about all of them.
+
+    Each claim is a race of two lanes. A claim that is contradicted is a finding, not a failure: the exit code
+    is 0 unless the command itself is interrupted.
+    """
+    from tfmon.catalog import find_card, list_cards
+    from tfmon.planner import find_python
+    from tfmon.verify import Verification, to_json, to_text
+
+    cards = [find_card(name) for name in scenarios] or list_cards()
+    verification = Verification(cards, find_python(python) if python else Path(sys.executable), seconds)
+    verification.run()
+    click.echo(json.dumps(to_json(verification), indent=2) if as_json else to_text(verification))
+    if verification.interrupted:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+@cli.command()
+@click.argument("name")
+def new(name: str) -> None:
+    """Write a commented scenario file NAME.py that races at once."""
+    from tfmon.starter import write
+
+    path = write(name)
+    click.echo(f"wrote {path}; tfmon race ./{path} races it")
+
+
 @cli.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_scenarios(as_json: bool) -> None:
@@ -157,8 +190,11 @@ def list_scenarios(as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     width = max(len(card.name) for card in cards)
-    for card in cards:
-        click.echo(f"{card.name:{width}}  {card.title}")
+    for origin in dict.fromkeys(card.origin for card in cards):
+        click.echo(f"{origin}:")
+        for card in cards:
+            if card.origin == origin:
+                click.echo(f"  {card.name:{width}}  {card.title}")
     click.echo("\ntfmon show NAME says more; tfmon race NAME races it, also with a file of your own: ./mine.py")
 
 

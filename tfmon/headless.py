@@ -18,7 +18,7 @@ SIGNALS = tuple(
 )
 
 
-def run(program: Program, plan: RacePlan) -> str:
+def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
     """Race until every lane has ended; return why it was interrupted, or "".
 
     Thread: the main thread, for the signals.
@@ -34,12 +34,14 @@ def run(program: Program, plan: RacePlan) -> str:
     try:
         program.begin(plan)
         while not stop.wait(POLL_S) and not program.lanes.all_over:
-            _tell(program.session.snapshot())
+            if not quiet:
+                _tell(program.session.snapshot())
     finally:
         program.close()
         for number, handler in before.items():
             signal.signal(number, handler)
-        _tell(None)
+        if not quiet:
+            _tell(None)
     return f"interrupted by {caught[0]}" if caught else ""
 
 

@@ -44,7 +44,8 @@ def ratio(value: float) -> str:
 def ratio_in(value: float, low: float, high: float) -> tuple[str, str]:
     """Write a ratio and its interval with the decimals that its width deserves: 15.6× and 15.4 to 15.8."""
     width = high - low
-    decimals = 3 if width <= 0 else min(3, max(0, math.ceil(-math.log10(width))))
+    least = 0 if low >= 10 else 1
+    decimals = 3 if width <= 0 else min(3, max(least, math.ceil(-math.log10(width))))
     return f"{value:.{decimals}f}×", f"{low:.{decimals}f} to {high:.{decimals}f}"
 
 

@@ -73,6 +73,21 @@ class Steps:
         return np.float32(len(self.batches))
 
 
+class OneStep:
+    """Makes the same step for all settings: it stands for `tfmon.trainer.steps.Steps`."""
+
+    knobs = ()
+
+    def __init__(self, step: Callable[..., Any]) -> None:
+        self._step = step
+
+    def check(self, settings: Any) -> None:
+        """Refuse nothing."""
+
+    def make(self, settings: Any) -> Callable[..., Any]:
+        return self._step
+
+
 class Running:
     """A loop that trains in a thread of its own, as in a child's main thread."""
 
@@ -90,9 +105,8 @@ class Running:
         self.reporter = FakeReporter()
         self.error: BaseException | None = None
         self._loop = Loop(
-            step,
             Pipelines(scenario(settings)),
-            settings,
+            step if hasattr(step, "make") else OneStep(step),
             Assign(scenario="", device="cpu", settings=settings, steps=steps),
             self.mailbox,
             self.reporter,

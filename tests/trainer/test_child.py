@@ -74,7 +74,7 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
 
     assert before.settings == card.defaults()
     after = [window for window in lane.of(Window) if window.at_ns > changed_ns]
-    assert all(window.settings == {"batch_size": batch_size, "prefetch": 2} for window in after)
+    assert all(window.settings == {**card.defaults(), "batch_size": batch_size, "prefetch": 2} for window in after)
     assert all(window.examples == batch_size * window.steps for window in after)
     losses = [window.loss for window in after if window.loss is not None]
     if scenario == "small-dense":

@@ -108,7 +108,7 @@ def test_a_model_that_is_not_compiled_is_refused(tf: Any, scenario_file: Write) 
 def test_a_batch_larger_than_the_data_is_refused_with_advice(tf: Any, scenario_file: Write) -> None:
     error = failure(scenario_file(HEAD.replace("(64,", "(6,")))
     assert "batch_size=8 is larger than the data; it can be at most 6" in error.message
-    assert "batch_size" in error.hint
+    assert "--set" in error.hint
 
 
 def test_a_scenario_is_loaded_with_its_neighbours(scenario_file: Write) -> None:

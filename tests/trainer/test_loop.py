@@ -335,7 +335,7 @@ def test_two_knobs_asked_for_at_once_are_both_in_force(running: Start) -> None:
         (Numbers, "batch_size", 0, "is not possible"),
         (Numbers, "prefetch", "often", "is not possible"),
         (Numbers, "colour", 1, "there is no knob 'colour'"),
-        (NoSevens, "batch_size", 7, "the pipeline could not be made: not seven"),
+        (NoSevens, "batch_size", 7, "it could not be made: ValueError: not seven"),
     ],
 )
 def test_a_knob_that_cannot_be_set_is_refused_and_the_training_goes_on(

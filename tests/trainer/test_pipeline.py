@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import queue
 import threading
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario
 from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.pipeline import Feed, Opener, Pipelines
+from tfmon.trainer.pipeline import Feed, Pipelines
 
 pytestmark = pytest.mark.trainer
 
@@ -156,47 +155,3 @@ def test_a_pipeline_without_a_batch_is_the_scenarios_fault(tf: Any) -> None:
     pipelines = Pipelines(scenario(tf.data.Dataset.range(5).filter(lambda x: x < 0)))
     with pytest.raises(ScenarioError, match="no batch"):
         pipelines.open(settings())
-
-
-class TestOpener:
-    """Pipelines opened in the background."""
-
-    def start(self, pipelines: Pipelines) -> tuple[Opener, queue.Queue[Any]]:
-        delivered: queue.Queue[Any] = queue.Queue()
-        opener = Opener(pipelines, lambda request, result: delivered.put((request, result)))
-        opener.start()
-        return opener, delivered
-
-    def test_a_pipeline_is_delivered_under_its_request(self, tf: Any) -> None:
-        opener, delivered = self.start(Pipelines(scenario(np.arange(8.0))))
-        opener.open(7, settings(2, 1))
-        request, feed = delivered.get(timeout=DEADLINE_S)
-        assert request == 7
-        assert feed.settings == settings(2, 1)
-        assert take(feed, 1) == [[[0, 1]]]
-
-    def test_an_error_is_delivered_and_the_next_pipeline_is_opened(self, tf: Any) -> None:
-        def no_sevens(_self: Any, examples: Any, batch_size: int) -> Any:
-            if batch_size == 7:
-                raise ValueError("not seven")
-            return examples.batch(batch_size)
-
-        opener, delivered = self.start(Pipelines(scenario(np.arange(8.0), no_sevens)))
-        opener.open(1, settings(7))
-        opener.open(2, settings(8))
-        request, error = delivered.get(timeout=DEADLINE_S)
-        assert (request, str(error)) == (1, "not seven")
-        request, feed = delivered.get(timeout=DEADLINE_S)
-        assert (request, feed.batch_examples) == (2, None)
-
-    def test_an_error_while_preparing_ahead_is_nobodys(self, tf: Any) -> None:
-        def only_four(_self: Any, examples: Any, batch_size: int) -> Any:
-            if batch_size != 4:
-                raise ValueError("only four")
-            return examples.batch(batch_size)
-
-        opener, delivered = self.start(Pipelines(scenario(np.arange(64.0), only_four)))
-        opener.prepare_neighbours(settings(4))
-        opener.open(1, settings(4))
-        assert delivered.get(timeout=DEADLINE_S)[1].settings == settings(4)
-        assert delivered.empty()

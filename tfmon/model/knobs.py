@@ -146,8 +146,68 @@ PREFETCH = Knob(
     high=1024,
     words=("off", "auto"),
 )
-COMMON: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
-"""The knobs that every scenario has."""
+PARALLEL_CALLS = Knob(
+    "parallel_calls",
+    default="auto",
+    help="Examples that `prepare` works on at once; off: one after the other.",
+    kind="live",
+    choices=("off", 2, 4, "auto"),
+    low=1,
+    high=1024,
+    words=("off", "auto"),
+)
+CACHE = Knob(
+    "cache",
+    default=False,
+    help="Keep what `prepare` made in memory, so that it works in the first epoch only.",
+    kind="live",
+)
+GRAPH = Knob(
+    "graph",
+    default=True,
+    help="Run the step as one tf.function; off: eagerly, op by op.",
+    kind="live",
+)
+XLA = Knob(
+    "xla",
+    default=False,
+    help="Compile the tf.function with XLA; each batch size is compiled anew.",
+    kind="live",
+)
+MIXED_PRECISION = Knob(
+    "mixed_precision",
+    default="off",
+    help="Compute in 16 bits while the weights stay in 32.",
+    kind="live",
+    choices=("off", "bfloat16", "float16"),
+)
+SYNC_EVERY_STEP = Knob(
+    "sync_every_step",
+    default=False,
+    help="Read the loss after every step, as a `.numpy()` in the loop does; the device then stands still.",
+    kind="live",
+)
+THREADS = Knob(
+    "threads",
+    default="auto",
+    help="Threads that one op may use on the CPU (intra-op parallelism).",
+    choices=("auto", 1, 2, 4, 8),
+    low=1,
+    high=1024,
+    words=("auto",),
+)
+VARIANT = Knob("variant", default="", help="Which form of the scenario runs.")
+"""The knob of a scenario with variants; they are its choices."""
+INPUT: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
+"""The knobs of every scenario that reads data."""
+PREPARE: tuple[Knob, ...] = (PARALLEL_CALLS, CACHE)
+"""The knobs of every scenario with a `prepare`."""
+STEP: tuple[Knob, ...] = (GRAPH, XLA, MIXED_PRECISION, SYNC_EVERY_STEP)
+"""The knobs of the training step."""
+MACHINE: tuple[Knob, ...] = (THREADS,)
+"""The knobs of the runtime."""
+COMMON: tuple[Knob, ...] = (*INPUT, *PREPARE, *STEP, *MACHINE)
+"""All the knobs that a scenario may have without declaring them."""
 
 
 def show(value: object) -> str:

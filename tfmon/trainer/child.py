@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered
-from tfmon.model.knobs import KnobError, KnobValue
+from tfmon.model.knobs import KnobError
 from tfmon.model.lane_state import BUILDING, IMPORTING, TRACING
 from tfmon.model.wire import Assign, Stop
 from tfmon.trainer.inbox import Inbox
-from tfmon.trainer.loader import ScenarioError, explain, load
+from tfmon.trainer.loader import explain, load
 from tfmon.trainer.mailbox import Mailbox, leave
 from tfmon.trainer.reporter import Reporter
 
+SEED = 0
+"""All lanes start from the same weights."""
 INSTALL_TENSORFLOW = "{python} -m pip install tensorflow"
 
 
@@ -70,48 +72,31 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
 
 
 def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter) -> None:
-    import tensorflow as tf
+    import keras
 
     from tfmon.trainer.loop import Loop
     from tfmon.trainer.pipeline import Pipelines
+    from tfmon.trainer.steps import Steps
 
+    keras.utils.set_random_seed(SEED)
     scenario = load(path)(assign.settings)
     pipelines = Pipelines(scenario)
     try:
         pipelines.check(assign.settings)
+        steps = Steps(scenario, pipelines.signature(assign.settings))
+        steps.check(assign.settings)
     except KnobError as error:
-        raise Failure("scenario", str(error), "--set batch_size=N sets it") from error
-    model = scenario.model()
-    signature = pipelines.signature(assign.settings)
-    _build(model, signature)
-    settings: dict[str, KnobValue] = dict(assign.settings)
+        raise Failure("scenario", str(error), "--set KNOB=VALUE sets it") from error
     reporter.send(
         Built(
             at_ns=time.monotonic_ns(),
-            parameters=_count_parameters(model),
+            parameters=steps.parameters,
             examples=pipelines.examples,
-            settings=settings,
+            settings=dict(assign.settings),
         )
     )
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
-    step = tf.function(scenario.step(model), input_signature=signature, jit_compile=False)
-    step.get_concrete_function()
-    Loop(step, pipelines, settings, assign, mailbox, reporter).run()
-
-
-def _build(model: Any, signature: list[Any]) -> None:  # noqa: ANN401
-    """Make the variables of a model and of its optimizer, before they are needed inside a tf.function."""
-    if model is None:
-        return
-    if getattr(model, "optimizer", None) is None:
-        raise ScenarioError("`model` must return a compiled model: call model.compile(optimizer, loss)")
-    if not model.built:
-        model.build(signature[0].shape)
-    model.optimizer.build(model.trainable_variables)
-
-
-def _count_parameters(model: Any) -> int:  # noqa: ANN401
-    return 0 if model is None else sum(int(variable.shape.num_elements()) for variable in model.trainable_weights)
+    Loop(pipelines, steps, assign, mailbox, reporter).run()
 
 
 def _import_tensorflow() -> None:
@@ -145,7 +130,7 @@ def _equip(assign: Assign) -> Equipped:
     from tfmon.trainer import device
 
     try:
-        name = device.settle(assign.device)
+        name = device.settle(assign.device, assign.settings.get("threads", "auto"))
     except device.DeviceMissingError as error:
         raise Failure("device_absent", str(error)) from error
     return Equipped(

@@ -12,16 +12,19 @@ class DeviceMissingError(Exception):
     """The lane's device is not there for TensorFlow; the text says why."""
 
 
-def settle(kind: str) -> str:
+def settle(kind: str, threads: object = "auto") -> str:
     """Leave TensorFlow only the lane's device, and return the GPU's model name; empty for the CPU.
 
-    The environment the child was started with has chosen the GPU already; this hides what it cannot hide.
+    `threads` limits what one op may use on the CPU. The environment the child was started with has chosen the
+    GPU already; this hides what it cannot hide.
 
     Errors: DeviceMissingError when a GPU is wanted and TensorFlow has none.
     Source: `tf.config.experimental.get_device_details`.
     """
     import tensorflow as tf
 
+    if isinstance(threads, int):
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
     gpus = tf.config.list_physical_devices("GPU")
     if kind == "cpu":
         tf.config.set_visible_devices([], "GPU")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,9 +15,11 @@ from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop, Turn
 from tfmon.trainer import device
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.mailbox import Mailbox
-from tfmon.trainer.pipeline import PIPELINE_KNOBS, Feed, Opener, Pipelines, count_examples
+from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.reporter import Reporter
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, StepClock
+from tfmon.trainer.steps import Steps
+from tfmon.trainer.workshop import Setup, Workshop
 
 WINDOW_NS = 200_000_000
 """How long a window lasts at least; it ends with the step that is then under way."""
@@ -33,14 +34,14 @@ KNOB_CHANGE = "knob change"
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """The background thread's answer to the wish for another pipeline."""
+class Made:
+    """The workshop's answer to a wish."""
 
     request: int
-    result: Feed | BaseException
+    result: Setup | BaseException
 
 
-Letter: TypeAlias = Request | Opened
+Letter: TypeAlias = Request | Made
 
 
 class Loop:
@@ -51,24 +52,25 @@ class Loop:
 
     def __init__(
         self,
-        step: Callable[..., Any],
         pipelines: Pipelines,
-        settings: dict[str, KnobValue],
+        steps: Steps,
         assign: Assign,
         mailbox: Mailbox[Letter],
         reporter: Reporter,
     ) -> None:
-        self._step = step
-        self._pipelines = pipelines
-        self._settings = settings
+        self._makers = (pipelines, steps)
+        self._knobs = (*pipelines.knobs, *steps.knobs)
         self._assign = assign
         self._mailbox = mailbox
         self._reporter = reporter
         self._clock = StepClock()
         self._collector = CollectorWatch()
-        self._opener = Opener(pipelines, lambda request, feed: mailbox.post(Opened(request, feed)))
-        self._opener_worked = 0
-        self._feed = pipelines.open(settings)
+        self._workshop = Workshop(pipelines, steps, lambda number, setup: mailbox.post(Made(number, setup)))
+        self._worked = 0
+        self._settings = dict(assign.settings)
+        setup = self._workshop.make(self._settings)
+        assert setup.feed is not None and setup.step is not None
+        self._feed, self._step = setup.feed, setup.step
         self._loss: Any = None
         self._wishes: dict[int, SetKnob] = {}
         self._fresh: list[SetKnob] = []
@@ -85,8 +87,8 @@ class Loop:
 
     def run(self) -> None:
         """Warm up, wait for the start signal, and train until the end."""
-        self._opener.start()
-        self._opener.prepare_neighbours(self._settings)
+        self._workshop.start()
+        self._workshop.prepare_neighbours(self._settings)
         self._warm_up()
         self._enter(READY)
         while not self._stopped:
@@ -106,12 +108,12 @@ class Loop:
         while not self._stopped:
             now_ns = self._steps_until(time.monotonic_ns() + WINDOW_NS // 4, CAPACITY)
             self._read_loss()
-            if now_ns - began_ns > WARM_UP_NS and self._clock.steps >= WARM_UP_STEPS and self._opener.idle:
+            if now_ns - began_ns > WARM_UP_NS and self._clock.steps >= WARM_UP_STEPS and self._workshop.idle:
                 break
             self._read_letters()
         self._done_steps = 0
         self._collector.settle()
-        self._opener_worked = self._opener.worked
+        self._worked = self._workshop.worked
 
     def _hold(self) -> None:
         """Sleep until a letter comes; a pipeline's own threads stop when its buffer is full."""
@@ -184,7 +186,8 @@ class Loop:
         clock_ns, step, batches = time.monotonic_ns, self._step, self._feed.batches
         times, waiting = self._clock.times, self._mailbox.waiting
         size = self._feed.batch_examples
-        steps = input_ns = call_ns = examples = 0
+        reads = self._settings.get("sync_every_step", False)
+        steps = input_ns = call_ns = sync_ns = examples = 0
         began_ns = clock_ns()
         while True:
             try:
@@ -193,11 +196,15 @@ class Loop:
                 raise ScenarioError("the data ended: `batches` must return a Dataset that repeats") from None
             fed_ns = clock_ns()
             self._loss = step(*batch)
-            ended_ns = clock_ns()
+            ended_ns = called_ns = clock_ns()
+            if reads:
+                self._read_loss()
+                ended_ns = clock_ns()
+                sync_ns += ended_ns - called_ns
             times[steps] = ended_ns - began_ns
             steps += 1
             input_ns += fed_ns - began_ns
-            call_ns += ended_ns - fed_ns
+            call_ns += called_ns - fed_ns
             examples += count_examples(batch) if size is None else size
             began_ns = ended_ns
             if ended_ns >= deadline_ns or steps >= limit or waiting:
@@ -207,6 +214,7 @@ class Loop:
         self._clock.examples += examples
         self._clock.input_ns += input_ns
         self._clock.call_ns += call_ns
+        self._clock.sync_ns += sync_ns
         self._last_end_ns = ended_ns
         return ended_ns
 
@@ -218,9 +226,9 @@ class Loop:
         clock = self._clock
         if self._collector.take():
             clock.marks.add("garbage collection")
-        if self._opener.worked != self._opener_worked:
+        if self._workshop.worked != self._worked:
             clock.marks.add("preparing pipelines")
-        self._opener_worked = self._opener.worked - self._opener.worked % 2
+        self._worked = self._workshop.worked - self._workshop.worked % 2
         in_use, peak = device.gpu_memory(self._assign.device)
         window = Window(
             at_ns=at_ns,
@@ -253,7 +261,7 @@ class Loop:
             match letter:
                 case SetKnob():
                     self._ask(letter)
-                case Opened():
+                case Made():
                     self._exchange(letter)
                 case Run():
                     self._turn = None
@@ -284,31 +292,36 @@ class Loop:
 
     def _ask(self, wish: SetKnob) -> None:
         try:
-            value = find(PIPELINE_KNOBS, wish.knob).check(wish.value)
+            value = find(self._knobs, wish.knob).check(wish.value)
             wanted = {**self._settings, **self._pending(), wish.knob: value}
-            self._pipelines.check(wanted)
+            for maker in self._makers:
+                maker.check(wanted)
         except KnobError as error:
             self._refuse(wish, str(error))
             return
         self._wishes[wish.request] = wish
-        self._opener.open(wish.request, wanted)
+        self._workshop.order(wish.request, wanted, self._settings)
 
     def _pending(self) -> dict[str, KnobValue]:
         return {wish.knob: wish.value for _, wish in sorted(self._wishes.items())}
 
-    def _exchange(self, opened: Opened) -> None:
-        """Go over to a pipeline that has become ready; the weights stay as they are."""
-        wish = self._wishes.pop(opened.request)
-        if isinstance(opened.result, BaseException):
-            self._refuse(wish, f"the pipeline could not be made: {opened.result}")
+    def _exchange(self, made: Made) -> None:
+        """Go over to another pipeline or step that has become ready; the weights stay as they are."""
+        wish = self._wishes.pop(made.request)
+        if isinstance(made.result, BaseException):
+            self._refuse(wish, f"it could not be made: {type(made.result).__name__}: {made.result}")
             return
-        old, self._feed = self._feed, opened.result
-        self._settings = {**self._settings, **opened.result.settings}
+        setup = made.result
+        if setup.feed is not None:
+            self._workshop.drop(self._feed)
+            self._feed = setup.feed
+        if setup.step is not None:
+            self._step = setup.step
+        self._settings = setup.settings
         self._fresh.append(wish)
-        self._opener.drop(old)
         self._clock.marks.add(KNOB_CHANGE)
         if not self._wishes:
-            self._opener.prepare_neighbours(self._settings)
+            self._workshop.prepare_neighbours(self._settings)
 
     def _refuse(self, wish: SetKnob, reason: str) -> None:
         self._reporter.send(

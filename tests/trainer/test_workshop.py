@@ -1,0 +1,63 @@
+"""The background thread that makes ready what a knob asks for."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.workshop import Workshop
+
+from .running import OneStep
+from .test_pipeline import scenario, settings, take
+
+pytestmark = pytest.mark.trainer
+DEADLINE_S = 20.0
+
+
+def start(pipelines: Pipelines) -> tuple[Workshop, queue.Queue[Any]]:
+    delivered: queue.Queue[Any] = queue.Queue()
+    workshop = Workshop(pipelines, OneStep(print), lambda request, result: delivered.put((request, result)))
+    workshop.start()
+    return workshop, delivered
+
+
+def test_a_pipeline_is_delivered_under_its_request(tf: Any) -> None:
+    workshop, delivered = start(Pipelines(scenario(np.arange(8.0))))
+    workshop.order(7, settings(2, 1), settings(4))
+    request, setup = delivered.get(timeout=DEADLINE_S)
+    assert request == 7
+    assert setup.settings == settings(2, 1)
+    assert setup.step is None
+    assert take(setup.feed, 1) == [[[0, 1]]]
+
+
+def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
+    def no_sevens(_self: Any, examples: Any, batch_size: int) -> Any:
+        if batch_size == 7:
+            raise ValueError("not seven")
+        return examples.batch(batch_size)
+
+    workshop, delivered = start(Pipelines(scenario(np.arange(8.0), no_sevens)))
+    workshop.order(1, settings(7), settings(4))
+    workshop.order(2, settings(8), settings(4))
+    request, error = delivered.get(timeout=DEADLINE_S)
+    assert (request, str(error)) == (1, "not seven")
+    request, setup = delivered.get(timeout=DEADLINE_S)
+    assert (request, setup.feed.batch_examples) == (2, None)
+
+
+def test_an_error_while_preparing_ahead_is_nobodys(tf: Any) -> None:
+    def only_four(_self: Any, examples: Any, batch_size: int) -> Any:
+        if batch_size != 4:
+            raise ValueError("only four")
+        return examples.batch(batch_size)
+
+    workshop, delivered = start(Pipelines(scenario(np.arange(64.0), only_four)))
+    workshop.prepare_neighbours(settings(4))
+    workshop.order(1, settings(4), settings(2))
+    assert delivered.get(timeout=DEADLINE_S)[1].settings == settings(4)
+    assert delivered.empty()

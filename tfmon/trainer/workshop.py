@@ -1,0 +1,106 @@
+"""The background thread that makes ready what a knob asks for: pipelines and steps."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tfmon.model.knobs import KnobValue, Settings
+from tfmon.trainer.pipeline import Feed, Pipelines
+from tfmon.trainer.steps import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the loop trains with under certain settings; None for what stays as it is."""
+
+    settings: dict[str, KnobValue]
+    feed: Feed | None
+    step: Callable[..., Any] | None
+
+
+class Workshop(threading.Thread):
+    """Makes setups in the background and delivers them; drops the old pipelines, which takes time as well.
+
+    What one key press may ask for next is made ready ahead of time, as far as that is cheap: pipelines are,
+    tracing another step is not.
+    """
+
+    def __init__(
+        self, pipelines: Pipelines, steps: Steps, deliver: Callable[[int, Setup | BaseException], None]
+    ) -> None:
+        super().__init__(name="tfmon-workshop", daemon=True)
+        self._pipelines = pipelines
+        self._steps = steps
+        self._deliver = deliver
+        self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
+        self.worked = 0
+        """Jobs begun and jobs ended; while it is odd, one is under way."""
+
+    @property
+    def idle(self) -> bool:
+        """True when nothing is to be done."""
+        return self._jobs.unfinished_tasks == 0
+
+    def make(self, settings: Settings, before: Settings | None = None) -> Setup:
+        """Make what differs from the settings before, in the calling thread; everything if there are none."""
+
+        def differ(names: tuple[str, ...]) -> bool:
+            return before is None or any(settings[name] != before[name] for name in names)
+
+        feed = self._pipelines.open(settings) if differ(_names(self._pipelines)) else None
+        step = self._steps.make(settings) if differ(_names(self._steps)) else None
+        return Setup(dict(settings), feed, step)
+
+    def order(self, request: int, settings: Settings, before: Settings) -> None:
+        """Make a setup as soon as possible and deliver it under the request's number."""
+
+        def job() -> None:
+            try:
+                self._deliver(request, self.make(settings, before))
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the loop says so
+                self._deliver(request, error)
+
+        self._put(0, job)
+
+    def prepare_neighbours(self, settings: Settings) -> None:
+        """Make ready the pipelines that one press of a key may ask for next."""
+        for knob in self._pipelines.knobs:
+            for direction in (+1, -1) if not knob.choices else (+1,):
+                high = self._pipelines.examples if knob.name == "batch_size" else None
+                wanted = {**settings, knob.name: knob.next(settings[knob.name], direction, high=high)}
+                self._put(1, functools.partial(self._try_to_prepare, wanted))
+
+    def drop(self, feed: Feed) -> None:
+        """Let go of an open pipeline in this thread, where its end delays no step."""
+        leftovers = [feed]
+        self._put(2, leftovers.clear)
+
+    def run(self) -> None:
+        """Work off the jobs, the urgent ones first."""
+        while True:
+            job = self._jobs.get()[2]
+            self.worked += 1
+            job()
+            del job
+            self.worked += 1
+            self._jobs.task_done()
+
+    def _put(self, urgency: int, job: Callable[[], None]) -> None:
+        self._jobs.put((urgency, next(self._numbers), job))
+
+    def _try_to_prepare(self, settings: Settings) -> None:
+        try:
+            self._pipelines.prepare(settings)
+        except Exception:  # noqa: BLE001 - nobody asked for it yet; whoever does is told by `order`
+            return
+
+
+def _names(maker: Pipelines | Steps) -> tuple[str, ...]:
+    return tuple(knob.name for knob in maker.knobs)
