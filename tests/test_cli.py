@@ -88,7 +88,7 @@ def test_the_monitor_itself_never_loads_tensorflow():
 def test_list_names_the_scenarios_with_their_titles():
     done = run("list")
     assert done.returncode == 0
-    assert re.search(r"^small-dense +A small dense net", done.stdout, re.MULTILINE)
+    assert re.search(r"^  small-dense +A small dense net", done.stdout, re.MULTILINE)
 
 
 def test_list_as_json():

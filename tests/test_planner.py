@@ -115,7 +115,7 @@ def test_what_the_command_line_says_is_in_the_plan():
     [
         ("tpu", "no device 'tpu'"),
         ("cpu:1", "cpu, gpu or gpu:N"),
-        ("cpu,depth=3", "no knob 'depth'.*batch_size, prefetch or width"),
+        ("cpu,depth=3", "no knob 'depth'.*batch_size, prefetch, .* or width"),
         ("cpu,prefetch=3.5", "prefetch takes"),
         ("cpu,batch_size=0", "batch_size takes a whole number from 1"),
         ("cpu,batch_size=-8", "batch_size takes a whole number from 1"),

@@ -10,6 +10,7 @@ import venv
 from pathlib import Path
 
 import click
+import platformdirs
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -36,7 +37,8 @@ def installed(tmp_path_factory) -> Path:
     install = ("install", "--no-deps", "--no-index", "--quiet", "--disable-pip-version-check")
     run(sys.executable, "-m", "pip", "--python", python, *install, wheel, cwd=folder)
     (site,) = clean.glob("lib/python*/site-packages")
-    (site / "click").symlink_to(Path(click.__file__).parent)
+    for dependency in (click, platformdirs):
+        (site / dependency.__name__).symlink_to(Path(str(dependency.__file__)).parent)
     return clean / "bin"
 
 

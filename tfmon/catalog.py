@@ -234,7 +234,7 @@ def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tup
     offered = [*STEP, *MACHINE]
     if "prepare" in methods:
         offered = [*PREPARE, *offered]
-    if "data" in methods:
+    if "data" in methods or "step" not in methods:
         offered = [*INPUT, *offered]
     variants = told.get("variants", ())
     if variants:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfmon.catalog import find_card
+from tfmon.catalog import built_in_folder, read_card
 from tfmon.model.events import Built, Equipped, KnobApplied, LaneEnded, Window
 from tfmon.model.lane_state import (
     ABSENT,
@@ -26,6 +26,9 @@ from trainer.racing import Race
 pytestmark = [pytest.mark.trainer, pytest.mark.tf]
 
 Start = Callable[..., Race]
+
+SMALL_DENSE = built_in_folder() / "small_dense.py"
+LARGE_DENSE = built_in_folder() / "large_dense.py"
 
 OUT_OF_MEMORY = """
 import numpy as np
@@ -47,11 +50,13 @@ class Greedy(Scenario):
 """
 
 
-@pytest.mark.parametrize(("scenario", "batch_size"), [("small-dense", 500), ("large-dense", 2048)])
+@pytest.mark.parametrize(
+    ("scenario", "batch_size"), [(SMALL_DENSE, 500), (LARGE_DENSE, 2048)], ids=["small-dense", "large-dense"]
+)
 def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
-    race: Start, scenario: str, batch_size: int
+    race: Start, scenario: Path, batch_size: int
 ) -> None:
-    card = find_card(scenario)
+    card = read_card(scenario, "built-in")
     lane = race(card.path, **card.defaults())
     first = lane.until_event(Window)
     before = lane.until_event(Window, lambda window: not window.marks)
@@ -77,7 +82,7 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
     assert all(window.settings == {**card.defaults(), "batch_size": batch_size, "prefetch": 2} for window in after)
     assert all(window.examples == batch_size * window.steps for window in after)
     losses = [window.loss for window in after if window.loss is not None]
-    if scenario == "small-dense":
+    if scenario == SMALL_DENSE:
         assert np.mean(losses[-4:]) < np.mean(losses[:4]) < first.loss
     else:  # Too many random labels to learn in seconds: the loss stays at that of guessing, the logarithm of 10.
         assert max(losses) < 2.35
@@ -86,7 +91,7 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
 
 
 def test_a_lane_ends_by_itself_after_its_steps(race: Start) -> None:
-    lane = race(find_card("small-dense").path, steps=100)
+    lane = race(SMALL_DENSE, steps=100)
     ended = lane.until_event(LaneEnded)
     assert (ended.exit_code, ended.asked) == (0, False)
     assert lane.lane.phase == DONE
@@ -94,7 +99,7 @@ def test_a_lane_ends_by_itself_after_its_steps(race: Start) -> None:
 
 
 def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
-    lane = race(find_card("small-dense").path, "gpu:0", environment={"CUDA_VISIBLE_DEVICES": "-1"})
+    lane = race(SMALL_DENSE, "gpu:0", environment={"CUDA_VISIBLE_DEVICES": "-1"})
     lane.until_event(LaneEnded)
     assert lane.lane.phase == ABSENT
     assert lane.lane.trouble is not None
@@ -127,7 +132,7 @@ def test_a_tensorflow_that_cannot_be_imported_is_told_with_the_command_that_help
     race: Start, tmp_path: Path, module: str, message: str
 ) -> None:
     (tmp_path / "tensorflow.py").write_text(module)
-    lane = race(find_card("small-dense").path, environment={"PYTHONPATH": str(tmp_path)})
+    lane = race(SMALL_DENSE, environment={"PYTHONPATH": str(tmp_path)})
     lane.until_event(LaneEnded)
     assert lane.lane.phase == FAILED
     assert lane.lane.trouble is not None

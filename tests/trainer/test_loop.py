@@ -328,6 +328,37 @@ def test_two_knobs_asked_for_at_once_are_both_in_force(running: Start) -> None:
     assert loop.windows[-1].settings == {"batch_size": 20, "prefetch": 1}
 
 
+def test_a_knob_that_is_set_and_set_back_at_once_is_as_it_was(running: Start) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+    loop.tell(SetKnob(request=2, knob="batch_size", value=10))
+    applied = loop.until_event(KnobApplied, lambda event: event.request == 2)
+    loop.until_windows(2)
+    stopped(loop)
+    assert applied.value == 10
+    last = loop.windows[-1]
+    assert last.settings["batch_size"] == 10
+    assert last.examples == 10 * last.steps
+    assert len(step.batches[-1]) == 10
+
+
+def test_a_wish_that_fails_leaves_nothing_behind_in_the_next_one(running: Start) -> None:
+    step = Steps()
+    loop = running(step, NoSevens)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.tell(SetKnob(request=1, knob="batch_size", value=7))
+    loop.tell(SetKnob(request=2, knob="prefetch", value=2))
+    loop.until_event(KnobRefused, lambda event: event.request == 1)
+    loop.until(lambda: len(loop.reporter.of(KnobRefused) + loop.reporter.of(KnobApplied)) == 2, "two answers")
+    loop.until_windows(2)
+    stopped(loop)
+    assert loop.windows[-1].settings["batch_size"] == len(step.batches[-1]) == 10
+
+
 @pytest.mark.parametrize(
     ("scenario", "knob", "value", "reason"),
     [

@@ -418,5 +418,5 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
         how = f"the lane was ended by {event.signal}"
     else:
         how = f"the lane left with exit code {event.exit_code} and did not say why"
-    trouble = Trouble(how, "r starts it again; its last lines are below")
+    trouble = Trouble(how)
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)

@@ -84,7 +84,8 @@ def _in_turns(lanes: Sequence[LaneState]) -> Standing:
     ranking = tuple(Rank(lane.spec.name, estimate) for lane, estimate in estimates if estimate is not None)
     if len(ranking) < len(estimates):
         pairs = len(set.intersection(*({turn.turn for turn in lane.turns} for lane in lanes)))
-        return Standing(f"no verdict yet: {pairs} of the {LEAST_PAIRS} pairs that an interval takes")
+        yet = "" if all(lane.over for lane in lanes) else " yet"
+        return Standing(f"no verdict{yet}: {pairs} of the {LEAST_PAIRS} pairs that an interval takes")
     best = ranking[0].ratio
     note = _note(lanes)
     second = statistics.ratio(lanes[0].turns, lanes[1].turns)

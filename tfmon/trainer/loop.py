@@ -299,8 +299,10 @@ class Loop:
         except KnobError as error:
             self._refuse(wish, str(error))
             return
+        # While another wish is under way nobody knows what this setup will follow, so it is made whole.
+        before = None if self._wishes else self._settings
         self._wishes[wish.request] = wish
-        self._workshop.order(wish.request, wanted, self._settings)
+        self._workshop.order(wish.request, wanted, before)
 
     def _pending(self) -> dict[str, KnobValue]:
         return {wish.knob: wish.value for _, wish in sorted(self._wishes.items())}

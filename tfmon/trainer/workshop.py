@@ -58,8 +58,11 @@ class Workshop(threading.Thread):
         step = self._steps.make(settings) if differ(_names(self._steps)) else None
         return Setup(dict(settings), feed, step)
 
-    def order(self, request: int, settings: Settings, before: Settings) -> None:
-        """Make a setup as soon as possible and deliver it under the request's number."""
+    def order(self, request: int, settings: Settings, before: Settings | None) -> None:
+        """Make a setup as soon as possible and deliver it under the request's number.
+
+        It holds what differs from the settings before, which must be those in force when it is used.
+        """
 
         def job() -> None:
             try:
