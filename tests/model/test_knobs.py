@@ -157,7 +157,7 @@ def test_a_knob_is_found_by_name():
 
 
 def test_an_unknown_knob_is_refused_with_the_ones_there_are():
-    with pytest.raises(KnobError, match="no knob 'batch'; this scenario has batch_size, prefetch, .* or threads"):
+    with pytest.raises(KnobError, match=r"no knob 'batch'; this scenario has batch_size, prefetch, .* or threads"):
         find(COMMON, "batch")
 
 
