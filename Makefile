@@ -35,6 +35,7 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/knob_latency.py --scenario small-dense
 	$(BIN)/python tests/benchmarks/knob_latency.py --scenario large-dense
 	$(BIN)/python tests/benchmarks/sampling_cost.py
+	$(BIN)/python tests/benchmarks/start_up.py
 
 clean:  ## Remove the environments and everything that was built.
 	rm -rf $(VENV) $(VENV_218) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

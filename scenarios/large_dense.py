@@ -8,7 +8,7 @@ matters little while making a batch is much cheaper than the step that trains on
 import numpy as np
 import tensorflow as tf
 
-from tfmon.trainer import Scenario
+from tfmon.trainer import Claim, Scenario
 
 
 class LargeDense(Scenario):
@@ -17,6 +17,48 @@ class LargeDense(Scenario):
     batch_size = 32
     prefetch = "auto"
     examples = 100_000
+    contrast = ("prefetch=off", "prefetch=auto")
+    claims = (
+        Claim(
+            id="prefetch-speeds-up-training",
+            source="creating and training small models, example 3",
+            says="prefetch makes training faster",
+            first="cpu,prefetch=auto",
+            second="cpu,prefetch=off",
+        ),
+        Claim(
+            id="prefetch-hardly-matters-for-cheap-batches",
+            source="creating and training small models, example 3",
+            says="prefetch hardly matters when a batch of 32 is cheap to make",
+            first="cpu,prefetch=auto",
+            second="cpu,prefetch=off",
+            at_most=1.15,
+        ),
+        Claim(
+            id="bigger-batch-stops-helping",
+            source="creating and training small models, example 3",
+            says="a bigger batch raises throughput only until it stops: 8,192 is no faster than 2,048",
+            first="cpu,batch_size=8192",
+            second="cpu,batch_size=2048",
+            at_most=1.2,
+        ),
+        Claim(
+            id="more-data-make-a-gpu-pay",
+            source="creating and training small models, example 3",
+            says="with 100 times the data the GPU wins",
+            first="gpu",
+            second="cpu",
+            needs="gpu",
+        ),
+        Claim(
+            id="larger-batches-make-a-gpu-pay",
+            source="creating and training small models, example 3",
+            says="with a batch of 8,192 the GPU wins",
+            first="gpu,batch_size=8192",
+            second="cpu,batch_size=8192",
+            needs="gpu",
+        ),
+    )
 
     def data(self):
         """Make random features and labels: (100000, 100) float32 and (100000,) int64."""

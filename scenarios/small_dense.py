@@ -8,7 +8,7 @@ into dispatch. Watch the throughput rise almost in step with the batch (B), on t
 import numpy as np
 import tensorflow as tf
 
-from tfmon.trainer import Scenario
+from tfmon.trainer import Claim, Scenario
 
 
 class SmallDense(Scenario):
@@ -18,6 +18,32 @@ class SmallDense(Scenario):
     prefetch = "off"
     examples = 1_000
     contrast = ("batch_size=10", "batch_size=256")
+    claims = (
+        Claim(
+            id="bigger-batch-raises-throughput",
+            source="creating and training small models, example 2",
+            says="a batch of 256 instead of 10 trains many times the examples a second",
+            first="cpu,batch_size=256",
+            second="cpu,batch_size=10",
+            at_least=5,
+        ),
+        Claim(
+            id="small-model-is-dispatch",
+            source="creating and training small models, example 2",
+            says="a small step is overhead, not arithmetic: two cores are no faster than one",
+            first="cpu,threads=auto",
+            second="cpu,threads=1",
+            at_most=1.1,
+        ),
+        Claim(
+            id="small-model-is-slower-on-a-gpu",
+            source="creating and training small models, example 2",
+            says="a small model on little data trains faster on the CPU than on a GPU",
+            first="cpu",
+            second="gpu",
+            needs="gpu",
+        ),
+    )
 
     def data(self):
         """Make random features and labels: (1000, 100) float32 and (1000,) int64."""

@@ -26,6 +26,7 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
     Thread: the main thread, for the signals.
     """
     caught: list[str] = []
+    program.announce(card)
     app = MonitorApp(
         program.session,
         program.lanes,

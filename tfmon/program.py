@@ -12,7 +12,7 @@ from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event, TurnEnded
 from tfmon.model.lane_state import ABSENT, FAILED
-from tfmon.model.session import Machine, Session
+from tfmon.model.session import Machine, Race, Session
 from tfmon.planner import Wishes, plan_race
 from tfmon.probes.absent import AbsentProbe
 from tfmon.probes.base import Probe
@@ -42,6 +42,11 @@ class Program:
         if wishes.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
+
+    def announce(self, card: Card) -> None:
+        """Tell the session what will be raced, before it is known in which lanes."""
+        race = Race(scenario=card.name, title=card.title, mode=self._wishes.mode, knobs=card.knobs)
+        self.session.begin(race, ())
 
     def plan(self, card: Card) -> RacePlan:
         """Plan the race of a scenario that the command line asked for.

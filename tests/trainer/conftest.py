@@ -24,8 +24,9 @@ def tf() -> Any:
 
 
 @pytest.fixture
-def running(tf: Any) -> Iterator[Callable[..., Running]]:
-    """Start loops in threads; those that still train are stopped after the test."""
+def running(tf: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Running]]:
+    """Start loops in threads, with a short warm-up; those that still train are stopped after the test."""
+    monkeypatch.setattr("tfmon.trainer.loop.WARM_UP_NS", 0)
     callbacks = gc.callbacks[:]
     loops: list[Running] = []
 

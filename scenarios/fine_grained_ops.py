@@ -1,0 +1,81 @@
+"""A hundred tiny matrix operations in a step: nearly all of it is overhead.
+
+100 additions, or 100 matrix products, of `size` × `size` matrices one after the other; nothing is trained. At
+10 × 10 an addition is 100 flops: starting it costs thousands of times more, on a CPU already and more so on a GPU,
+where each is a kernel launch. Inside one tf.function (graph) Python is out of the way; with XLA (k, then xla) the
+additions become one kernel. Raise `size` (k; it restarts the lane) until the arithmetic outweighs the overhead:
+that is where a GPU begins to pay. A step counts as one example.
+"""
+
+import tensorflow as tf
+
+from tfmon.trainer import Claim, Knob, Scenario
+
+OPERATIONS = 100
+
+
+class FineGrainedOps(Scenario):
+    """Example 3 of "poor GPU performance"."""
+
+    variants = ("add", "matmul")
+    knobs = (Knob("size", 10, "Rows and columns of each matrix.", low=10, high=4096),)
+    without = ("mixed_precision",)
+    contrast = ("graph=off", "graph=on")
+    claims = (
+        Claim(
+            id="fine-grained-ops-are-overhead",
+            source="poor GPU performance, example 3",
+            says="many small operations are all overhead: one graph of them is far faster than one by one",
+            first="cpu,graph=on",
+            second="cpu,graph=off",
+            at_least=3,
+        ),
+        Claim(
+            id="small-matmul-costs-like-small-add",
+            source="poor GPU performance, example 3",
+            says="at 10 × 10 a matrix product costs hardly more than an addition: neither is the arithmetic",
+            first="cpu,variant=add,graph=off",
+            second="cpu,variant=matmul,graph=off",
+            at_most=1.5,
+        ),
+        Claim(
+            id="arithmetic-counts-when-large",
+            source="poor GPU performance, example 3",
+            says="at 512 × 512 the arithmetic counts: an addition is far cheaper than a matrix product",
+            first="cpu,variant=add,size=512",
+            second="cpu,variant=matmul,size=512",
+            at_least=3,
+        ),
+        Claim(
+            id="xla-fuses-small-ops",
+            source="poor GPU performance, example 3",
+            says="XLA makes one kernel of many additions",
+            first="cpu,xla=on",
+            second="cpu,graph=on",
+            at_least=1.2,
+        ),
+        Claim(
+            id="tiny-ops-lose-on-a-gpu",
+            source="poor GPU performance, example 3",
+            says="tiny operations one by one are slower on a GPU than on the CPU",
+            first="cpu,graph=off",
+            second="gpu,graph=off",
+            needs="gpu",
+        ),
+    )
+
+    def step(self, model):
+        """Chain the operations, so that none can be left out."""
+        size = self.knob("size")
+        with tf.device("CPU:0"):
+            start = tf.random.stateless_uniform((size, size), seed=(0, 0))
+            other = tf.random.stateless_uniform((size, size), seed=(0, 1)) / size
+        combine = tf.add if self.knob("variant") == "add" else tf.matmul
+
+        def chain():
+            matrix = start
+            for _ in range(OPERATIONS):
+                matrix = combine(matrix, other)
+            return tf.reduce_mean(matrix)
+
+        return chain

@@ -1,0 +1,93 @@
+"""A Python loop over NumPy slices with train_on_batch, against tf.data and one tf.function.
+
+784 features → Dense 128 relu → Dense 10, Adam, 10,000 examples, a batch of 32. In `variant=loop` Python cuts a
+batch out of the arrays, has Keras copy it into tensors and train on it, and reads the loss back, all in one
+thread: a GPU stands still in between. In `variant=tf-data` a pipeline makes the batches ahead, the step is one
+call, and the loss is read a few times a second. Both train with the same graph, without XLA: Keras' own
+jit_compile="auto" turns it on beside a GPU. The loss that `train_on_batch` returns is its running mean.
+
+Cutting a slice is cheap, cheaper than a batch of tf.data's: the loop loses its time in Keras, between the steps.
+Press B: with large batches the difference goes. With sync_every_step (k) the other variant reads its loss too.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.trainer import Claim, Scenario, runs_in_python
+
+
+class PythonFeed(Scenario):
+    """Example 1 of "load the GPU of an M1 more"."""
+
+    batch_size = 32
+    examples = 10_000
+    variants = ("loop", "tf-data")
+    without = ("graph", "xla", "mixed_precision")
+    contrast = ("variant=loop", "variant=tf-data")
+    claims = (
+        Claim(
+            id="python-loop-starves-the-step",
+            source="load the GPU of an M1 more, example 1",
+            says="train_on_batch in a Python loop is slower than tf.data with a tf.function",
+            first="cpu,variant=tf-data",
+            second="cpu,variant=loop",
+        ),
+        Claim(
+            id="python-loop-is-amortised",
+            source="load the GPU of an M1 more, example 1",
+            says="with a batch of 2,048 the Python loop costs next to nothing",
+            first="cpu,variant=tf-data,batch_size=2048",
+            second="cpu,variant=loop,batch_size=2048",
+            at_most=1.15,
+        ),
+        Claim(
+            id="python-loop-starves-a-gpu",
+            source="load the GPU of an M1 more, example 1",
+            says="a GPU fed by a Python loop stands still most of the time: tf.data makes it far faster",
+            first="gpu,variant=tf-data",
+            second="gpu,variant=loop",
+            at_least=1.5,
+            needs="gpu",
+        ),
+    )
+
+    def data(self):
+        """Make random features and labels: (10000, 784) float32 and (10000,) int64; keep them for the loop."""
+        random = np.random.default_rng(0)
+        self.x = random.random((self.examples, 784), dtype=np.float32)
+        self.y = random.integers(10, size=self.examples)
+        return self.x, self.y
+
+    def feed(self, batches):
+        """Give the batches of tf.data, or slices of the arrays."""
+        return self.slices() if self.knob("variant") == "loop" else super().feed(batches)
+
+    def slices(self):
+        """Cut full batches out of the arrays, again and again from the front."""
+        size = self.knob("batch_size")
+        while True:
+            for start in range(0, self.examples - size + 1, size):
+                yield self.x[start : start + size], self.y[start : start + size]
+
+    def step(self, model):
+        """Train by `train_on_batch`, or by the usual step."""
+        if self.knob("variant") == "tf-data":
+            return super().step(model)
+
+        @runs_in_python
+        def train(x, y):
+            return model.train_on_batch(x, y)
+
+        return train
+
+    def model(self):
+        """Make the net: 101,770 parameters."""
+        model = tf.keras.Sequential(
+            [
+                tf.keras.Input((784,)),
+                tf.keras.layers.Dense(128, activation="relu"),
+                tf.keras.layers.Dense(10, activation="softmax"),
+            ]
+        )
+        model.compile(tf.keras.optimizers.Adam(), "sparse_categorical_crossentropy", jit_compile=False)
+        return model

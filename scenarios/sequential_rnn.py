@@ -1,0 +1,134 @@
+"""An LSTM over long sequences: one short step of work after another, with little to do at once.
+
+Sequences of 128 tokens → Embedding(1,000, 32) → LSTM 64 → Dense 2 softmax, Adam, a batch of 32. Every step of
+the LSTM waits for the one before it, so a bigger device is no faster; what can be saved is each step's overhead.
+
+`variant=loop` is a while loop in the graph, as Keras' LSTM is without cuDNN. `unrolled` writes all steps out, 128
+copies of the cell: it runs well, but tracing takes seconds, and longer the longer the sequence. `fused` is one
+kernel for the whole sequence: on a GPU cuDNN's, which Keras takes by itself. The CPU has no cuDNN, and Keras falls
+back to the while loop there without a word; but TensorFlow has BlockLSTM, which this file then uses instead.
+
+Raise sequence_length (k; it restarts the lane) and every step takes longer in proportion. Press B: the batch is
+the only parallel work there is. There is no knob xla: neither fused kernel is one that XLA knows.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.trainer import Claim, Knob, Scenario
+
+
+class BlockLSTM(tf.keras.layers.Layer):
+    """TensorFlow's own fused LSTM: one op forward, one backward, all steps of the sequence inside."""
+
+    def __init__(self, units):
+        """Make a layer that returns the last step's output."""
+        super().__init__()
+        self.units = units
+
+    def build(self, shape):
+        """Make the weights of the four gates."""
+        self.kernel = self.add_weight(shape=(shape[-1] + self.units, 4 * self.units))
+        self.bias = self.add_weight(shape=(4 * self.units,), initializer="zeros")
+
+    def call(self, inputs):
+        """Run all steps; the op wants time in front, and peephole weights, which are 0 here."""
+        inputs = tf.transpose(inputs, (1, 0, 2))
+        length, batch = tf.unstack(tf.shape(inputs, out_type=tf.int64)[:2])
+        state, peephole = tf.zeros((batch, self.units)), tf.zeros((self.units,))
+        outputs = tf.raw_ops.BlockLSTMV2(
+            seq_len_max=length,
+            x=inputs,
+            cs_prev=state,
+            h_prev=state,
+            w=tf.convert_to_tensor(self.kernel),
+            wci=peephole,
+            wcf=peephole,
+            wco=peephole,
+            b=tf.convert_to_tensor(self.bias),
+        )
+        return outputs.h[-1]
+
+
+class SequentialRNN(Scenario):
+    """Bottleneck 4 of "slow GPU for text on macOS"."""
+
+    batch_size = 32
+    examples = 1_024
+    variants = ("loop", "unrolled", "fused")
+    knobs = (Knob("sequence_length", 128, "Tokens in a sequence, one after the other.", low=8, high=1024),)
+    without = ("xla", "mixed_precision")
+    contrast = ("variant=loop", "variant=fused")
+    claims = (
+        Claim(
+            id="fused-rnn-beats-loop",
+            source="text on macOS, bottleneck 4",
+            says="one fused kernel for the whole sequence is faster than a loop of small steps",
+            first="cpu,variant=fused",
+            second="cpu,variant=loop",
+        ),
+        Claim(
+            id="unrolling-saves-the-loop",
+            source="text on macOS, bottleneck 4",
+            says="an unrolled LSTM is faster than the while loop of the same steps",
+            first="cpu,variant=unrolled",
+            second="cpu,variant=loop",
+        ),
+        Claim(
+            id="rnn-is-not-parallel-work",
+            source="text on macOS, bottleneck 4",
+            says="the steps of an LSTM run one after the other: more cores do not help",
+            first="cpu,variant=loop,threads=auto",
+            second="cpu,variant=loop,threads=1",
+            at_most=1.1,
+        ),
+        Claim(
+            id="long-sequences-cost-in-proportion",
+            source="text on macOS, bottleneck 4",
+            says="four times the length takes about four times as long, as nothing of it runs in parallel",
+            first="cpu,sequence_length=64",
+            second="cpu,sequence_length=256",
+            at_least=3,
+        ),
+        Claim(
+            id="gpu-loses-on-an-unfused-rnn",
+            source="text on macOS, bottleneck 4",
+            says="without the fused kernel an LSTM is slower on a GPU than on the CPU",
+            first="cpu,variant=loop",
+            second="gpu,variant=loop",
+            needs="gpu",
+        ),
+        Claim(
+            id="cudnn-saves-the-gpu",
+            source="text on macOS, bottleneck 4",
+            says="the fused cuDNN kernel makes an LSTM several times faster on a GPU",
+            first="gpu,variant=fused",
+            second="gpu,variant=loop",
+            at_least=3,
+            needs="gpu",
+        ),
+    )
+
+    def data(self):
+        """Make random tokens and labels: (1024, sequence_length) int64 and (1024,) int64."""
+        random = np.random.default_rng(0)
+        x = random.integers(1_000, size=(self.examples, self.knob("sequence_length")))
+        return x, random.integers(2, size=self.examples)
+
+    def model(self):
+        """Make the net: 56,962 parameters, in any variant."""
+        variant = self.knob("variant")
+        if variant == "fused" and not tf.config.list_logical_devices("GPU"):
+            lstm = BlockLSTM(64)
+        else:
+            lstm = tf.keras.layers.LSTM(64, unroll=variant == "unrolled", use_cudnn=variant == "fused")
+        model = tf.keras.Sequential(
+            [
+                tf.keras.Input((self.knob("sequence_length"),), dtype="int64"),
+                tf.keras.layers.Embedding(1_000, 32),
+                lstm,
+                tf.keras.layers.Dense(2, activation="softmax"),
+            ]
+        )
+        model.compile(tf.keras.optimizers.Adam(), "sparse_categorical_crossentropy")
+        return model

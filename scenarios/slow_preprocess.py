@@ -1,0 +1,168 @@
+"""A pipeline that works 1 ms on every image, in front of a net that needs little for a batch.
+
+64×64×3 images, brightness augmentation, Conv2D(32, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 32,
+no prefetch. `variant=map` augments in `prepare`, which is mapped over the images on the host's CPU, whatever the
+lane: `parallel_calls=off` is the serial map and `auto` the parallel one. `variant=in-step` does the same work on
+the whole batch inside the step, on the lane's device; then parallel_calls and cache have nothing to do.
+
+The 1 ms is real work in TensorFlow ops: a small sort, repeated a fixed number of times, that holds neither the
+GIL nor more than one core. A `time.sleep`, as in the article, would cost nothing: a mapped function is traced into
+a graph once, and sleeps then and never again. `variant=sleep` shows it.
+
+Watch the input share: with the serial map a lane waits for images most of the time, and a GPU would wait just so.
+Set parallel_calls and cache by k, prefetch by p, and lower cpu_cost_ms (k) until the step is the limit.
+"""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.trainer import Claim, Knob, Scenario
+
+ROUNDS_PER_MS = 100
+"""Rounds of `toil` that take about 1 ms on a core of 3 GHz. Not measured anew: all lanes must do the same work."""
+
+
+def shift_brightness(images):
+    """Add one random value to every pixel of an image or a batch."""
+    return tf.clip_by_value(images + tf.random.uniform([], -0.1, 0.1), 0.0, 1.0)
+
+
+def toil(images, rounds):
+    """Sort 512 values of each image again and again, on one core an image; return the images as they were."""
+    values = tf.reshape(images, [-1, 64 * 64 * 3])[:, :512]
+    _, values = tf.while_loop(
+        lambda done, _: done < rounds,
+        lambda done, values: (done + 1, tf.sort(tf.reverse(values, [-1]))),
+        [0, values],
+    )
+    return images + 1e-30 * tf.reduce_min(values)  # below a float's resolution, but TensorFlow cannot drop it
+
+
+class SlowPreprocess(Scenario):
+    """Examples 1 and 2 of "why TensorFlow's GPU is slow"."""
+
+    batch_size = 32
+    prefetch = "off"
+    parallel_calls = "off"
+    examples = 512
+    variants = ("map", "in-step", "sleep")
+    knobs = (
+        Knob(
+            "cpu_cost_ms",
+            1.0,
+            "Work for each image, in milliseconds of a 3 GHz core.",
+            kind="live",
+            low=0,
+            high=1000,
+        ),
+    )
+    contrast = ("parallel_calls=off", "parallel_calls=auto")
+    claims = (
+        Claim(
+            id="parallel-map",
+            source="poor GPU performance, example 2",
+            says="A parallel map beats a serial one.",
+            first="cpu,parallel_calls=auto",
+            second="cpu,parallel_calls=off",
+        ),
+        Claim(
+            id="slow-map-starves",
+            source="poor GPU performance, example 1",
+            says="A slow serial map, not the net, decides how fast training is.",
+            first="cpu,cpu_cost_ms=0",
+            second="cpu,cpu_cost_ms=1",
+            at_least=2.0,
+        ),
+        Claim(
+            id="augment-in-step",
+            source="poor GPU performance, example 2",
+            says="Augmenting whole batches inside the step beats a serial map over the images.",
+            first="cpu,variant=in-step",
+            second="cpu,variant=map",
+        ),
+        Claim(
+            id="augment-on-gpu",
+            source="poor GPU performance, example 2",
+            says="Augmenting on the GPU, inside the step, beats even a parallel map on the host.",
+            first="gpu,variant=in-step",
+            second="gpu,variant=map,parallel_calls=auto,prefetch=auto",
+            needs="gpu",
+        ),
+        Claim(
+            id="starved-gpu",
+            source="poor GPU performance, example 1",
+            says="Behind a slow serial map a GPU is hardly faster than the CPU.",
+            first="gpu",
+            second="cpu",
+            at_most=1.5,
+            needs="gpu",
+        ),
+        Claim(
+            id="sleep-in-map",
+            source="poor GPU performance, example 1",
+            says="time.sleep(0.001) in a mapped function delays every image by 1 ms.",
+            first="cpu,cpu_cost_ms=0",
+            second="cpu,variant=sleep,cpu_cost_ms=1",
+            at_least=2.0,
+            corrected="The function is traced into a graph once, and sleeps only then: both lanes are as fast.",
+        ),
+        Claim(
+            id="map-runs-on-the-host",
+            source="poor GPU performance, example 2",
+            says="dataset.map with AUTOTUNE and TensorFlow ops augments on the GPU.",
+            corrected="Datasets have CPU kernels only, and AUTOTUNE picks a number of threads: the host does it "
+            "all, unless the function itself names a device. See host cpu rise, and the GPU's share stay.",
+        ),
+    )
+
+    def data(self):
+        """Make random images and labels: (512, 64, 64, 3) float32 and (512,) int64."""
+        random = np.random.default_rng(0)
+        images = random.random((self.examples, 64, 64, 3), dtype=np.float32)
+        return images, random.integers(10, size=self.examples)
+
+    def rounds(self):
+        """Return how often `toil` is to repeat its work."""
+        return tf.constant(round(self.knob("cpu_cost_ms") * ROUNDS_PER_MS), tf.int32)
+
+    def prepare(self, image, label):
+        """Augment one image, if this variant does it here."""
+        if self.knob("variant") == "in-step":
+            return image, label
+        if self.knob("variant") == "sleep":
+            time.sleep(self.knob("cpu_cost_ms") / 1e3)  # wrong: this runs while the function is traced
+            return shift_brightness(image), label
+        if self.knob("cpu_cost_ms") == 0:
+            return shift_brightness(image), label
+        return toil(shift_brightness(image), self.rounds()), label
+
+    def batches(self, examples, batch_size):
+        """Give a step that augments the number of rounds with every batch, as the knob is live."""
+        batches = super().batches(examples, batch_size)
+        if self.knob("variant") != "in-step":
+            return batches
+        rounds = self.rounds()
+        return batches.map(lambda images, labels: (images, labels, rounds))
+
+    def step(self, model):
+        """Train; in the variant in-step, augment the batch first."""
+        train = super().step(model)
+        if self.knob("variant") != "in-step":
+            return train
+        return lambda images, labels, rounds: train(toil(shift_brightness(images), rounds), labels)
+
+    def model(self):
+        """Make the net: 308,426 parameters."""
+        model = tf.keras.Sequential(
+            [
+                tf.keras.Input((64, 64, 3)),
+                tf.keras.layers.Conv2D(32, 3, activation="relu"),
+                tf.keras.layers.MaxPooling2D(),
+                tf.keras.layers.Flatten(),
+                tf.keras.layers.Dense(10, activation="softmax"),
+            ]
+        )
+        model.compile(tf.keras.optimizers.Adam(), "sparse_categorical_crossentropy")
+        return model

@@ -1,0 +1,76 @@
+"""Dense layers of 1,023 or of 1,024 units: the same work, in shapes that tensor cores like or not.
+
+Features → three layers Dense relu → Dense 10, SGD, a batch of 256; features and units are 1,023 each with
+`variant=1023`, 1,024 with `variant=1024`. The smaller one has 0.2 % less to compute. Tensor cores multiply blocks
+whose sides are multiples of 8 in 16 bits (of 4 in TF32, of 64 for the best kernels); other shapes are padded or
+take slower kernels. A CPU has no such blocks, only vectors of 4 to 16 numbers, and hardly minds.
+
+On a GPU, press m: mixed precision gains much with 1,024, less with 1,023. On a CPU it mostly loses, as most have
+no 16-bit arithmetic of their own.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.trainer import Claim, Scenario
+
+
+class TensorCoreShapes(Scenario):
+    """Bottleneck 4 of "why TensorFlow's GPU is slow"."""
+
+    batch_size = 256
+    examples = 4_096
+    variants = ("1023", "1024")
+    contrast = ("variant=1023", "variant=1024")
+    claims = (
+        Claim(
+            id="shapes-16-bit",
+            source="poor GPU performance, bottleneck 4",
+            says="In 16 bits a GPU is faster with dimensions that are multiples of 8.",
+            first="gpu,variant=1024,mixed_precision=float16,batch_size=2048",
+            second="gpu,variant=1023,mixed_precision=float16,batch_size=2048",
+            at_least=1.1,
+            needs="gpu",
+        ),
+        Claim(
+            id="mixed-precision-gpu",
+            source="poor GPU performance, bottleneck 4",
+            says="Mixed precision makes a GPU faster.",
+            first="gpu,variant=1024,mixed_precision=float16,batch_size=2048",
+            second="gpu,variant=1024,batch_size=2048",
+            at_least=1.1,
+            needs="gpu",
+        ),
+        Claim(
+            id="shapes-on-the-cpu",
+            source="poor GPU performance, bottleneck 4",
+            says="It is about tensor cores: a CPU is as fast with 1,023 as with 1,024.",
+            first="cpu,variant=1024",
+            second="cpu,variant=1023",
+            at_most=1.1,
+        ),
+        Claim(
+            id="mixed-precision-on-the-cpu",
+            source="poor GPU performance, bottleneck 4",
+            says="Mixed precision makes training faster.",
+            first="cpu,variant=1024,mixed_precision=bfloat16",
+            second="cpu,variant=1024",
+            corrected="Where the arithmetic unit has 16-bit instructions. Without them, numbers are converted "
+            "to and fro.",
+        ),
+    )
+
+    def data(self):
+        """Make random features and labels: (4096, 1023 or 1024) float32 and (4096,) int64."""
+        random = np.random.default_rng(0)
+        x = random.random((self.examples, int(self.knob("variant"))), dtype=np.float32)
+        return x, random.integers(10, size=self.examples)
+
+    def model(self):
+        """Make the net: about 3.2 million parameters."""
+        width = int(self.knob("variant"))
+        layers = [tf.keras.layers.Dense(width, activation="relu") for _ in range(3)]
+        last = tf.keras.layers.Dense(10, activation="softmax")
+        model = tf.keras.Sequential([tf.keras.Input((width,)), *layers, last])
+        model.compile(tf.keras.optimizers.SGD(), "sparse_categorical_crossentropy")
+        return model

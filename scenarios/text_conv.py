@@ -1,0 +1,87 @@
+"""Thousands of sentences through a convolution, fed by a pipeline that looks up every word.
+
+4,096 texts of 20 to 180 words, of 10,000 in all → ids, padded or cut to 60 → Embedding(10,000, 128) →
+Conv1D(64, 5) → MaxPooling1D(2) → Flatten → Dense 2, Adam, a batch of 64. `prepare` splits a text into words,
+looks up their ids and pads or cuts them; it is mapped over the texts, on the CPU, whatever the lane.
+
+Without prefetch the step waits until its batch is made, and the pipeline waits while the step trains; with it (p)
+they overlap, which is worth most where both take about as long. In k, parallel_calls prepares several texts at
+once, and cache keeps the ids after the first epoch: then a batch costs next to nothing, and prefetch gains little.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.trainer import Claim, Scenario
+
+
+class TextConv(Scenario):
+    """Example 3 of "why TensorFlow's GPU is slow for text on macOS"."""
+
+    batch_size = 64
+    prefetch = "off"
+    parallel_calls = "off"
+    examples = 4_096
+    contrast = ("prefetch=off", "prefetch=auto")
+    claims = (
+        Claim(
+            id="prefetch-hides-latency",
+            source="text on macOS, example 3",
+            says="Prefetch hides the time that the pipeline takes.",
+            first="cpu,prefetch=auto",
+            second="cpu,prefetch=off",
+        ),
+        Claim(
+            id="cache-ids",
+            source="text on macOS, example 3",
+            says="Keeping the ids in a cache beats looking up the same words in every epoch.",
+            first="cpu,cache=on",
+            second="cpu,cache=off",
+        ),
+        Claim(
+            id="prefetch-nothing-to-hide",
+            source="text on macOS, example 3",
+            says="Prefetch speeds up training.",
+            first="cpu,cache=on,prefetch=auto",
+            second="cpu,cache=on,prefetch=off",
+            at_least=1.1,
+            corrected="Only by as much as the pipeline takes: with the ids in a cache hardly anything is left "
+            "to hide.",
+        ),
+        Claim(
+            id="conv-gpu",
+            source="text on macOS, example 3",
+            says="With more data and a convolution the GPU is worth it.",
+            first="gpu,prefetch=auto,parallel_calls=auto",
+            second="cpu,prefetch=auto,parallel_calls=auto",
+            needs="gpu",
+        ),
+    )
+
+    def data(self):
+        """Make texts of random words: (4096,) strings and (4096,) int64 labels."""
+        random = np.random.default_rng(0)
+        words = [f"word{number}" for number in range(10_000 - 2)]  # ids 0 and 1: padding, and unknown words
+        self.vectorizer = tf.keras.layers.TextVectorization(output_sequence_length=60, vocabulary=words)
+        lengths = random.integers(20, 181, size=self.examples)
+        texts = [" ".join(words[i] for i in random.integers(len(words), size=length)) for length in lengths]
+        return np.array(texts, dtype=object), random.integers(2, size=self.examples)
+
+    def prepare(self, text, label):
+        """Split one text, look up its words, and pad or cut it to 60 ids."""
+        return self.vectorizer(text), label
+
+    def model(self):
+        """Make the net: 1,324,674 parameters, of which 1,280,000 are the embedding's."""
+        model = tf.keras.Sequential(
+            [
+                tf.keras.Input((60,), dtype="int64"),
+                tf.keras.layers.Embedding(10_000, 128),
+                tf.keras.layers.Conv1D(64, 5, activation="relu"),
+                tf.keras.layers.MaxPooling1D(2),
+                tf.keras.layers.Flatten(),
+                tf.keras.layers.Dense(2, activation="softmax"),
+            ]
+        )
+        model.compile(tf.keras.optimizers.Adam(), "sparse_categorical_crossentropy")
+        return model

@@ -1,0 +1,124 @@
+"""The training step in every form that the knobs ask for: each changes what it says, and the weights stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmon.model.knobs import KnobError
+from tfmon.trainer import Scenario, runs_in_python
+from tfmon.trainer.loader import ScenarioError
+from tfmon.trainer.steps import Steps
+
+pytestmark = pytest.mark.trainer
+
+PLAIN = {"graph": True, "xla": False, "mixed_precision": "off", "sync_every_step": False}
+BATCH = (np.ones((4, 8), np.float32), np.zeros(4, np.int64))
+
+
+@pytest.fixture
+def steps(tf: Any) -> Steps:
+    class Net(Scenario):
+        def model(self) -> Any:
+            model = tf.keras.Sequential(
+                [tf.keras.Input((8,)), tf.keras.layers.Dense(16), tf.keras.layers.Dense(2, activation="softmax")]
+            )
+            model.compile(tf.keras.optimizers.Adam(1e-2), "sparse_categorical_crossentropy")
+            return model
+
+    return Steps(Net(PLAIN), [tf.TensorSpec([None, 8]), tf.TensorSpec([None], tf.int64)])
+
+
+def graph_of(step: Any) -> Any:
+    return step.get_concrete_function().graph
+
+
+def kernels(step: Any) -> set[str]:
+    """Return the types that the products of a step's graph are computed in."""
+    return {op.outputs[0].dtype.name for op in graph_of(step).get_operations() if op.type == "MatMul"}
+
+
+def test_graph_runs_one_function_and_eager_none(tf: Any, steps: Steps) -> None:
+    inside: list[bool] = []
+    steps._scenario.step = lambda _model: lambda x, y: inside.append(tf.executing_eagerly()) or tf.reduce_sum(x)
+    steps.make(PLAIN)(*BATCH)
+    steps.make(PLAIN)(*BATCH)
+    assert inside == [False]
+    steps.make({**PLAIN, "graph": False})(*BATCH)
+    steps.make({**PLAIN, "graph": False})(*BATCH)
+    assert inside == [False, True, True]
+
+
+def test_xla_compiles_the_function(steps: Steps) -> None:
+    def must_compile(settings: dict[str, Any]) -> bool:
+        function = steps.make(settings).get_concrete_function()
+        return bool(function.function_def.attr["_XlaMustCompile"].b)
+
+    assert must_compile({**PLAIN, "xla": True})
+    assert not must_compile(PLAIN)
+
+
+def test_xla_needs_a_graph(steps: Steps) -> None:
+    with pytest.raises(KnobError, match="graph=on"):
+        steps.check({**PLAIN, "xla": True, "graph": False})
+    steps.check({**PLAIN, "xla": True})
+
+
+@pytest.mark.parametrize(
+    ("value", "computed"), [("off", "float32"), ("bfloat16", "bfloat16"), ("float16", "float16")]
+)
+def test_mixed_precision_computes_in_16_bits_with_weights_in_32(steps: Steps, value: str, computed: str) -> None:
+    step = steps.make({**PLAIN, "mixed_precision": value})
+    assert kernels(step) == {computed}
+    assert {variable.dtype for variable in steps._model.variables} == {"float32"}
+    assert np.isfinite(float(step(*BATCH)))
+
+
+def test_a_form_that_was_made_is_kept(steps: Steps) -> None:
+    first = steps.make(PLAIN)
+    steps.make({**PLAIN, "mixed_precision": "bfloat16"})
+    assert steps.make(PLAIN) is first
+    assert kernels(steps.make(PLAIN)) == {"float32"}
+
+
+def test_all_forms_train_the_same_weights_and_optimizer(steps: Steps) -> None:
+    variables = [*steps._model.trainable_variables]
+    optimizer = steps._model.optimizer
+    losses = []
+    for change in (
+        {},
+        {"graph": False},
+        {"xla": True},
+        {"mixed_precision": "bfloat16"},
+        {"mixed_precision": "float16"},
+    ):
+        step = steps.make({**PLAIN, **change})
+        losses += [float(step(*BATCH)) for _ in range(4)]
+    assert all(now is before for now, before in zip(steps._model.trainable_variables, variables, strict=True))
+    assert losses[-1] < losses[8] < losses[0]
+    assert int(optimizer.iterations) == 20
+
+
+def test_a_step_that_runs_in_python_is_called_as_it_is(steps: Steps) -> None:
+    @runs_in_python
+    def own(x: Any, y: Any) -> int:
+        return len(x)
+
+    steps._scenario.step = lambda _model: own
+    assert steps.make(PLAIN) is own
+
+
+def test_a_model_that_is_not_compiled_is_refused(tf: Any) -> None:
+    class Bare(Scenario):
+        def model(self) -> Any:
+            return tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(2)])
+
+    with pytest.raises(ScenarioError, match="compile"):
+        Steps(Bare(PLAIN), [tf.TensorSpec([None, 8])])
+
+
+def test_a_scenario_with_neither_model_nor_step_is_told_so(tf: Any) -> None:
+    with pytest.raises(TypeError, match="`model` or a method `step`"):
+        Steps(Scenario(PLAIN), []).make(PLAIN)
