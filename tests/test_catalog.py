@@ -290,3 +290,44 @@ def test_the_list_leaves_out_what_cannot_be_read(write, tmp_path, monkeypatch):
     write(MINIMAL, "_private.py")
     monkeypatch.setattr("tfmon.catalog.built_in_folder", lambda: tmp_path)
     assert [card.name for card in list_cards() if card.origin == "built-in"] == ["good"]
+
+
+class TestWhereScenariosAreFound:
+    """The package, the user's own folder, other packages, ./scenarios; in this order."""
+
+    @pytest.fixture(autouse=True)
+    def places(self, tmp_path, monkeypatch):
+        for folder in ("built-in", "config/scenarios", "work/scenarios", "other"):
+            (tmp_path / folder).mkdir(parents=True)
+        monkeypatch.setattr("tfmon.catalog.built_in_folder", lambda: tmp_path / "built-in")
+        monkeypatch.setattr("tfmon.catalog.own_folder", lambda: tmp_path / "config/scenarios")
+        monkeypatch.chdir(tmp_path / "work")
+
+        class Distribution:
+            name = "other"
+
+            def locate_file(self, path):
+                return tmp_path / path
+
+        class Entry:
+            name, module, dist = "theirs", "other.theirs", Distribution()
+
+        monkeypatch.setattr("tfmon.catalog.entry_points", lambda group: [Entry()])
+        (tmp_path / "built-in/small.py").write_text(MINIMAL)
+        (tmp_path / "config/scenarios/mine.py").write_text(MINIMAL)
+        (tmp_path / "other/theirs.py").write_text(MINIMAL)
+        (tmp_path / "work/scenarios/local.py").write_text(MINIMAL)
+
+    def test_all_places_are_listed_with_where_they_are(self):
+        cards = {card.name: card.origin for card in list_cards()}
+        assert list(cards) == ["small", "mine", "theirs", "local"]
+        assert cards["theirs"] == "from other"
+        assert "./scenarios" in cards["local"]
+
+    @pytest.mark.parametrize("name", ["small", "mine", "theirs", "local"])
+    def test_each_can_be_raced_by_its_name(self, name):
+        assert find_card(name).path.stem == name
+
+    def test_a_local_file_cannot_take_the_place_of_a_built_in_one(self, tmp_path):
+        (tmp_path / "work/scenarios/small.py").write_text(MINIMAL)
+        assert find_card("small").origin == "built-in"

@@ -11,6 +11,7 @@ import pytest
 
 from tfmon.catalog import Card, read_card
 from tfmon.model.spec import parse_lane
+from tfmon.starter import write
 from tfmon.trainer.loader import load
 from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.steps import Steps
@@ -62,6 +63,12 @@ def test_a_scenario_trains(tf: Any, card: Card, settings: dict[str, Any]) -> Non
     assert len(losses) == 3
     for loss in losses:
         assert loss is None or np.isfinite(np.mean(loss))
+
+
+def test_the_starter_file_trains(tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    card = read_card(write("my-net").resolve(), "file")
+    assert all(np.isfinite(train(card, {})))
 
 
 def test_claims_have_ids_of_their_own_and_lanes_that_exist() -> None:
