@@ -67,9 +67,8 @@ class FineGrainedOps(Scenario):
     def step(self, model):
         """Chain the operations, so that none can be left out."""
         size = self.knob("size")
-        with tf.device("CPU:0"):
-            start = tf.random.stateless_uniform((size, size), seed=(0, 0))
-            other = tf.random.stateless_uniform((size, size), seed=(0, 1)) / size
+        start = tf.random.stateless_uniform((size, size), seed=(0, 0))
+        other = tf.random.stateless_uniform((size, size), seed=(0, 1)) / size
         combine = tf.add if self.knob("variant") == "add" else tf.matmul
 
         def chain():

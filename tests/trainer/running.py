@@ -98,9 +98,12 @@ class Running:
         *,
         batch_size: int = 10,
         prefetch: int | str = "off",
+        sync_every_step: bool = False,
         steps: int | None = None,
     ) -> None:
         settings = {"batch_size": batch_size, "prefetch": prefetch}
+        if sync_every_step:
+            settings["sync_every_step"] = True
         self.mailbox: Mailbox[Any] = Mailbox()
         self.reporter = FakeReporter()
         self.error: BaseException | None = None

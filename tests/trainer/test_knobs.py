@@ -1,0 +1,233 @@
+"""Every knob and every variant changes what it says, and is not only accepted."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmon.catalog import read_card
+from tfmon.model.events import Window
+from tfmon.model.wire import Run
+from tfmon.trainer import Scenario
+from tfmon.trainer.loader import load
+from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.steps import Steps
+
+pytestmark = pytest.mark.trainer
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+MEETING_S = 5.0
+
+
+def built(name: str, **settings: Any) -> tuple[Any, Any, list[Any], Steps]:
+    """Build a scenario: itself, its feed, the specs of a batch, and its steps."""
+    card = read_card(FOLDER / f"{name}.py", "built-in")
+    values = {**card.defaults(), **settings}
+    scenario = load(card.path)(values)
+    pipelines = Pipelines(scenario)
+    signature = pipelines.signature(values)
+    return scenario, pipelines.open(values), signature, Steps(scenario, signature)
+
+
+def operations(steps: Steps, **settings: Any) -> list[str]:
+    return [op.type for op in graph(steps, **settings).get_operations()]
+
+
+def graph(steps: Steps, **settings: Any) -> Any:
+    return steps.make({**steps._scenario._settings, **settings}).get_concrete_function().graph
+
+
+# ---------------------------------------------------------------- the common knobs of the pipeline
+
+
+def mapped(function: Any, **settings: Any) -> Any:
+    """Return the batches of a scenario whose `prepare` calls a Python function for each example."""
+    import tensorflow as tf
+
+    class Mapped(Scenario):
+        def data(self) -> Any:
+            return np.arange(4.0)
+
+        def prepare(self, x: Any) -> Any:
+            return tf.numpy_function(function, [x], tf.float64)
+
+    values = {"batch_size": 2, "prefetch": "off", "parallel_calls": "off", "cache": False, **settings}
+    return Pipelines(Mapped(values)).open(values).batches
+
+
+def test_parallel_calls_prepares_examples_side_by_side(tf: Any) -> None:
+    meeting = threading.Barrier(2)
+
+    def meet(x: Any) -> Any:
+        meeting.wait(MEETING_S)
+        return x
+
+    next(mapped(meet, parallel_calls=2))
+    assert not meeting.broken
+
+
+def test_without_parallel_calls_one_example_comes_after_the_other(tf: Any) -> None:
+    inside, most = [0], [0]
+
+    def enter(x: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        threading.Event().wait(0.02)
+        inside[0] -= 1
+        return x
+
+    list(itertools.islice(mapped(enter), 4))
+    assert most == [1]
+
+
+@pytest.mark.parametrize(("cache", "calls"), [(False, 12), (True, 4)])
+def test_cache_prepares_each_example_once(tf: Any, cache: bool, calls: int) -> None:
+    seen: list[float] = []
+
+    def note(x: Any) -> Any:
+        seen.append(float(x))
+        return x
+
+    list(itertools.islice(mapped(note, cache=cache), 6))
+    assert len(seen) == calls
+
+
+# ---------------------------------------------------------------- the common knobs of the loop and the runtime
+
+
+class SlowToRead:
+    """A loss that takes a while to read, as one on a busy device does."""
+
+    def __call__(self, *_batch: Any) -> Any:
+        return self
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        end = time.perf_counter() + 0.004
+        while time.perf_counter() < end:
+            pass
+        return np.zeros(())
+
+
+@pytest.mark.parametrize(("on", "least", "most"), [(True, 0.6, 1.0), (False, 0.0, 0.2)])
+def test_sync_every_step_reads_every_loss(running: Any, on: bool, least: float, most: float) -> None:
+    loop = running(SlowToRead(), sync_every_step=on)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until_windows(3)
+    windows = loop.reporter.of(Window)
+    share = sum(window.sync_ns for window in windows) / sum(window.span_ns for window in windows)
+    assert least <= share <= most
+
+
+@pytest.mark.parametrize(("threads", "seen"), [(1, 1), (3, 3)])
+def test_threads_limits_what_one_op_may_use(threads: int, seen: int) -> None:
+    code = (
+        "from tfmon.trainer import device; import tensorflow as tf; "
+        f"device.settle('cpu', {threads}); tf.constant(1.0) + 1; "
+        "print('threads', tf.config.threading.get_intra_op_parallelism_threads())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=FOLDER.parent, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert f"threads {seen}" in done.stdout
+
+
+# ---------------------------------------------------------------- variants and knobs of the scenarios
+
+
+@pytest.mark.parametrize(("variant", "dtype"), [("in-model", "string"), ("in-tf-data", "int64")])
+def test_text_tiny_vectorises_in_the_model_or_before_it(tf: Any, variant: str, dtype: str) -> None:
+    _, _, signature, _ = built("text_tiny", variant=variant)
+    assert signature[0].dtype.name == dtype
+
+
+@pytest.mark.parametrize(("variant", "sorts"), [("map", False), ("in-step", True), ("sleep", False)])
+def test_slow_preprocess_works_in_the_step_or_before_it(tf: Any, variant: str, sorts: bool) -> None:
+    _, _, _, steps = built("slow_preprocess", variant=variant)
+    functions = graph(steps).as_graph_def().library.function
+    everything = operations(steps) + [node.op for function in functions for node in function.node_def]
+    assert ("TopKV2" in everything) is sorts
+
+
+def test_slow_preprocess_repeats_its_work_by_the_millisecond(tf: Any) -> None:
+    rounds = [int(built("slow_preprocess", cpu_cost_ms=cost)[0].rounds()) for cost in (0.0, 1.0, 2.0)]
+    assert rounds[0] == 0 < rounds[1]
+    assert rounds[2] == 2 * rounds[1]
+
+
+def test_slow_preprocess_sleeps_only_while_it_is_traced(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(time, "sleep", slept.append)
+    _, feed, _, _ = built("slow_preprocess", variant="sleep", cpu_cost_ms=1.0)
+    before = len(slept)
+    list(itertools.islice(feed.batches, 4))
+    assert 1 <= before == len(slept) <= 2
+
+
+@pytest.mark.parametrize(("variant", "kind"), [("add", "AddV2"), ("matmul", "MatMul")])
+def test_fine_grained_ops_chains_a_hundred_of_its_kind(tf: Any, variant: str, kind: str) -> None:
+    _, _, _, steps = built("fine_grained_ops", variant=variant, size=12)
+    chained = [op for op in graph(steps).get_operations() if op.type == kind]
+    assert len(chained) == 100
+    assert chained[-1].outputs[0].shape == (12, 12)
+
+
+@pytest.mark.parametrize(
+    ("variant", "same"), [("host-feed", False), ("host-batch", True), ("device-resident", True)]
+)
+def test_host_transfer_feeds_new_batches_or_one_again(tf: Any, variant: str, same: bool) -> None:
+    _, feed, _, _ = built("host_transfer", variant=variant, element_kib=4)
+    first, second = itertools.islice(feed.batches, 1, 3)
+    assert (first[0] is second[0]) is same
+    assert first[0][0].numpy().nbytes == 4 * 1024
+
+
+@pytest.mark.parametrize(("variant", "pinned"), [("pinned", True), ("free", False)])
+def test_op_placement_pins_one_op(tf: Any, variant: str, pinned: bool) -> None:
+    _, _, _, steps = built("op_placement", variant=variant)
+    devices = {op.device for op in graph(steps).get_operations() if op.type == "Relu"}
+    assert any("CPU:0" in device for device in devices) is pinned
+
+
+@pytest.mark.parametrize("variant", ["1023", "1024"])
+def test_tensor_core_shapes_are_as_wide_as_said(tf: Any, variant: str) -> None:
+    _, _, signature, steps = built("tensor_core_shapes", variant=variant)
+    assert signature[0].shape[1] == int(variant)
+    assert max(weight.shape[0] for weight in steps._model.trainable_weights) == int(variant)
+
+
+@pytest.mark.parametrize(("variant", "loops"), [("loop", True), ("unrolled", False)])
+def test_sequential_rnn_loops_or_writes_the_loop_out(tf: Any, variant: str, loops: bool) -> None:
+    _, _, signature, steps = built("sequential_rnn", variant=variant, sequence_length=8)
+    assert signature[0].shape[1] == 8
+    assert any("While" in kind for kind in operations(steps)) is loops
+
+
+def test_model_creation_clones_or_builds_and_lets_go(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloned: list[Any] = []
+    clone = tf.keras.models.clone_model
+    monkeypatch.setattr(tf.keras.models, "clone_model", lambda model: cloned.append(model) or clone(model))
+    for variant, clones in (("warm", 2), ("cold", 0)):
+        cloned.clear()
+        scenario, _, _, steps = built("model_creation", variant=variant, width=16, depth=3)
+        step = steps.make(scenario._settings)
+        step()
+        step()
+        assert len(cloned) == clones
+    assert [layer.units for layer in scenario.build().layers] == [16, 16, 16, 10]
+
+
+@pytest.mark.parametrize(("variant", "python"), [("loop", True), ("tf-data", False)])
+def test_python_feed_loops_in_python_or_not(tf: Any, variant: str, python: bool) -> None:
+    scenario, feed, _, steps = built("python_feed", variant=variant)
+    step = steps.make(scenario._settings)
+    assert getattr(step, "runs_in_python", False) is python
+    assert isinstance(next(feed.batches)[0], np.ndarray) is python
