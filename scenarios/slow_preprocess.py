@@ -49,14 +49,7 @@ class SlowPreprocess(Scenario):
     examples = 512
     variants = ("map", "in-step", "sleep")
     knobs = (
-        Knob(
-            "cpu_cost_ms",
-            1.0,
-            "Work for each image, in milliseconds of a 3 GHz core.",
-            kind="live",
-            low=0,
-            high=1000,
-        ),
+        Knob("cpu_cost_ms", 1.0, "Work on each image, in milliseconds of a core.", kind="live", low=0, high=1000),
     )
     contrast = ("parallel_calls=off", "parallel_calls=auto")
     claims = (
@@ -112,8 +105,8 @@ class SlowPreprocess(Scenario):
             id="map-runs-on-the-host",
             source="poor GPU performance, example 2",
             says="dataset.map with AUTOTUNE and TensorFlow ops augments on the GPU.",
-            corrected="Datasets have CPU kernels only, and AUTOTUNE picks a number of threads: the host does it "
-            "all, unless the function itself names a device. See host cpu rise, and the GPU's share stay.",
+            corrected="Datasets have CPU kernels only, and AUTOTUNE sets a number of threads: the host does it "
+            "all, unless the function itself names a device.",
         ),
     )
 

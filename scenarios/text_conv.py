@@ -45,8 +45,7 @@ class TextConv(Scenario):
             first="cpu,cache=on,prefetch=auto",
             second="cpu,cache=on,prefetch=off",
             at_least=1.1,
-            corrected="Only by as much as the pipeline takes: with the ids in a cache hardly anything is left "
-            "to hide.",
+            corrected="Only by what the pipeline takes: with the ids in a cache hardly anything is left to hide.",
         ),
         Claim(
             id="conv-gpu",

@@ -60,8 +60,8 @@ class TextTiny(Scenario):
             id="string-ops-cpu-only",
             source="text on macOS, example 1",
             says="TextVectorization under tf.device('/GPU:0') runs on the GPU.",
-            corrected="String ops have CPU kernels only. Soft placement, which is on by default, moves them "
-            "to the CPU without a word; with it off, or with jit_compile=True, the step is refused.",
+            corrected="String ops have CPU kernels only. Soft placement, on by default, moves them to the CPU "
+            "without a word; with it off, or with jit_compile=True, the step is refused.",
         ),
     )
 
