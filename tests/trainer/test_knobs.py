@@ -24,7 +24,7 @@ from tfmon.trainer.steps import Steps
 pytestmark = pytest.mark.trainer
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-MEETING_S = 5.0
+MEETING_S = 30.0
 
 
 def built(name: str, **settings: Any) -> tuple[Any, Any, list[Any], Steps]:
@@ -64,14 +64,16 @@ def mapped(function: Any, **settings: Any) -> Any:
 
 
 def test_parallel_calls_prepares_examples_side_by_side(tf: Any) -> None:
-    meeting = threading.Barrier(2)
+    inside, met = itertools.count(1), threading.Event()
 
     def meet(x: Any) -> Any:
-        meeting.wait(MEETING_S)
+        if next(inside) == 2:
+            met.set()
+        assert met.wait(MEETING_S), "the second example was not begun while the first one was worked on"
         return x
 
     next(mapped(meet, parallel_calls=2))
-    assert not meeting.broken
+    assert met.is_set()
 
 
 def test_without_parallel_calls_one_example_comes_after_the_other(tf: Any) -> None:
