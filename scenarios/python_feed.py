@@ -7,7 +7,7 @@ call, and the loss is read a few times a second. Both train with the same graph,
 jit_compile="auto" turns it on beside a GPU. The loss that `train_on_batch` returns is its running mean.
 
 Cutting a slice is cheap, cheaper than a batch of tf.data's: the loop loses its time in Keras, between the steps.
-On a CPU with few cores that is a tenth or so. Press B and the difference goes, b and it grows. With
+On a CPU with few cores that is a tenth or so. It is lost once a step, so large batches (B) hide it. With
 sync_every_step (k) the other variant reads its loss after each step too.
 """
 

@@ -1,4 +1,4 @@
-"""A pipeline that works 1 ms on every image, in front of a net that needs little for a batch.
+"""A pipeline that works 1 ms on every image: the net waits for it, on any device.
 
 64×64×3 images, brightness augmentation, Conv2D(32, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 32,
 no prefetch. `variant=map` augments in `prepare`, which is mapped over the images on the host's CPU, whatever the
@@ -10,7 +10,7 @@ GIL nor more than one core. A `time.sleep`, as in the article, would cost nothin
 a graph once, and sleeps then and never again. `variant=sleep` shows it.
 
 Watch the input share: with the serial map a lane waits for images most of the time, and a GPU would wait just so.
-Set parallel_calls and cache by k, prefetch by p, and lower cpu_cost_ms (k) until the step is the limit.
+Press p for prefetch, and k for the parallel map, the cache, and cpu_cost_ms: lower it until the step is the limit.
 """
 
 import time
@@ -25,8 +25,9 @@ ROUNDS_PER_MS = 100
 
 
 def shift_brightness(images):
-    """Add one random value to every pixel of an image or a batch."""
-    return tf.clip_by_value(images + tf.random.uniform([], -0.1, 0.1), 0.0, 1.0)
+    """Add a random value to all of an image, or one to each image of a batch."""
+    shape = tf.concat([tf.shape(images)[:-3], [1, 1, 1]], axis=0)
+    return tf.clip_by_value(images + tf.random.uniform(shape, -0.1, 0.1), 0.0, 1.0)
 
 
 def toil(images, rounds):
@@ -132,7 +133,7 @@ class SlowPreprocess(Scenario):
         return toil(shift_brightness(image), self.rounds()), label
 
     def batches(self, examples, batch_size):
-        """Give a step that augments the number of rounds with every batch, as the knob is live."""
+        """Give a step that augments the number of rounds with every batch: the knob is live, the step stays."""
         batches = super().batches(examples, batch_size)
         if self.knob("variant") != "in-step":
             return batches

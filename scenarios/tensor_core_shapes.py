@@ -5,8 +5,8 @@ Features → three layers Dense relu → Dense 10, SGD, a batch of 256; features
 whose sides are multiples of 8 in 16 bits (of 4 in TF32, of 64 for the best kernels); other shapes are padded or
 take slower kernels. A CPU has no such blocks, only vectors of 4 to 16 numbers, and hardly minds.
 
-On a GPU, press m: mixed precision gains much with 1,024, less with 1,023. On a CPU it gains where there are
-16-bit instructions (AMX or AVX512-BF16: bfloat16 doubled the speed of one with them), and loses elsewhere.
+On a GPU, try mixed_precision (k): it should gain much with 1,024, less with 1,023. On a CPU it gains where there
+are 16-bit instructions (bfloat16 doubled the speed of one with AVX512-BF16), and loses elsewhere.
 """
 
 import numpy as np

@@ -5,8 +5,9 @@ Conv1D(64, 5) → MaxPooling1D(2) → Flatten → Dense 2, Adam, a batch of 64. 
 looks up their ids and pads or cuts them; it is mapped over the texts, on the CPU, whatever the lane.
 
 Without prefetch the step waits until its batch is made, and the pipeline waits while the step trains; with it (p)
-they overlap, which is worth most where both take about as long. In k, parallel_calls prepares several texts at
-once, and cache keeps the ids after the first epoch: then a batch costs next to nothing, and prefetch gains little.
+they overlap, which is worth most where both take about as long and a core is free. Press k for the other knobs:
+parallel_calls prepares several texts at once, and cache keeps the ids after the first epoch; then making a batch
+costs next to nothing, and prefetch gains little.
 """
 
 import numpy as np
@@ -71,7 +72,7 @@ class TextConv(Scenario):
         return self.vectorizer(text), label
 
     def model(self):
-        """Make the net: 1,324,674 parameters, of which 1,280,000 are the embedding's."""
+        """Make the net: 1,324,610 parameters, of which 1,280,000 are the embedding's."""
         model = tf.keras.Sequential(
             [
                 tf.keras.Input((60,), dtype="int64"),
