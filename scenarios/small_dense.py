@@ -1,6 +1,6 @@
 """A small dense net on little data, where the GPU has next to nothing to do.
 
-100 features → Dense 128 relu → Dense 10, Adam 1e-3, 1,000 examples, a batch of 10: about 28,000 multiplications
+100 features → Dense 128 relu → Dense 10, Adam 1e-3, 1,000 examples, a batch of 10: about 14,000 multiplications
 an example. A step is over before a GPU has launched its kernels, so the CPU wins, and most of its time too goes
 into dispatch. Watch the throughput rise almost in step with the batch (B), on the CPU as well.
 """

@@ -98,6 +98,13 @@ def test_a_lane_ends_by_itself_after_its_steps(race: Start) -> None:
     assert lane.lane.steps == 100
 
 
+def test_a_lane_leaves_no_temporary_files(race: Start, tmp_path: Path) -> None:
+    lane = race(SMALL_DENSE, environment={"TMPDIR": str(tmp_path)}, steps=1)
+    lane.until_event(Window)  # TensorFlow wrote some when it traced the step.
+    lane.until_event(LaneEnded)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
     lane = race(SMALL_DENSE, "gpu:0", environment={"CUDA_VISIBLE_DEVICES": "-1"})
     lane.until_event(LaneEnded)

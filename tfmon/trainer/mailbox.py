@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 from collections import deque
+from pathlib import Path
 from typing import Generic, TypeVar
 
 Letter = TypeVar("Letter")
@@ -40,5 +43,12 @@ class Mailbox(Generic[Letter]):
 
 
 def leave(code: int) -> None:
-    """End the process at once; the interpreter's own way out of a TensorFlow process takes most of a second."""
+    """End the process at once; the interpreter's own way out of a TensorFlow process takes most of a second.
+
+    AutoGraph writes the code it makes into temporary files and leaves their removal to that way out.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("__autograph_generated_file") and module.__file__:
+            with contextlib.suppress(OSError):
+                Path(module.__file__).unlink()
     os._exit(code)
