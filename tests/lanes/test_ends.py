@@ -137,3 +137,18 @@ def test_twenty_children_leave_no_descriptor_and_no_zombie(start):
 
 def open_files() -> int:
     return psutil.Process().num_fds()
+
+
+def test_a_request_to_an_ended_child_does_not_reach_whoever_got_its_descriptors(start):
+    ended = start("an_exit_code")
+    assert ended.end
+    reading, writing = os.pipe()  # The lowest free numbers: those that the child's pipes had.
+    spares = [os.dup(writing) for _ in range(8)]
+    os.set_blocking(reading, False)
+    try:
+        assert ended.send(Stop()) is False
+        with pytest.raises(BlockingIOError):
+            os.read(reading, 1)
+    finally:
+        for fd in (reading, writing, *spares):
+            os.close(fd)

@@ -148,7 +148,7 @@ class LaneGroup:
     def _time_up(self, plan: RacePlan) -> None:
         """End the lanes of a race whose time is over; they keep their place and their figures."""
         with self._lock:
-            children = [] if self._plan is not plan else list(self._children.values())
+            children = [] if self._plan is not plan or self._stopped else list(self._children.values())
         self._end(children)
 
     def _start_again(self, lanes: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,9 @@ class LaneProcess:
         self._skipping = False
         self._tail = b""
         self._asked = False
+        self._gate = threading.Lock()
+        self._closed = False
+        """True once descriptors and pid may belong to somebody else: nothing must be sent to them any more."""
         self.metrics_open = True
         """False once the child's end of the metric pipe is closed."""
         self.output_open = True
@@ -87,11 +91,14 @@ class LaneProcess:
 
     def send(self, request: Request) -> bool:
         """Send a request; return False when the child no longer listens."""
-        try:
-            os.write(self._knob_fd, encode(request))
-        except OSError:
-            return False
-        return True
+        with self._gate:
+            if self._closed:
+                return False
+            try:
+                os.write(self._knob_fd, encode(request))
+            except OSError:
+                return False
+            return True
 
     def mute(self) -> None:
         """Pass on nothing more of this child: another one is about to take its lane."""
@@ -110,9 +117,10 @@ class LaneProcess:
         self.kill(signal.SIGCONT)
 
     def kill(self, number: signal.Signals) -> None:
-        """Signal the child and everything it started in its process group."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        """Signal the child and everything it started in its process group, unless it is reaped."""
+        with self._gate, contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self._closed:
+                os.killpg(self.pid, number)
 
     # ------------------------------------------------------------ the pump's side
 
@@ -157,8 +165,10 @@ class LaneProcess:
                     break
         if self._partial:
             self._bad("the last line was cut off")
-        os.close(self.metric_fd)
-        os.close(self._knob_fd)
+        with self._gate:
+            self._closed = True
+            os.close(self.metric_fd)
+            os.close(self._knob_fd)
         assert self._popen.stdout is not None
         self._popen.stdout.close()
         self.ended = True
