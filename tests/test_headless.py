@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from tfmon import headless
-from tfmon.model.lane_state import RACING, LaneState, Point
+from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.measures import Point
 from tfmon.model.session import Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
 

@@ -39,12 +39,10 @@ from tfmon.model.lane_state import (
     RECENT_NS,
     STARTING,
     LaneState,
-    Mean,
-    Point,
-    Tally,
     advance,
     trains_on,
 )
+from tfmon.model.measures import Mean, Point, Tally
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 

@@ -9,7 +9,8 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from tfmon.model.events import BadLine, Equipped, GpuSample, HostSample, PhaseEntered, Window
-from tfmon.model.lane_state import IMPORTING, RACING, STARTING, Tally
+from tfmon.model.lane_state import IMPORTING, RACING, STARTING
+from tfmon.model.measures import Tally
 from tfmon.model.readings import Missing
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes

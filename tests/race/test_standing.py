@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState, Tally, TurnSpeed
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
+from tfmon.model.measures import Tally, TurnSpeed
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.race.standing import CONTENDED, standing

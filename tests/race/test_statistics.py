@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tfmon.model.lane_state import TurnSpeed
+from tfmon.model.measures import TurnSpeed
 from tfmon.race.statistics import LEAST_PAIRS, Estimate, drift, outliers, ratio, speed, trimmed
 
 

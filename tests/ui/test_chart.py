@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.model.lane_state import KnobMark, Point
+from tfmon.model.measures import KnobMark, Point
 from tfmon.ui import chart
 
 SECOND = 1_000_000_000

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tfmon.model import histogram
 from tfmon.model.events import (
     BadLine,
     Built,
@@ -24,6 +23,7 @@ from tfmon.model.events import (
     Window,
 )
 from tfmon.model.knobs import KnobValue, show
+from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, title
 
@@ -49,107 +49,6 @@ HISTORY_WINDOWS = 1_500
 """Windows kept for the charts; at five a second these are five minutes."""
 RECENT_NS = 5_000_000_000
 """How far back the throughput that is shown as current reaches."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Sums over steady windows: those without a mark."""
-
-    windows: int = 0
-    steps: int = 0
-    examples: int = 0
-    span_ns: int = 0
-    input_ns: int = 0
-    call_ns: int = 0
-    sync_ns: int = 0
-    report_ns: int = 0
-    histogram: dict[int, int] = field(default_factory=dict)
-
-    def plus(self, window: Window) -> Tally:
-        """Return the sums with one more window."""
-        return Tally(
-            windows=self.windows + 1,
-            steps=self.steps + window.steps,
-            examples=self.examples + window.examples,
-            span_ns=self.span_ns + window.span_ns,
-            input_ns=self.input_ns + window.input_ns,
-            call_ns=self.call_ns + window.call_ns,
-            sync_ns=self.sync_ns + window.sync_ns,
-            report_ns=self.report_ns + window.report_ns,
-            histogram=histogram.add(self.histogram, window.histogram),
-        )
-
-    @property
-    def examples_per_s(self) -> float | None:
-        """Examples over the wall time of the windows; None before the first."""
-        return self.examples / self.span_ns * 1e9 if self.span_ns else None
-
-    @property
-    def steps_per_s(self) -> float | None:
-        """Steps over the wall time of the windows; None before the first."""
-        return self.steps / self.span_ns * 1e9 if self.span_ns else None
-
-    def step_ms(self, fraction: float) -> float | None:
-        """Return a quantile of the time from step end to step end, in milliseconds, to within 0.55 %."""
-        quantile = histogram.quantile_ns(self.histogram, fraction)
-        return None if quantile is None else quantile / 1e6
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """The mean of samples taken at even intervals."""
-
-    total: float = 0.0
-    samples: int = 0
-
-    def plus(self, reading: Reading) -> Mean:
-        """Return the mean with one more sample; one without a value changes nothing."""
-        return self if isinstance(reading, Missing) else Mean(self.total + reading, self.samples + 1)
-
-    @property
-    def value(self) -> float | None:
-        """The mean, None before the first sample."""
-        return self.total / self.samples if self.samples else None
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One window in the history of a lane's throughput."""
-
-    at_ns: int
-    """End of the window."""
-    span_ns: int
-    examples: int
-    steps: int
-    steady: bool
-    in_turn: bool = False
-    """True for a window of a slice: the rest before it was another lane's turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class TurnSpeed:
-    """What a lane did in the steady part of one slice."""
-
-    turn: int
-    """The round the slice belongs to."""
-    at_ns: int
-    examples: int
-    span_ns: int
-
-    @property
-    def examples_per_s(self) -> float:
-        """Examples over wall time."""
-        return self.examples / self.span_ns * 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class KnobMark:
-    """A change of a knob, for the charts."""
-
-    at_ns: int
-    text: str
-    """Such as "prefetch auto"."""
-    gap_ns: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from tfmon.model.lane_state import TurnSpeed
+from tfmon.model.measures import TurnSpeed
 
 TRIM = 0.2
 """Share of the pairs left out at each end."""

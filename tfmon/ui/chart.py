@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.model.lane_state import KnobMark, Point
+from tfmon.model.measures import KnobMark, Point
 from tfmon.ui.charset import Charset
 from tfmon.ui.wishes import short_name
 
