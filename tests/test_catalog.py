@@ -225,7 +225,9 @@ def test_a_file_must_define_one_scenario(write, source, found):
         ("knobs = (Knob('width', default=WIDTH, help='Units.'),)", "knobs"),
         ("knobs = (Knob('width', 1, 'Units.', unknown=2),)", "knobs"),
         ("knobs = (Knob('width'),)", "knobs"),
+        (f"batch_size = {' + '.join(['1'] * 700)}", "batch_size"),
     ],
+    ids=lambda value: value[:40],
 )
 def test_a_value_that_is_not_written_out_is_told_with_file_and_line(write, line, attribute):
     error = refusal(write("\n" + with_body("", line)))

@@ -135,6 +135,8 @@ def test_a_reader_that_leaves_early_is_no_error():
         (("race", "--until-ci", "wide"), "is not a percentage between 0 and 100"),
         (("race", "--until-ci", "nan"), "is not a percentage between 0 and 100"),
         (("race", "--until-ci", "5%", "--mode", "concurrent"), "--until-ci needs --mode turns"),
+        (("verify", "--seconds", "nan"), "--seconds"),
+        (("verify", "--seconds", "inf"), "--seconds"),
         (("race", "--steps", "0"), "--steps"),
         (("race", "--steps", "many"), "--steps"),
         (("race", "--lane", "tpu"), "a lane runs on cpu, gpu or gpu:N"),

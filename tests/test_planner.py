@@ -156,6 +156,16 @@ def test_too_many_lanes_are_refused():
         plan(*["cpu"] * (MOST_LANES + 1))
 
 
+@pytest.mark.parametrize("value", ["inf", "1e999"])
+@pytest.mark.parametrize("where", ["lane", "set", "default"])
+def test_a_number_that_the_wire_and_json_cannot_carry_is_refused(value, where):
+    rate = Knob("rate", default=float(value) if where == "default" else 0.5, help="A rate.", low=0.0)
+    card = replace(CARD, knobs=(*CARD.knobs, rate))
+    lane = f"cpu,rate={value}" if where == "lane" else "cpu"
+    with pytest.raises(UsageError, match="rate=inf is not possible"):
+        plan(lane, sets=(f"rate={value}",) if where == "set" else (), card=card)
+
+
 # ------------------------------------------------------------ devices
 
 

@@ -179,7 +179,7 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
             continue
         try:
             told[name] = _evaluate(value)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise UsageError(
                 f"{path.name}:{value.lineno}: `{name}` must be written out: {error}",
                 "tfmon reads a scenario without running it",

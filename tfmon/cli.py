@@ -144,7 +144,9 @@ def race(
 
 @cli.command()
 @click.argument("scenarios", nargs=-1)
-@click.option("--seconds", type=click.FloatRange(min=3), default=12.0, show_default=True, help="Longest race.")
+@click.option(
+    "--seconds", type=Seconds(min=3, max=LONGEST_S), default=12.0, show_default=True, help="Longest race."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
 def verify(scenarios: tuple[str, ...], seconds: float, as_json: bool, python: str | None) -> None:

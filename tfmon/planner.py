@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -62,6 +63,7 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
     lanes = []
     for spec in name_lanes(specs):
         settings = {**card.defaults(), **common, **spec.settings}
+        _check_finite(settings)
         _check_batch(card, settings.get("batch_size"))
         lanes.append(LanePlan(spec, settings, lane_environment(spec, _uuid_of(spec, found))))
     race = Race(scenario=card.name, title=card.title, mode=wishes.mode, knobs=card.knobs)
@@ -113,6 +115,13 @@ def _uuid_of(spec: LaneSpec, found: GpuSearch | None) -> str | None:
         raise DeviceAbsentError(f"{spec.device} is not there: {found.why}", found.hint)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.gpus)
     raise DeviceAbsentError(f"{spec.device} is not there", f"this machine has {known}")
+
+
+def _check_finite(settings: Settings) -> None:
+    """Refuse what neither the wire to the lane nor the result in JSON can carry."""
+    for name, value in settings.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
 
 
 def _check_batch(card: Card, batch_size: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 import psutil
@@ -12,6 +13,7 @@ from support.waiting import wait_for
 
 from tfmon.errors import UsageError
 from tfmon.lanes.process import BOOTSTRAP
+from tfmon.model.events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.session import CONCURRENT, TURNS
 
@@ -239,6 +241,79 @@ def test_a_lane_that_was_killed_can_be_started_again(group):
     group.restart(["cpu"])
     group.wait_for(RACING, "cpu")
     group.wait_for_steps("cpu")
+
+
+def lane_with_the_descriptors_of_a_dead_one(group) -> None:
+    """Start gpu:0 anew after cpu died: it gets the numbers that the pipes of cpu had."""
+    group.begin(group.plan("cpu", "gpu"))
+    group.wait_for_steps("cpu")
+    group.wait_for_steps("gpu:0")
+    os.kill(group.pid("cpu"), signal.SIGKILL)
+    group.wait_for(FAILED, "cpu")
+    before = group.pid("gpu:0")
+    group.restart(["gpu:0"])
+    wait_for(lambda: group.pids().get("gpu:0", before) != before, 30, "a new child")
+    group.wait_for_steps("gpu:0")
+
+
+def test_a_wish_for_a_dead_lane_does_not_reach_another(group):
+    lane_with_the_descriptors_of_a_dead_one(group)
+    group.set_knob("cpu", "batch_size", 64)
+    # It would come before this one, on the same pipe.
+    group.set_knob("gpu:0", "prefetch", "off")
+    wait_for(lambda: group.lane("gpu:0").settings["prefetch"] == "off", 30, "its own wish")
+    assert group.lane("gpu:0").settings["batch_size"] == 32
+    assert not [line for line in group.requests("gpu:0") if "batch_size" in line and line.startswith("SetKnob")]
+
+
+def test_starting_a_dead_lane_again_does_not_end_another(group):
+    lane_with_the_descriptors_of_a_dead_one(group)
+    pid = group.pid("gpu:0")
+    group.restart(["cpu"])
+    group.wait_for_steps("cpu")
+    group.wait_for_steps("gpu:0")
+    assert group.pid("gpu:0") == pid
+
+
+@BOTH_MODES
+def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_path, gate, mode):
+    group = SlowToHear(tmp_path)
+    try:
+        group.begin(group.plan("cpu", "gpu", mode=mode, environment={"cpu": {"GATE": str(gate)}}))
+        gate.touch()
+        assert group.about_to_hear.wait(30)
+        group.restart(["cpu"])
+        wait_for(lambda: "cpu" not in group.pids(), 30, "the lane is taken from its child")
+        group.go_on.set()
+        group.wait_for_steps("cpu")
+        group.wait_for_steps("gpu:0")
+    finally:
+        group.go_on.set()
+        group.stop()
+
+
+class SlowToHear(RacingGroup):
+    """A group whose pump has read that the first child of cpu is ready, and is held up before it says so."""
+
+    def __init__(self, logs) -> None:
+        self.about_to_hear, self.go_on = threading.Event(), threading.Event()
+        super().__init__(logs)
+
+    def _start(self, lane) -> None:
+        first = not self.about_to_hear.is_set()
+        super()._start(lane)
+        if lane.spec.name != "cpu" or not first:
+            return
+        child = self._children["cpu"]
+        hear = child._sink
+
+        def held_up(event) -> None:
+            if isinstance(event, PhaseEntered) and event.phase == READY:
+                self.about_to_hear.set()
+                self.go_on.wait(30)
+            hear(event)
+
+        child._sink = held_up
 
 
 def test_another_race_takes_the_place_of_this_one(group):

@@ -155,7 +155,8 @@ class LaneGroup:
         with self._lock:
             for name in lanes:
                 self._conductor.restarting(name)
-        self._end(self._take_children(lanes))
+            children = self._take_children(lanes)
+        self._end(children)
         with self._lock:
             if self._plan is None or self._stopped:
                 return
@@ -166,8 +167,15 @@ class LaneGroup:
     def _start(self, lane: LanePlan) -> None:
         assert self._plan is not None
         name = lane.spec.name
+
+        def hear(event: Event) -> None:
+            # The pump may have read this while the lane was being taken from its child.
+            with self._lock:
+                if self._children.get(name) is child:
+                    self._accept(event)
+
         try:
-            child = LaneProcess(name, self._plan.python, lane.environment, self._accept, self._script)
+            child = LaneProcess(name, self._plan.python, lane.environment, hear, self._script)
         except OSError as error:
             why = f"{self._plan.python} did not start: {error.strerror or error}"
             self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=why))

@@ -87,7 +87,7 @@ class LaneProcess:
         """False once the child's end of the metric pipe is closed."""
         self.output_open = True
         self.ended = False
-        """True once the child is reaped and its last words are read."""
+        """True once the child is reaped, its last words are read, and its end is told."""
 
     def send(self, request: Request) -> bool:
         """Send a request; return False when the child no longer listens."""
@@ -171,7 +171,6 @@ class LaneProcess:
             os.close(self._knob_fd)
         assert self._popen.stdout is not None
         self._popen.stdout.close()
-        self.ended = True
         self._sink(
             LaneEnded(
                 lane=self.lane,
@@ -182,6 +181,8 @@ class LaneProcess:
                 output_tail=self.output_tail(),
             )
         )
+        # Last: whoever waits for the end of all lanes reads next how they ended.
+        self.ended = True
 
     def output_tail(self) -> tuple[str, ...]:
         """Return the last lines the child printed, safe to show."""
