@@ -280,6 +280,7 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
     group = SlowToHear(tmp_path)
     try:
         group.begin(group.plan("cpu", "gpu", mode=mode, environment={"cpu": {"GATE": str(gate)}}))
+        group.wait_for(READY, "gpu:0")
         gate.touch()
         assert group.about_to_hear.wait(30)
         group.restart(["cpu"])
