@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import tfmon
+from tfmon.commands.crossover import crossover
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 
 if TYPE_CHECKING:
@@ -214,6 +215,9 @@ def show(scenario: str) -> None:
     click.echo("knobs")
     for knob in card.knobs:
         click.echo(f"  {knob.name}={written(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
+
+
+cli.add_command(crossover)
 
 
 def main() -> NoReturn:

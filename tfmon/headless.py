@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from types import FrameType
 
 from tfmon import units
@@ -18,31 +20,59 @@ SIGNALS = tuple(
 )
 
 
+class Interruption:
+    """Whether a signal has asked for the end."""
+
+    def __init__(self) -> None:
+        self.signal = ""
+        """Name of the first signal that came; empty if none did."""
+        self._came = threading.Event()
+
+    def come(self, number: int, _frame: FrameType | None) -> None:
+        """Take note of a signal."""
+        self.signal = self.signal or signal.Signals(number).name
+        self._came.set()
+
+    def came(self) -> bool:
+        """Whether a signal has come."""
+        return self._came.is_set()
+
+    def wait(self) -> bool:
+        """Wait a moment; return whether a signal has come."""
+        return self._came.wait(POLL_S)
+
+
+@contextlib.contextmanager
+def interruption() -> Iterator[Interruption]:
+    """Catch the signals that ask for the end, instead of being ended by them.
+
+    Thread: the main thread.
+    """
+    interrupted = Interruption()
+    before = {number: signal.signal(number, interrupted.come) for number in SIGNALS}
+    try:
+        yield interrupted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
     """Race until every lane has ended; return why it was interrupted, or "".
 
     Thread: the main thread, for the signals.
     """
-    stop = threading.Event()
-    caught: list[str] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        caught.append(signal.Signals(number).name)
-        stop.set()
-
-    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
-    try:
-        program.begin(plan)
-        while not stop.wait(POLL_S) and not program.lanes.all_over:
+    with interruption() as interrupted:
+        try:
+            program.begin(plan)
+            while not interrupted.wait() and not program.lanes.all_over:
+                if not quiet:
+                    _tell(program.session.snapshot())
+        finally:
+            program.close()
             if not quiet:
-                _tell(program.session.snapshot())
-    finally:
-        program.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if not quiet:
-            _tell(None)
-    return f"interrupted by {caught[0]}" if caught else ""
+                _tell(None)
+    return f"interrupted by {interrupted.signal}" if interrupted.signal else ""
 
 
 def _tell(snapshot: Snapshot | None) -> None:

@@ -30,6 +30,7 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
     app = MonitorApp(
         program.session,
         program.lanes,
+        program.bench,
         scenarios=list_cards,
         on_ready=lambda: program.begin(plan or program.plan(card)),
     )

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,8 @@ class Wishes:
     slice_s: float = 0.5
     until_ci: float | None = None
     """Half the width of every interval over its ratio, at which the race ends."""
+    swept: str = ""
+    """The knob that a crossover races over; lanes that nobody named do not differ by it."""
 
 
 def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:
@@ -59,7 +61,8 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
     no_gpu = ""
     if found is not None and not specs:
         no_gpu = "" if found.gpus else found.why
-        specs = _default_lanes(card, bool(found.gpus), common)
+        taken = {*common, wishes.swept}
+        specs = _default_lanes(card, bool(found.gpus), taken)
     lanes = []
     for spec in name_lanes(specs):
         settings = {**card.defaults(), **common, **spec.settings}
@@ -91,8 +94,8 @@ def find_python(text: str) -> Path:
     return Path(path).absolute()
 
 
-def _default_lanes(card: Card, has_gpu: bool, common: Settings) -> list[LaneSpec]:
-    """Return the CPU and the GPU; or the first contrast whose knobs the user has not set for all lanes."""
+def _default_lanes(card: Card, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]:
+    """Return the CPU and the GPU; or the first contrast by other knobs than those that are taken."""
     if has_gpu:
         return [LaneSpec("cpu"), LaneSpec("gpu:0")]
     for contrast in (card.contrast, ("prefetch=off", "prefetch=auto")):
@@ -100,7 +103,7 @@ def _default_lanes(card: Card, has_gpu: bool, common: Settings) -> list[LaneSpec
             lanes = [parse_lane(f"cpu,{side}", card.knobs) for side in contrast]
         except (SpecError, KnobError) as error:
             raise UsageError(f"the contrast of {card.path.name}: {error}") from error
-        if not any(knob in common for lane in lanes for knob in lane.settings):
+        if not any(knob in taken for lane in lanes for knob in lane.settings):
             return lanes
     return [LaneSpec("cpu")]
 

@@ -22,6 +22,7 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.race.standing import standing
+from tfmon.trials.bench import Bench
 
 SAMPLE_EVERY_S = 1.0
 
@@ -39,6 +40,7 @@ class Program:
         self._searching = threading.Lock()
         self.session = Session(self._machine, time.monotonic_ns)
         self.lanes = LaneGroup(self.session, self._plan_next)
+        self.bench = Bench(self.session, self.lanes)
         if wishes.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
@@ -74,6 +76,7 @@ class Program:
 
     def close(self) -> None:
         """End every lane and the sampling; takes 3 s at most."""
+        self.bench.stop()
         self.lanes.stop()
         for ticker in self._tickers:
             ticker.close()

@@ -9,19 +9,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.lanes import CHILDREN, RacingGroup
 from support.waiting import wait_for
 
-from tfmon.lanes.group import LaneGroup
-from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.pump import Pump
 from tfmon.model.events import BadLine, Event, LaneEnded, PhaseEntered
-from tfmon.model.knobs import COMMON, Knob
-from tfmon.model.session import CONCURRENT, Machine, Race, Session
-from tfmon.model.spec import name_lanes, parse_lane
-
-CHILDREN = Path(__file__).parent / "children"
-KNOBS = (*COMMON, Knob("width", default=128, help="Units.", kind="restart", low=1))
 
 
 def gone(pid: int) -> bool:
@@ -88,55 +81,6 @@ def start(pump) -> Iterator[Callable[..., Child]]:
         if not child.ended:
             child.kill(signal.SIGKILL)
     assert pump.wait_ended(children, 10)
-
-
-class RacingGroup(LaneGroup):
-    """A group of fake trainers, and what its session knows of them."""
-
-    def __init__(self, logs: Path, script: Path = CHILDREN / "trainer.py") -> None:
-        self.logs = logs
-        self.session = Session(Machine(), lambda: 0)
-        super().__init__(self.session, lambda scenario: self.plan("cpu", scenario=scenario), script)
-
-    def plan(
-        self,
-        *lanes: str,
-        mode: str = CONCURRENT,
-        scenario: str = "fake",
-        environment: dict[str, dict[str, str]] | None = None,
-        python: str = sys.executable,
-        **more,
-    ) -> RacePlan:
-        specs = name_lanes([parse_lane(text, KNOBS) for text in lanes])
-        defaults = {knob.name: knob.default for knob in KNOBS}
-        plans = tuple(
-            LanePlan(
-                spec,
-                {**defaults, **spec.settings},
-                {"LOG": str(self.logs / spec.name), **(environment or {}).get(spec.name, {})},
-            )
-            for spec in specs
-        )
-        race = Race(scenario=scenario, mode=mode, knobs=KNOBS)
-        return RacePlan(race, Path(f"{scenario}.py"), plans, Path(python), **{"slice_s": 0.05, **more})
-
-    def lane(self, name: str):
-        return self.session.snapshot().lane(name)
-
-    def pid(self, name: str) -> int:
-        return self.pids()[name]
-
-    def requests(self, name: str) -> list[str]:
-        """What the lane's child was asked, in words."""
-        log = self.logs / name
-        return log.read_text().splitlines() if log.exists() else []
-
-    def wait_for(self, phase: str, *names: str) -> None:
-        wait_for(lambda: all(self.lane(name).phase == phase for name in names), 30, f"{names} {phase}")
-
-    def wait_for_steps(self, name: str, more: int = 1) -> None:
-        before = self.lane(name).steps
-        wait_for(lambda: self.lane(name).steps >= before + more, 30, f"{name} trains")
 
 
 @pytest.fixture

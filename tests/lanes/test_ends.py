@@ -10,13 +10,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.lanes import CHILDREN
 from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Hello
 from tfmon.model.wire import Stop
 
-from .conftest import CHILDREN, frozen, gone
+from .conftest import frozen, gone
 
 WITHIN_S = 3.0
 

@@ -9,6 +9,7 @@ import time
 
 import psutil
 import pytest
+from support.lanes import CHILDREN, RacingGroup
 from support.waiting import wait_for
 
 from tfmon.errors import UsageError
@@ -17,7 +18,7 @@ from tfmon.model.events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.session import CONCURRENT, TURNS
 
-from .conftest import CHILDREN, RacingGroup, frozen, gone
+from .conftest import frozen, gone
 
 WITHIN_S = 3.0
 BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])

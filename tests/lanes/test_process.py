@@ -6,12 +6,11 @@ import sys
 import threading
 from pathlib import Path
 
+from support.lanes import CHILDREN
 from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
-
-from .conftest import CHILDREN
 
 
 def test_a_child_has_not_ended_before_its_end_is_told(pump):

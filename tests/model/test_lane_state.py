@@ -31,7 +31,6 @@ from tfmon.model.lane_state import (
     DONE,
     FAILED,
     HISTORY_WINDOWS,
-    MOST_TURNS,
     NO_GPU,
     NOT_SAMPLED,
     PAUSED,
@@ -42,6 +41,7 @@ from tfmon.model.lane_state import (
     advance,
     trains_on,
 )
+from tfmon.model.measured import MOST_TURNS
 from tfmon.model.measures import Mean, Point, Tally
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
@@ -204,7 +204,7 @@ class TestRestart:
             Hello(at_ns=1, protocol=1, pid=42, python="3.12.1"),
             phase(RACING),
             tree(),
-            window(turn=1),
+            window(),
             window(marks=("warm-up",)),
             asked(1),
             applied(),
@@ -217,6 +217,16 @@ class TestRestart:
         assert state == LaneState(
             spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2}
         )
+
+    @pytest.mark.parametrize(("source", "kept"), [("same", 1), ("another", 0)])
+    def test_slices_stay_at_hand_under_their_settings_while_the_scenario_is_the_same(self, source, kept):
+        first, again = (
+            LaneStarted(lane="cpu", at_ns=50, pid=43, settings={"prefetch": 2}, source=name)
+            for name in ("same", source)
+        )
+        state = lane("cpu", first, window(turn=1), again)
+        assert (state.turns, state.steady.windows) == ((), 0)
+        assert len(state.turns_under(window().settings)) == kept
 
     def test_a_restarted_lane_can_race_again(self):
         start = LaneStarted(lane="cpu", at_ns=50, pid=43, settings={})
@@ -242,7 +252,7 @@ class TestWindows:
             report_ns=10 * MS,
             histogram=histogram.count([20 * MS] * 20),
         )
-        assert (state.steps, state.examples, state.longest_ns) == (20, 640, 50 * MS)
+        assert (state.steps, state.examples) == (20, 640)
 
     def test_rates_are_over_wall_time(self):
         steady = lane("cpu", window(), window(span_ns=600 * MS)).steady
@@ -256,7 +266,7 @@ class TestWindows:
         marked = window(marks=("garbage collection", "turn start"), longest_ns=SECOND, turn=1)
         state = lane("cpu", window(), marked, window(marks=("turn start",)))
         assert state.excluded == {"garbage collection": 1, "turn start": 2}
-        assert (state.steady.windows, state.longest_ns, state.turns) == (1, 30 * MS, ())
+        assert (state.steady.windows, state.turns) == (1, ())
         assert state.examples == 960
         assert [point.steady for point in state.points] == [True, False, False]
 
@@ -323,7 +333,7 @@ class TestKnobs:
         state = lane("cpu", window(turn=1), asked(1), applied(1, "off"))
         assert state.asked == {}
         assert state.settings == {"prefetch": "off"}
-        assert (state.steady, state.turns, state.longest_ns) == (Tally(), (), 0)
+        assert (state.steady, state.turns) == (Tally(), ())
         assert (state.steps, state.examples, len(state.points)) == (10, 320, 1)
         assert [(mark.text, mark.at_ns, mark.gap_ns) for mark in state.knob_marks] == [
             ("prefetch off", 3 * SECOND, 40 * MS)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
+from tfmon.model.measured import Measured
 from tfmon.model.measures import Tally, TurnSpeed
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
@@ -27,7 +28,7 @@ def lane(name: str, speeds=(), phase: str = RACING, first: int = 1) -> LaneState
         examples=sum(turn.examples for turn in turns),
         span_ns=sum(turn.span_ns for turn in turns),
     )
-    return LaneState(spec=LaneSpec(name, name=name), phase=phase, turns=turns, steady=steady)
+    return LaneState(spec=LaneSpec(name, name=name), phase=phase, measured=Measured(turns=turns, steady=steady))
 
 
 def snapshot(*lanes: LaneState, mode: str = TURNS) -> Snapshot:

@@ -21,9 +21,11 @@ from tfmon.model.events import (
     Window,
 )
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
+from tfmon.model.ports import TrialError
 from tfmon.model.readings import Missing
 from tfmon.model.session import Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.model.trials import CrossoverState
 
 SECOND = 1_000_000_000
 START = 1_000 * SECOND
@@ -118,6 +120,22 @@ class FakeControls:
         self.calls.append(("stop",))
 
 
+@dataclass
+class FakeTrials:
+    """Notes every wish; a trial refuses to start where `refusal` says why."""
+
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+    refusal: str = ""
+
+    def start_crossover(self, knob: str) -> None:
+        self.calls.append(("start_crossover", knob))
+        if self.refusal:
+            raise TrialError(self.refusal)
+
+    def stop(self) -> None:
+        self.calls.append(("stop",))
+
+
 class Demo:
     """A session with a script: each method lets something happen."""
 
@@ -134,6 +152,7 @@ class Demo:
         race = Race(scenario="small-dense", title="100 features, one hidden layer", mode=mode, knobs=knobs)
         self.session.begin(race, self.specs)
         self.controls = FakeControls(self.session, self.clock)
+        self.trials = FakeTrials()
         self.settings: dict[str, dict[str, KnobValue]] = {}
         self.steps: dict[str, int] = {}
         self.ticks = 0
@@ -288,4 +307,18 @@ def racing_demo(machine: Machine = GPU_MACHINE, mode: str = "turns") -> Demo:
     for name in demo.names:
         demo.apply(name, "batch_size", 20)
     demo.race(20)
+    return demo
+
+
+def crossover_demo(at: KnobValue | None = None) -> Demo:
+    """Return a race whose lanes were measured over batch sizes, with the lead changing between 32 and 64."""
+    values = (8, 16, 32, 64, 128)
+    demo = Demo(mode="turns")
+    demo.go()
+    for value in values:
+        for name in demo.names:
+            demo.apply(name, "batch_size", value)
+        demo.race(9.6, (6_000 + value, 150 * value), wobble=0.08)
+    state = CrossoverState("batch_size", ("cpu", "gpu:0"), (*values, 256), {256: "not possible here"}, at=at)
+    demo.session.set_trial(replace(state, over=at is None, left_s=None if at is None else 42.0))
     return demo

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -477,6 +478,46 @@ def test_the_start_of_each_turn_is_marked_and_the_rest_is_not(running: Start) ->
         assert first.marks == (TURN_START,)
         assert first.span_ns >= TURN_START_NS and first.steps >= 2
         assert rest and all(window.marks == () for window in rest)
+
+
+def test_what_is_left_out_at_the_start_of_a_turn_lasts_until_the_lane_is_no_longer_getting_faster(
+    running: Start,
+) -> None:
+    rising_s = 0.15
+    began: list[float] = []
+
+    def step(_batch: Any) -> np.float32:
+        """Take 32 ms at first, and half as long with every 30 ms that pass, down to 1 ms."""
+        if began:
+            time.sleep(max(0.001, 0.032 * 0.5 ** ((time.monotonic() - began[0]) / 0.03)))
+        return np.float32(0)
+
+    loop = running(step)
+    loop.until_ready()
+    began.append(time.monotonic())
+    loop.tell(Turn(number=1, seconds=2.0))
+    loop.until_event(TurnEnded)
+    first, *rest = loop.windows
+    assert first.marks == (TURN_START,) and first.span_ns >= rising_s * 0.8e9
+    assert rest and all(window.marks == () for window in rest)
+
+
+def test_half_a_turn_is_left_out_at_most(running: Start) -> None:
+    turn_s = 0.6
+    began: list[float] = []
+
+    def step(_batch: Any) -> np.float32:
+        """Get faster all the time."""
+        if began:
+            time.sleep(0.02 * 0.5 ** ((time.monotonic() - began[0]) / 0.05))
+        return np.float32(0)
+
+    loop = running(step)
+    loop.until_ready()
+    began.append(time.monotonic())
+    loop.tell(Turn(number=1, seconds=turn_s))
+    loop.until_event(TurnEnded)
+    assert any(window.marks == () for window in loop.windows)
 
 
 def test_a_wish_at_the_start_of_a_turn_does_not_shorten_what_is_left_out(running: Start) -> None:

@@ -22,7 +22,8 @@ Screen = Pilot[Ending]
 
 
 def app_of(demo: Demo, **more) -> MonitorApp:
-    return MonitorApp(demo.session, demo.controls, scenarios=lambda: CARDS, characters="braille", **more)
+    wired = demo.session, demo.controls, demo.trials
+    return MonitorApp(*wired, scenarios=lambda: CARDS, characters="braille", **more)
 
 
 def shown(pilot: Screen) -> str:
@@ -335,7 +336,7 @@ async def test_a_race_that_cannot_start_says_why_and_stays_on_the_screen():
     def fail() -> None:
         raise TfmonError("there is no GPU 3", "nvidia-smi lists them")
 
-    app = MonitorApp(session, demo.controls, on_ready=fail, characters="braille")
+    app = MonitorApp(session, demo.controls, demo.trials, on_ready=fail, characters="braille")
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "there is no GPU 3 · nvidia-smi lists them" in shown(pilot))
         clock.ahead(3600)

@@ -32,7 +32,7 @@ class Recorded(MonitorApp):
 
 
 def recorded(demo: Demo, width: int, height: int) -> Recorded:
-    app = Recorded(demo.session, demo.controls, characters="braille")
+    app = Recorded(demo.session, demo.controls, demo.trials, characters="braille")
     app.start_recording(width, height)
     return app
 

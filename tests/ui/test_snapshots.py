@@ -12,7 +12,8 @@ SIZES = [(80, 24), (120, 36), (200, 50)]
 
 
 def app_of(demo: Demo, **more) -> MonitorApp:
-    return MonitorApp(demo.session, demo.controls, scenarios=lambda: CARDS, **{"characters": "braille", **more})
+    wired = demo.session, demo.controls, demo.trials
+    return MonitorApp(*wired, scenarios=lambda: CARDS, **{"characters": "braille", **more})
 
 
 def importing_demo() -> Demo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import signal
 import threading
@@ -32,6 +33,14 @@ from tfmon.model.wire import Assign, Request, SetKnob, Stop
 
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
 """How long a child gets after Stop, after SIGTERM and after SIGKILL: 2.6 s in all, so that quitting is quick."""
+
+
+def _digest(path: Path) -> str:
+    """Return what tells one version of a file from another; "" for one that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""
 
 
 class LaneGroup:
@@ -182,7 +191,13 @@ class LaneGroup:
             return
         self._children[name] = child
         self._session.accept(
-            LaneStarted(lane=name, at_ns=time.monotonic_ns(), pid=child.pid, settings=lane.settings)
+            LaneStarted(
+                lane=name,
+                at_ns=time.monotonic_ns(),
+                pid=child.pid,
+                settings=lane.settings,
+                source=_digest(self._plan.scenario),
+            )
         )
         child.send(
             Assign(

@@ -182,6 +182,8 @@ class LaneStarted:
     pid: int
     settings: dict[str, KnobValue]
     """Every knob and the value it starts with."""
+    source: str = ""
+    """Digest of the scenario file, to tell whether an earlier child trained the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,6 +39,12 @@ def add(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
     return total
 
 
+def subtract(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
+    """Return the histogram without the durations of another one, all of which are in it."""
+    rest = {index: amount - right.get(index, 0) for index, amount in left.items()}
+    return {index: amount for index, amount in rest.items() if amount}
+
+
 def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
     """Return the duration below which `fraction` of the counts lie, or None for an empty histogram.
 

@@ -22,7 +22,8 @@ from tfmon.model.events import (
     TreeSample,
     Window,
 )
-from tfmon.model.knobs import KnobValue, show
+from tfmon.model.knobs import KnobValue, Settings, show
+from tfmon.model.measured import Measured
 from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, title
@@ -43,8 +44,6 @@ TURN_START = "turn start"
 NOT_SAMPLED = Missing("not sampled yet")
 NO_GPU = Missing("no GPU in this lane")
 
-MOST_TURNS = 2_000
-"""Slices kept for the statistics."""
 HISTORY_WINDOWS = 1_500
 """Windows kept for the charts; at five a second these are five minutes."""
 RECENT_NS = 5_000_000_000
@@ -97,14 +96,9 @@ class LaneState:
     examples: int = 0
     first_loss: float | None = None
     last_loss: float | None = None
-    longest_ns: int = 0
-    """Longest step among the steady windows."""
-    steady: Tally = field(default_factory=Tally)
-    """Since the lane began to race, or a knob or the mode last changed."""
-    excluded: dict[str, int] = field(default_factory=dict)
-    """Windows left out of steady state, by reason."""
-    turns: tuple[TurnSpeed, ...] = ()
-    """Slices since a knob or the mode last changed, oldest first; only what was steady in them."""
+    measured: Measured = field(default_factory=Measured)
+    source: str = ""
+    """Digest of the scenario file that the lane was started with."""
     points: tuple[Point, ...] = ()
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
@@ -128,6 +122,25 @@ class LaneState:
     def title(self) -> str:
         """What the lane is called on the screen: its device, and what tells it apart as it is in force now."""
         return title(self.spec, self.settings)
+
+    @property
+    def steady(self) -> Tally:
+        """Sums since the lane began to race, or a knob or the mode last changed."""
+        return self.measured.steady
+
+    @property
+    def turns(self) -> tuple[TurnSpeed, ...]:
+        """Slices since then, oldest first; only what was steady in them."""
+        return self.measured.turns
+
+    @property
+    def excluded(self) -> dict[str, int]:
+        """Windows left out of steady state, by reason."""
+        return self.measured.excluded
+
+    def turns_under(self, settings: Settings) -> tuple[TurnSpeed, ...]:
+        """Return the slices that ran under these settings, also before a knob was changed; oldest first."""
+        return self.measured.turns_under(settings, self.settings)
 
     @property
     def over(self) -> bool:
@@ -175,7 +188,10 @@ def advance(state: LaneState, event: Event) -> LaneState:
         case KnobRefused():
             return replace(state, asked=_without(state.asked, event.knob, event.request), refused=event.reason)
         case LaneStarted():
-            fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid)
+            same = event.source == state.source
+            earlier = state.measured.afresh(state.settings).earlier if same else ()
+            fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid, source=event.source)
+            fresh = replace(fresh, measured=Measured(earlier=earlier))
             held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
             return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings, gpu_held_bytes=held)
         case Hello():
@@ -246,7 +262,17 @@ def _after_gpu_sample(state: LaneState, sample: GpuSample) -> LaneState:
 
 def measure_afresh(state: LaneState) -> LaneState:
     """Return the state with steady state beginning anew: what was measured until now was another thing."""
-    return replace(state, steady=Tally(), turns=(), longest_ns=0)
+    return replace(state, measured=state.measured.afresh(state.settings))
+
+
+def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
+    """Return the state without what was measured in a stretch of time that something disturbed."""
+    measured = state.measured.disturbed(since_ns, until_ns, reason)
+    if measured is state.measured:
+        return state
+    out = {one.at_ns for one in state.measured.latest} - {one.at_ns for one in measured.latest}
+    points = tuple(replace(one, steady=False) if one.at_ns in out else one for one in state.points)
+    return replace(state, measured=measured, points=points)
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
@@ -258,9 +284,6 @@ def trains_on(state: LaneState, gpu: GpuSample) -> bool:
 
 def _after_window(state: LaneState, window: Window) -> LaneState:
     steady = not window.marks
-    excluded = state.excluded
-    for mark in window.marks:
-        excluded = {**excluded, mark: excluded.get(mark, 0) + 1}
     point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.turn is not None)
     loss = window.loss
     return replace(
@@ -269,26 +292,12 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         examples=state.examples + window.examples,
         first_loss=loss if state.first_loss is None else state.first_loss,
         last_loss=loss if loss is not None else state.last_loss,
-        longest_ns=max(state.longest_ns, window.longest_ns) if steady else state.longest_ns,
-        steady=state.steady.plus(window) if steady else state.steady,
-        excluded=excluded,
-        turns=_with_turn(state.turns, window) if steady else state.turns,
+        measured=state.measured.plus(window),
         points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
         settings=window.settings,
         gpu_in_use_bytes=window.gpu_in_use_bytes,
         gpu_peak_bytes=window.gpu_peak_bytes,
     )
-
-
-def _with_turn(turns: tuple[TurnSpeed, ...], window: Window) -> tuple[TurnSpeed, ...]:
-    if window.turn is None:
-        return turns
-    speed = TurnSpeed(window.turn, window.at_ns, window.examples, window.span_ns)
-    if turns and turns[-1].turn == window.turn:
-        before = turns[-1]
-        examples, span_ns = before.examples + speed.examples, before.span_ns + speed.span_ns
-        return (*turns[:-1], TurnSpeed(window.turn, window.at_ns, examples, span_ns))
-    return (*turns[-(MOST_TURNS - 1) :], speed)
 
 
 def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:

@@ -37,6 +37,20 @@ class Tally:
             histogram=histogram.add(self.histogram, window.histogram),
         )
 
+    def minus(self, window: Window) -> Tally:
+        """Return the sums without a window that is in them."""
+        return Tally(
+            windows=self.windows - 1,
+            steps=self.steps - window.steps,
+            examples=self.examples - window.examples,
+            span_ns=self.span_ns - window.span_ns,
+            input_ns=self.input_ns - window.input_ns,
+            call_ns=self.call_ns - window.call_ns,
+            sync_ns=self.sync_ns - window.sync_ns,
+            report_ns=self.report_ns - window.report_ns,
+            histogram=histogram.subtract(self.histogram, window.histogram),
+        )
+
     @property
     def examples_per_s(self) -> float | None:
         """Examples over the wall time of the windows; None before the first."""

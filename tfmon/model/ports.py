@@ -8,6 +8,10 @@ from typing import Protocol
 from tfmon.model.knobs import KnobValue
 
 
+class TrialError(ValueError):
+    """A trial that cannot be made; the text says why and what can be."""
+
+
 class Controls(Protocol):
     """Wishes of the user. Every method returns at once; what came of a wish is seen in the session."""
 
@@ -34,3 +38,16 @@ class Controls(Protocol):
 
     def stop(self) -> None:
         """End every lane and wait until all are gone: 3 s at most."""
+
+
+class Trials(Protocol):
+    """Series of measurements on the lanes of the race. How far one is stands in the snapshot's `trial`."""
+
+    def start_crossover(self, knob: str) -> None:
+        """Race the first two lanes over the values of a knob.
+
+        Errors: TrialError, in words, when that cannot be.
+        """
+
+    def stop(self) -> None:
+        """End the trial that runs, if one does; the lanes get their settings back."""

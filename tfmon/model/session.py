@@ -10,6 +10,7 @@ from tfmon.model.events import Event, GpuSample, HostSample
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import LaneState, advance, measure_afresh, trains_on
 from tfmon.model.spec import LaneSpec
+from tfmon.model.trials import CrossoverState
 
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
@@ -58,6 +59,8 @@ class Snapshot:
     lanes: tuple[LaneState, ...]
     gpus: tuple[GpuSample, ...] = ()
     host: HostSample | None = None
+    trial: CrossoverState | None = None
+    """The series of measurements that runs, or ran last in this race."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name; KeyError if there is none."""
@@ -92,13 +95,15 @@ class Session:
         self._lanes: dict[str, LaneState] = {}
         self._gpus: dict[str, GpuSample] = {}
         self._host: HostSample | None = None
-        self._listeners: list[Callable[[Event], None]] = []
+        self._trial: CrossoverState | None = None
+        self._listeners: tuple[Callable[[Event], None], ...] = ()
 
     def begin(self, race: Race, specs: Sequence[LaneSpec]) -> None:
         """Start a race: what was known of the lanes of an earlier one is dropped."""
         now_ns = self._clock_ns()
         with self._lock:
             self._race = race
+            self._trial = None
             self._lanes = {
                 spec.name: LaneState(spec=spec, started_ns=now_ns, phase_since_ns=now_ns) for spec in specs
             }
@@ -125,9 +130,19 @@ class Session:
         with self._lock:
             self._race = replace(self._race, turn=lane)
 
-    def listen(self, listener: Callable[[Event], None]) -> None:
-        """Call `listener` with every event from now on, in the thread that accepts it."""
-        self._listeners.append(listener)
+    def set_trial(self, trial: CrossoverState | None) -> None:
+        """Note how far a series of measurements is."""
+        with self._lock:
+            self._trial = trial
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call `listener` with every event from now on, in the thread that accepts it; return how to end that."""
+        self._listeners = (*self._listeners, listener)
+
+        def forget() -> None:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+        return forget
 
     def accept(self, event: Event) -> None:
         """Take an event; one for a lane that is not in this race is passed over."""
@@ -154,4 +169,5 @@ class Session:
                 lanes=tuple(self._lanes.values()),
                 gpus=tuple(sorted(self._gpus.values(), key=lambda gpu: gpu.index)),
                 host=self._host,
+                trial=self._trial,
             )

@@ -11,6 +11,7 @@ Source: Tukey, McLaughlin (1963), Sankhyā A 25; computed by `scipy.stats.mstats
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ TRIM = 0.2
 LEAST_PAIRS = 5
 """Fewer pairs than these give no interval."""
 DRIFT = 0.05
-"""A change of throughput within a race that is worth a word."""
+"""A change of throughput within a race, or a pair so far off the others, that is worth a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def drift(turns: Sequence[TurnSpeed]) -> float | None:
 
 
 def outliers(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> int:
-    """Return how many pairs lie far off the others: a modified z-score over 3.5.
+    """Return how many pairs lie far off the others: a modified z-score over 3.5, and off by more than `DRIFT`.
 
     Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
     """
@@ -80,7 +81,8 @@ def outliers(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> int:
         return 0
     middle = median(logs)
     spread = median(abs(value - middle) for value in logs)
-    return sum(0.6745 * abs(value - middle) > 3.5 * spread for value in logs) if spread else 0
+    far = max(3.5 * spread / 0.6745, math.log1p(DRIFT))
+    return sum(abs(value - middle) > far for value in logs)
 
 
 def _log_ratios(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> list[float]:
@@ -94,8 +96,12 @@ def _log_ratios(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> list
 
 def trimmed(values: Sequence[float]) -> Estimate | None:
     """Return the trimmed mean of values with its 95 % interval; None for fewer than `LEAST_PAIRS`."""
-    if len(values) < LEAST_PAIRS:
-        return None
+    return _trimmed(tuple(values)) if len(values) >= LEAST_PAIRS else None
+
+
+@functools.lru_cache(maxsize=512)
+def _trimmed(values: tuple[float, ...]) -> Estimate | None:
+    """Compute it once for the same values: a screen asks twice a second."""
     # Late: SciPy takes most of a second to load, and a race needs it only after some pairs.
     import numpy as np
     from scipy.stats import mstats

@@ -26,9 +26,11 @@ WINDOW_NS = 200_000_000
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS = 3
 """A lane warms up for at least so long and so many steps before it says that it is ready."""
-TURN_START_NS = 50_000_000
-TURN_START_STEPS = 2
-"""The start of a slice that is left out: caches and clocks were the other lane's a moment ago."""
+TURN_START_NS = 25_000_000
+STILL_RISING = 1.1
+"""The start of a slice is left out, for caches and clocks were the other lane's a moment ago: stretches of so
+long, or of a step, two at least, and more until one is not faster than the one before by this factor. All that
+is compared is left out, so what is kept was not chosen by its speed. Half the slice at most."""
 KNOB_CHANGE = "knob change"
 """Mark of the window in which a knob took effect."""
 
@@ -81,6 +83,8 @@ class Loop:
         self._turn: Turn | None = None
         self._turn_ends_ns = 0
         self._turn_started = False
+        self._pace: float | None = None
+        self._paced_examples = 0
         self._stopped = False
 
     # ------------------------------------------------------------ the life of a lane
@@ -131,7 +135,7 @@ class Loop:
         if self._turn is not None:
             if not self._turn_started:
                 clock.marks.add(TURN_START)
-                end_ns, least = self._tried_ns + TURN_START_NS, TURN_START_STEPS
+                end_ns = self._tried_ns + TURN_START_NS
             else:
                 end_ns = min(end_ns, self._turn_ends_ns)
         if self._fresh:
@@ -140,14 +144,30 @@ class Loop:
         loss = self._read_loss()
         synced_ns = time.monotonic_ns()
         clock.sync_ns += synced_ns - self._last_end_ns
+        unsettled = self._turn is not None and not self._turn_started and not self._has_settled(synced_ns)
+        if unsettled and self._steps_left() > 0:
+            self._tried_ns = synced_ns
+            return
         self._close_window(synced_ns, loss)
         if self._turn is None:
             return
         if not self._turn_started:
-            self._turn_started = self._last_end_ns >= end_ns
+            self._turn_started = True
         elif synced_ns >= self._turn_ends_ns:
             self._reporter.send(TurnEnded(at_ns=synced_ns, turn=self._turn.number))
             self._turn, self._held = None, True
+
+    def _has_settled(self, now_ns: int) -> bool:
+        """Tell whether the start of the slice is over, after one more stretch of it."""
+        assert self._turn is not None
+        span_ns, examples = now_ns - self._tried_ns, self._clock.examples - self._paced_examples
+        self._paced_examples = self._clock.examples
+        if now_ns >= self._turn_ends_ns - int(self._turn.seconds * 0.5e9):
+            return True
+        if span_ns < TURN_START_NS:
+            return False  # a letter cut it short
+        before, self._pace = self._pace, examples / span_ns
+        return before is not None and self._pace <= before * STILL_RISING
 
     def _train(self, end_ns: int, least: int) -> None:
         """Train until the time is reached and at least so many steps are done, or a letter comes."""
@@ -270,6 +290,7 @@ class Loop:
                     self._turn, self._turn_started = letter, False
                     self._turn_ends_ns = time.monotonic_ns() + int(letter.seconds * 1e9)
                     self._go_on(TURN_START)
+                    self._pace, self._paced_examples = None, self._clock.examples
                 case Hold():
                     # One that comes when the slice has just ended is too late: the lane stands still already.
                     if not self._held:

@@ -20,7 +20,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from tfmon.errors import TfmonError
-from tfmon.model.ports import Controls
+from tfmon.model.ports import Controls, Trials
 from tfmon.model.session import Session
 from tfmon.ui.charset import Charset, charset
 from tfmon.ui.race_screen import RaceScreen
@@ -56,6 +56,7 @@ class MonitorApp(App[Ending]):
         self,
         session: Session,
         controls: Controls,
+        trials: Trials,
         *,
         scenarios: Callable[[], Sequence[ScenarioCard]] = tuple,
         on_ready: Callable[[], None] | None = None,
@@ -73,6 +74,7 @@ class MonitorApp(App[Ending]):
         super().__init__(ansi_color=True if colourless else None)
         self.session = session
         self.controls = controls
+        self.trials = trials
         self.snapshot = session.snapshot()
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
         self.view = View(charset=chosen, keys=dict(keymap or {}))
@@ -143,7 +145,11 @@ class MonitorApp(App[Ending]):
         """Start the race of another scenario; it takes a while, and the screen stays awake."""
         self.view = replace(self.view, focused=None, top=0.0)
         self.say(f"starting the race of {scenario}…")
-        self._in_thread(lambda: self.controls.race(scenario))
+        self._in_thread(lambda: self._change_race(scenario))
+
+    def _change_race(self, scenario: str) -> None:
+        self.trials.stop()
+        self.controls.race(scenario)
 
     def _in_thread(
         self,

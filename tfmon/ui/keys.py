@@ -31,6 +31,7 @@ RACE_KEYS = (
     Key("knobs", "k", "show_knobs", "k", "all the knobs of this scenario", "Knobs"),
     Key("pause", "space", "pause_or_run", "Space", "pause training, or go on", "Race"),
     Key("mode", "t", "switch_mode", "t", "train in turns (a fair race), or all at once", "Race"),
+    Key("crossover", "c", "show_crossover", "c", "find the value of a knob at which the lead changes", "Race"),
     Key("restart", "r", "restart", "r", "start again with the settings in force", "Race"),
     Key("scenario", "s", "pick_scenario", "s", "race another scenario", "Race"),
     Key("focus.next", "tab", "move_focus(1)", "Tab", "keys act on the next lane only, then on all", "Lanes"),

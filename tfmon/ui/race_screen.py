@@ -71,6 +71,8 @@ class RaceScreen(Screen[None]):
 
     def action_step_knob(self, name: str, direction: int) -> None:
         """Ask the lanes for the next value of a knob."""
+        if self._busy():
+            return
         snapshot = self.shell.snapshot
         try:
             knob = find(snapshot.race.knobs, name)
@@ -89,6 +91,8 @@ class RaceScreen(Screen[None]):
 
     def action_pause_or_run(self) -> None:
         """Hold the lanes that race, or let those that pause run on."""
+        if self._busy():
+            return
         hold, run = pause_or_run(self._targets())
         if hold:
             self.shell.controls.hold([lane.spec.name for lane in hold])
@@ -101,12 +105,16 @@ class RaceScreen(Screen[None]):
 
     def action_switch_mode(self) -> None:
         """Go over from turns to training at once, or back."""
+        if self._busy():
+            return
         mode = CONCURRENT if self.shell.snapshot.race.mode == TURNS else TURNS
         self.shell.controls.set_mode(mode)
         self.shell.say("all lanes train at once: they share the cores" if mode == CONCURRENT else "taking turns")
 
     def action_restart(self) -> None:
         """Start the lanes again."""
+        if self._busy():
+            return
         lanes = self._targets()
         self.shell.controls.restart([lane.spec.name for lane in lanes])
         self.shell.say(f"restarting {_names(lanes)}")
@@ -119,6 +127,14 @@ class RaceScreen(Screen[None]):
             self.shell.say(f"saved {self.app.save_screenshot(name, str(Path.cwd()))}")
         except OSError as error:
             self.shell.say(f"{name} could not be saved: {error.strerror or error}")
+
+    def _busy(self) -> bool:
+        """Say so, and return True, while a trial has the lanes."""
+        trial = self.shell.snapshot.trial
+        if trial is None or trial.over:
+            return False
+        self.shell.say(f"a crossover over {short_name(trial.knob)} is under way: c shows it, and stops it")
+        return True
 
     def _targets(self) -> list[LaneState]:
         return targets(self.shell.snapshot.lanes, self.shell.view.focused)
@@ -163,6 +179,12 @@ class RaceScreen(Screen[None]):
         from tfmon.ui.help_sheet import HelpSheet
 
         self.app.push_screen(HelpSheet(self.shell))
+
+    def action_show_crossover(self) -> None:
+        """Open the page of the crossover."""
+        from tfmon.ui.crossover_sheet import CrossoverSheet
+
+        self.app.push_screen(CrossoverSheet(self.shell))
 
     def action_show_knobs(self) -> None:
         """Open the page of all knobs."""

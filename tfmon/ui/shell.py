@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rich.style import Style
 
-from tfmon.model.ports import Controls
+from tfmon.model.ports import Controls, Trials
 from tfmon.model.session import Snapshot
 from tfmon.ui.view import View
 
@@ -39,6 +39,7 @@ class Shell(Protocol):
     view: View
     palette: Mapping[str, Style]
     controls: Controls
+    trials: Trials
 
     def say(self, message: str) -> None:
         """Show a line for a few seconds."""

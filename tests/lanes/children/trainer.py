@@ -1,7 +1,8 @@
 """A child that lives like a trainer, without TensorFlow: it gets ready, races, heeds every request.
 
 GATE: a file that it waits for before it is ready. FAILS: it says so instead of getting ready. LOG: a file to which
-it writes the requests it gets.
+it writes the requests it gets. EQUAL_AT: the batch size at which it is as fast as one without this; the examples
+that it trains are in proportion to the batch size then. FAILS_AT: the width at which it runs out of memory.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ class FakeTrainer:
         Inbox(int(sys.argv[2]), self.mailbox.post).start()
         self.mailbox.wait()
         self.heed(self.mailbox.take())
+        if self.settings.get("width", 0) >= int(os.environ.get("FAILS_AT", 1_000_000)):
+            self.say(LaneFailed, kind="out_of_memory", message="out of memory: it is too wide")
+            leave(1)
         if "FAILS" in os.environ:
             self.say(LaneFailed, kind="scenario", message=os.environ["FAILS"])
             leave(1)
@@ -102,7 +106,10 @@ class FakeTrainer:
         self.step += STEPS
         spent = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
         round_number = self.turn.number if self.turn else None
-        counts = {"steps": STEPS, "examples": STEPS * 10, "step": self.step, "histogram": {640: STEPS}, **spent}
+        examples = STEPS * 10
+        if "EQUAL_AT" in os.environ:
+            examples = round(examples * self.settings["batch_size"] / float(os.environ["EQUAL_AT"]))
+        counts = {"steps": STEPS, "examples": examples, "step": self.step, "histogram": {640: STEPS}, **spent}
         span_ns = int(WINDOW_S * 1e9)
         self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, turn=round_number, **counts)
         if self.limit is not None and self.step >= self.limit:
