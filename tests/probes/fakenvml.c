@@ -1,6 +1,6 @@
 /* A stand-in for libnvidia-ml.so.1, so that the real pynvml runs in tests without a GPU.
  *
- * What it answers is written in the text file that FAKE_NVML_SCRIPT names, read anew at each call, one
+ * What it answers is written in the text file that FAKE_NVML_SCRIPT names, read anew when it changes, one
  * directive a line; I is a device's index:
  *
  *   count N                         devices
@@ -12,6 +12,16 @@
  *   mem I TOTAL RESERVED FREE USED  bytes
  *   power I MW     limit I MW     energy I MJ     temp I C
  *   proc I PID BYTES                one process; BYTES "na" where the driver does not tell
+ *   clock I SM MEM SMMAX MEMMAX     MHz
+ *   reasons I BITS                  why the clocks are held down, hexadecimal
+ *   field I ID TYPE VALUE           one field value; TYPE as in nvmlValueType_t
+ *   pcie I TX RX                    KB/s, over 20 ms
+ *   link I GEN GENMAX WIDTH WIDTHMAX
+ *   share I PID STAMP SM            one utilisation sample of a process
+ *   ecc I ERRORS    rows I CORRECTED UNCORRECTED
+ *   mig I MODE                      1: the GPU is split up; its instances are devices 10 * (I + 1) + SLOT, and
+ *                                   those are there that have a uuid
+ *   xid I NUMBER                    one message; those that come after the registration are told, each once
  *   ret FUNCTION CODE [I]           the function (without "nvml") answers CODE, for one device or for all
  *   hang FUNCTION                   the function does not return while this line is there
  *
@@ -21,7 +31,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#ifdef __APPLE__
+#define CHANGED(about) ((long long)(about).st_mtimespec.tv_sec * 1000000000 + (about).st_mtimespec.tv_nsec)
+#else
+#define CHANGED(about) ((long long)(about).st_mtim.tv_sec * 1000000000 + (about).st_mtim.tv_nsec)
+#endif
 
 enum {
     SUCCESS = 0,
@@ -29,10 +46,13 @@ enum {
     INVALID_ARGUMENT = 2,
     NOT_SUPPORTED = 3,
     NOT_FOUND = 6,
+    TIMEOUT = 10,
     INSUFFICIENT_SIZE = 7,
     VERSION_MISMATCH = 25,
 };
 #define DEVICES 8
+#define SLOTS 7
+#define HANDLES (10 * DEVICES + 10)
 #define NOT_TOLD UINT64_MAX
 
 typedef struct { int index; } Device;
@@ -44,36 +64,76 @@ typedef union { double d; unsigned u; unsigned long long ull; } Value;
 typedef struct { uint64_t stamp; Value value; } Sample;
 typedef struct { unsigned version; int sensor; int celsius; } Temperature;
 
+typedef struct {
+    unsigned pid;
+    unsigned long long stamp;
+    unsigned sm, memory, encoder, decoder;
+} Share;
+typedef struct {
+    unsigned id, scope;
+    int64_t stamp, latency;
+    int type, code;
+    Value value;
+} Field;
+typedef struct { int index; } Events;
+typedef struct {
+    Device *device;
+    unsigned long long type, data;
+    unsigned instance, compute;
+} Event;
+
 _Static_assert(sizeof(Utilization) == 8, "nvmlUtilization_t");
 _Static_assert(sizeof(Memory) == 24, "nvmlMemory_t");
 _Static_assert(sizeof(MemoryV2) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(Process) == 24, "nvmlProcessInfo_v2_t and _v3");
 _Static_assert(sizeof(Sample) == 16, "nvmlSample_t");
 _Static_assert(sizeof(Temperature) == 12, "nvmlTemperature_v1_t");
+_Static_assert(sizeof(Share) == 32, "nvmlProcessUtilizationSample_t");
+_Static_assert(sizeof(Field) == 40, "nvmlFieldValue_t");
+_Static_assert(sizeof(Event) == 32, "nvmlEventData_t");
 
-static Device devices[DEVICES] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+static Device devices[HANDLES];
 static int opened = 0;
+static Events events;
+static unsigned registered = 0; /* a bit for each device */
+
+static Device *handle(int index) {
+    devices[index].index = index;
+    return &devices[index];
+}
+
+/* The script's text, read anew when the file has changed. */
+static const char *script(void) {
+    static char text[1 << 16];
+    static struct stat known;
+    const char *path = getenv("FAKE_NVML_SCRIPT");
+    struct stat now;
+    if (!path || stat(path, &now)) return "";
+    if (now.st_ino != known.st_ino || now.st_size != known.st_size || CHANGED(now) != CHANGED(known)) {
+        FILE *file = fopen(path, "r");
+        size_t size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+        text[size] = 0;
+        if (file) fclose(file);
+        known = now;
+    }
+    return text;
+}
 
 /* The n-th line (from 0) that begins with `word`, and with ` index` unless index is -1; what follows in `rest`. */
 static int find(const char *word, int index, int n, char *rest, size_t size) {
-    const char *path = getenv("FAKE_NVML_SCRIPT");
-    FILE *file = path ? fopen(path, "r") : NULL;
-    char line[512], prefix[128];
-    int found = 0;
-    if (!file) return 0;
+    char prefix[128];
     if (index < 0) snprintf(prefix, sizeof prefix, "%s ", word);
     else snprintf(prefix, sizeof prefix, "%s %d", word, index);
-    while (!found && fgets(line, sizeof line, file)) {
-        size_t length = strlen(prefix);
-        line[strcspn(line, "\n")] = 0;
-        if (strncmp(line, prefix, length)) continue;
-        if (index >= 0 && line[length] != ' ' && line[length] != 0) continue;
-        if (n-- > 0) continue;
-        snprintf(rest, size, "%s", line + length);
-        found = 1;
+    size_t length = strlen(prefix);
+    for (const char *line = script(); *line;) {
+        size_t all = strcspn(line, "\n");
+        if (!strncmp(line, prefix, length) && (index < 0 || all == length || line[length] == ' ') && n-- == 0) {
+            snprintf(rest, size, "%.*s", (int)(all - length), line + length);
+            return 1;
+        }
+        line += all + (line[all] == '\n');
     }
-    fclose(file);
-    return found;
+    return 0;
 }
 
 /* The code a function must answer; waits while the script says that it hangs. */
@@ -150,7 +210,7 @@ int nvmlDeviceGetCount_v2(unsigned *count) {
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
     if (index >= DEVICES) return INVALID_ARGUMENT;
     ENTER("DeviceGetHandleByIndex", (int)index);
-    *device = &devices[index];
+    *device = handle((int)index);
     return SUCCESS;
 }
 
@@ -289,3 +349,194 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Pro
     return processes("DeviceGetComputeRunningProcesses_v3", device, count, list);
 }
 #endif
+
+/* ---------------------------------------------------------------- clocks, link, errors */
+
+static int numbers(const char *word, int index, int count, unsigned long long *values) {
+    char rest[512], *at = rest, *end;
+    if (!find(word, index, 0, rest, sizeof rest)) return NOT_SUPPORTED;
+    for (int n = 0; n < count; n++, at = end) {
+        values[n] = strtoull(at, &end, 10);
+        if (end == at) return NOT_SUPPORTED;
+    }
+    return SUCCESS;
+}
+
+#define PICK(function, word, count, place)                                 \
+    int nvml##function(Device *device, unsigned *value) {                  \
+        unsigned long long values[4] = {0};                                \
+        ENTER(#function, device->index);                                   \
+        int code = numbers(word, device->index, count, values);            \
+        *value = (unsigned)values[place];                                  \
+        return code;                                                       \
+    }
+
+PICK(DeviceGetCurrPcieLinkGeneration, "link", 4, 0)
+PICK(DeviceGetMaxPcieLinkGeneration, "link", 4, 1)
+PICK(DeviceGetCurrPcieLinkWidth, "link", 4, 2)
+PICK(DeviceGetMaxPcieLinkWidth, "link", 4, 3)
+
+static int clock_of(const char *function, Device *device, int kind, int offset, unsigned *mhz) {
+    unsigned long long values[4] = {0};
+    ENTER(function, device->index);
+    if (kind != 1 && kind != 2) return INVALID_ARGUMENT;
+    int code = numbers("clock", device->index, 4, values);
+    *mhz = (unsigned)values[offset + kind - 1];
+    return code;
+}
+
+int nvmlDeviceGetClockInfo(Device *device, int kind, unsigned *mhz) {
+    return clock_of("DeviceGetClockInfo", device, kind, 0, mhz);
+}
+
+int nvmlDeviceGetMaxClockInfo(Device *device, int kind, unsigned *mhz) {
+    return clock_of("DeviceGetMaxClockInfo", device, kind, 2, mhz);
+}
+
+static int reasons(const char *function, Device *device, unsigned long long *bits) {
+    char rest[512];
+    ENTER(function, device->index);
+    if (!find("reasons", device->index, 0, rest, sizeof rest)) return NOT_SUPPORTED;
+    *bits = strtoull(rest, NULL, 16);
+    return SUCCESS;
+}
+
+#ifndef WITHOUT_EVENT_REASONS
+int nvmlDeviceGetCurrentClocksEventReasons(Device *device, unsigned long long *bits) {
+    return reasons("DeviceGetCurrentClocksEventReasons", device, bits);
+}
+#endif
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(Device *device, unsigned long long *bits) {
+    return reasons("DeviceGetCurrentClocksThrottleReasons", device, bits);
+}
+
+int nvmlDeviceGetPcieThroughput(Device *device, int direction, unsigned *kilobytes) {
+    unsigned long long values[2] = {0};
+    ENTER("DeviceGetPcieThroughput", device->index);
+    int code = numbers("pcie", device->index, 2, values);
+    *kilobytes = (unsigned)values[direction & 1];
+    return code;
+}
+
+int nvmlDeviceGetFieldValues(Device *device, int count, Field *fields) {
+    char rest[512];
+    ENTER("DeviceGetFieldValues", device->index);
+    for (int place = 0; place < count; place++) {
+        Field *field = &fields[place];
+        field->code = NOT_SUPPORTED;
+        for (int n = 0; find("field", device->index, n, rest, sizeof rest); n++) {
+            unsigned id = 0;
+            int type = 0;
+            unsigned long long value = 0;
+            if (sscanf(rest, "%u %d %llu", &id, &type, &value) != 3 || id != field->id) continue;
+            field->type = type, field->code = SUCCESS, field->value.ull = value;
+            if (type == 0) field->value.d = (double)value;
+        }
+    }
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTotalEccErrors(Device *device, int type, int counter, unsigned long long *errors) {
+    ENTER("DeviceGetTotalEccErrors", device->index);
+    if (type != 1 || counter != 0) return INVALID_ARGUMENT; /* uncorrected, since the driver was loaded */
+    return numbers("ecc", device->index, 1, errors);
+}
+
+int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending,
+                              unsigned *failed) {
+    unsigned long long values[2] = {0};
+    ENTER("DeviceGetRemappedRows", device->index);
+    int code = numbers("rows", device->index, 2, values);
+    *corrected = (unsigned)values[0], *uncorrected = (unsigned)values[1], *pending = *failed = 0;
+    return code;
+}
+
+int nvmlDeviceGetProcessUtilization(Device *device, Share *shares, unsigned *count, unsigned long long since) {
+    char rest[512];
+    unsigned room = shares ? *count : 0, filled = 0;
+    ENTER("DeviceGetProcessUtilization", device->index);
+    if (!find("share", device->index, 0, rest, sizeof rest)) return NOT_SUPPORTED;
+    for (int n = 0; find("share", device->index, n, rest, sizeof rest); n++) {
+        Share share = {0};
+        if (sscanf(rest, "%u %llu %u", &share.pid, &share.stamp, &share.sm) != 3 || share.stamp <= since) continue;
+        if (filled < room) shares[filled] = share;
+        filled++;
+    }
+    *count = filled;
+    return filled > room ? INSUFFICIENT_SIZE : SUCCESS; /* with none at all it succeeds, as the real one does */
+}
+
+/* ---------------------------------------------------------------- instances of a GPU that is split up */
+
+int nvmlDeviceGetMigMode(Device *device, unsigned *now, unsigned *later) {
+    uint64_t mode = 0;
+    ENTER("DeviceGetMigMode", device->index);
+    int code = number("mig", device->index, &mode);
+    *now = *later = (unsigned)mode;
+    return code;
+}
+
+int nvmlDeviceGetMaxMigDeviceCount(Device *device, unsigned *count) {
+    ENTER("DeviceGetMaxMigDeviceCount", device->index);
+    *count = SLOTS;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMigDeviceHandleByIndex(Device *device, unsigned slot, Device **instance) {
+    char rest[512];
+    int index = 10 * (device->index + 1) + (int)slot;
+    ENTER("DeviceGetMigDeviceHandleByIndex", device->index);
+    if (device->index >= DEVICES || slot >= SLOTS) return INVALID_ARGUMENT;
+    if (!find("uuid", index, 0, rest, sizeof rest)) return NOT_FOUND;
+    *instance = handle(index);
+    return SUCCESS;
+}
+
+/* ---------------------------------------------------------------- XID messages */
+
+static int messages(void) {
+    char rest[512];
+    int count = 0;
+    while (find("xid", -1, count, rest, sizeof rest)) count++;
+    return count;
+}
+
+int nvmlEventSetCreate(Events **set) {
+    ENTER("EventSetCreate", -1);
+    events.index = messages();
+    registered = 0;
+    *set = &events;
+    return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(Device *device, unsigned long long kinds, Events *set) {
+    (void)set;
+    ENTER("DeviceRegisterEvents", device->index);
+    if (kinds != 8) return NOT_SUPPORTED;
+    registered |= 1u << device->index;
+    return SUCCESS;
+}
+
+int nvmlEventSetWait_v2(Events *set, Event *event, unsigned milliseconds) {
+    char rest[512];
+    int index = 0;
+    (void)milliseconds;
+    ENTER("EventSetWait", -1);
+    while (find("xid", -1, set->index, rest, sizeof rest)) {
+        set->index++;
+        memset(event, 0, sizeof *event);
+        if (sscanf(rest, "%d %llu", &index, &event->data) != 2 || !(registered & 1u << index)) continue;
+        event->device = handle(index);
+        event->type = 8;
+        return SUCCESS;
+    }
+    return TIMEOUT;
+}
+
+int nvmlEventSetFree(Events *set) {
+    (void)set;
+    ENTER("EventSetFree", -1);
+    registered = 0;
+    return SUCCESS;
+}

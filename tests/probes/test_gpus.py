@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from support.nvml import TWO_GPUS
+from support.waiting import wait_for
 
+from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
-from tfmon.probes.absent import AbsentProbe
+from tfmon.probes.absent import absent_gpu
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus
 from tfmon.probes.visible import counts_boards, names_instance, visible_boards
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
-
-from .waiting import eventually
 
 CHECKOUT = Path(__file__).parents[2]
 BUSY = "GPU-b0000000-1111-2222-3333-444444444444"
@@ -170,7 +170,7 @@ class TestWhyNot:
         self.check(found, "the NVIDIA driver does not answer", "restart the machine")
         assert is_searching(), "the call that hangs is left alone, in a thread of its own"
         driver.play(TWO_GPUS)
-        eventually(lambda: not is_searching(), "the thread to end")
+        wait_for(lambda: not is_searching(), what="the thread to end")
 
     def test_other_systems(self, search):
         self.check(search(system="Windows"), "TensorFlow has no GPU support on Windows", "WSL2")
@@ -302,15 +302,19 @@ def test_a_machine_without_a_driver_does_not_pay_for_one():
     assert answer.stdout == "True False False\n()\n", answer.stderr
 
 
-def test_absent_probe():
-    gpu = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", board=0)
-    probe = AbsentProbe([gpu], "not read on Apple GPUs", clock_ns=lambda: 7)
-    probe.start()
-    (sample,) = probe.sample()
-    assert (sample.key, sample.name, sample.at_ns) == ("apple-gpu-0", "Apple GPU", 7)
-    assert sample.busy_pct.reason == sample.power_w.reason == "not read on Apple GPUs"
-    assert [event.used_bytes.reason for event in probe.missing("broken")] == ["broken"]
-    probe.close()
+def test_every_reading_of_a_gpu_that_cannot_be_read_has_the_reason():
+    sample = absent_gpu(Gpu(index=0, uuid="MIG-1", name="part", board=0), 7, "broken", part_of="GPU-1")
+    assert (sample.key, sample.name, sample.at_ns, sample.kind, sample.part_of) == (
+        "MIG-1",
+        "part",
+        7,
+        "mig",
+        "GPU-1",
+    )
+    readings = {name: getattr(sample, name) for name in sample.__slots__}
+    told = {name for name, value in readings.items() if value == Missing("broken")}
+    assert {"busy_pct", "energy_j", "clock_reasons", "busy_by_pid", "ecc_errors"} <= told
+    assert NOT_READ not in readings.values()
 
 
 def test_library_name_is_the_one_that_pynvml_loads():

@@ -11,14 +11,14 @@ import time
 
 import psutil
 import pytest
+from support.waiting import wait_for
 
-from tfmon.model.events import HostSample, TreeSample
+from tfmon.model.events import TreeSample
 from tfmon.model.readings import Missing
+from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.host import HostProbe, Load, read_load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
 from tfmon.probes.trees import cpu_seconds, find_trees
-
-from .waiting import eventually
 
 SECOND = 1_000_000_000
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -80,9 +80,23 @@ def lanes():
 
 
 @pytest.fixture
-def probe(proc, lanes, clock):
+def quiet(tmp_path):
+    """Nothing to read about what disturbs."""
+    return Disturbances(tmp_path / "nothing")
+
+
+@pytest.fixture
+def probe(proc, lanes, clock, quiet):
     processes = LinuxProcesses(proc.root, now_s=clock.now_s, page_bytes=4096)
-    return HostProbe(lambda: lanes, processes=processes, load=lambda: Load(0.0, 1, 2), clock_ns=clock)
+    load = Load(0.0, 1, 2)
+    return HostProbe(
+        lambda: lanes,
+        processes=processes,
+        load=lambda: load,
+        disturbances=quiet,
+        own_cpu_s=lambda: 0.0,
+        clock_ns=clock,
+    )
 
 
 def trees(probe) -> dict[str, TreeSample]:
@@ -90,27 +104,68 @@ def trees(probe) -> dict[str, TreeSample]:
 
 
 class TestMachine:
-    def test_cpu_is_what_was_used_since_the_sample_before(self, clock):
+    def test_cpu_is_what_was_used_since_the_sample_before(self, quiet, clock):
         loads = [Load(100.0, 7, 9), Load(103.0, 8, 9)]
-        probe = HostProbe(dict, load=lambda: loads.pop(0), clock_ns=clock)
+        probe = HostProbe(dict, load=lambda: loads.pop(0), disturbances=quiet, clock_ns=clock)
         (first,) = probe.sample()
-        assert first == HostSample(
-            at_ns=clock.now_ns,
-            cpu_pct=Missing("first sample"),
-            memory_used_bytes=7,
-            memory_total_bytes=9,
-        )
+        assert (first.at_ns, first.cpu_pct) == (clock.now_ns, Missing("first sample"))
+        assert (first.memory_used_bytes, first.memory_total_bytes) == (7, 9)
         clock.pass_s(2)
         (second,) = probe.sample()
         assert second.cpu_pct == pytest.approx(150)
         assert second.memory_used_bytes == 8
 
-    def test_counters_that_go_back_are_no_negative_load(self, clock):
-        loads = [Load(100.0, 7, 9), Load(99.0, 7, 9)]
-        probe = HostProbe(dict, load=lambda: loads.pop(0), clock_ns=clock)
+    def test_counters_that_go_back_are_no_load(self, quiet, clock):
+        loads = [Load(100.0, 7, 9), Load(99.0, 7, 9), Load(100.0, 7, 9)]
+        probe = HostProbe(dict, load=lambda: loads.pop(0), disturbances=quiet, clock_ns=clock)
         list(probe.sample())
         clock.pass_s(1)
-        assert next(iter(probe.sample())).cpu_pct == 0
+        assert next(iter(probe.sample())).cpu_pct == Missing("the system's counter began anew")
+        clock.pass_s(1)
+        assert next(iter(probe.sample())).cpu_pct == pytest.approx(100)
+
+    def test_what_others_use_is_what_neither_tfmon_nor_a_lane_used(self, proc, lanes, quiet, clock):
+        loads, own = [Load(100.0, 7, 9, 5.0), Load(103.0, 7, 9, 5.25)], [10.0, 10.05]
+        processes = LinuxProcesses(proc.root, now_s=clock.now_s, page_bytes=4096)
+        probe = HostProbe(
+            lambda: lanes,
+            processes=processes,
+            load=lambda: loads.pop(0),
+            disturbances=quiet,
+            own_cpu_s=lambda: own.pop(0),
+            clock_ns=clock,
+        )
+        proc.put(100, own_s=40)
+        proc.put(101, parent=100, own_s=7)
+        first = next(iter(probe.sample()))
+        assert first.others_cpu_pct == first.monitor_cpu_pct == first.steal_pct == Missing("first sample")
+        clock.pass_s(1)
+        proc.put(100, own_s=41)
+        proc.put(101, parent=100, own_s=7.5)
+        second = next(iter(probe.sample()))
+        assert second.monitor_cpu_pct == pytest.approx(5)
+        assert second.others_cpu_pct == pytest.approx(300 - 5 - 150)
+        assert second.steal_pct == pytest.approx(25)
+
+    def test_a_lane_that_ended_in_between_leaves_the_load_of_others_unknown(self, probe, proc, clock):
+        proc.put(100)
+        list(probe.sample())
+        proc.drop(100)
+        clock.pass_s(1)
+        (host,) = probe.sample()
+        assert host.others_cpu_pct == Missing("a lane has ended")
+        assert host.cpu_pct == 0
+
+    def test_more_in_the_lanes_than_on_the_machine_is_rounding(self, probe, proc, clock):
+        proc.put(100, own_s=1)
+        list(probe.sample())
+        proc.put(100, own_s=1.01)
+        clock.pass_s(1)
+        host, tree = probe.sample()
+        assert (host.others_cpu_pct, tree.cpu_pct) == (0, pytest.approx(1))
+
+    def test_system_without_a_hypervisors_account(self, probe):
+        assert next(iter(probe.sample())).steal_pct == Missing("this system does not tell what a hypervisor takes")
 
     def test_a_system_that_does_not_tell_leaves_the_lanes_alone(self, proc, lanes, clock):
         def refuse():
@@ -378,7 +433,7 @@ def sample_until(probe, condition, what) -> TreeSample:
         taken.append(trees(probe).get("lane"))
         return taken[-1] is not None and condition(taken[-1])
 
-    eventually(look, what)
+    wait_for(look, what=what)
     return taken[-1]
 
 
@@ -390,7 +445,7 @@ class TestRealChildren:
         alone._processes.rows = lambda: {  # what a look at the lane's own process alone would find
             pid: row for pid, row in process_table().rows().items() if pid == lane.pid
         }
-        eventually(lambda: busy_below(lane.pid) >= 2, "both busy grandchildren")
+        wait_for(lambda: busy_below(lane.pid) >= 2, what="both busy grandchildren")
         first = trees(probe)["lane"]
         trees(alone)
         begun_ns, used_before = time.monotonic_ns(), family_seconds(lane.pid)
@@ -427,7 +482,7 @@ class TestRealChildren:
         trees(probe)
         begun_ns = time.monotonic_ns()
         reaped = 0.15 if sys.platform == "linux" else 0.0
-        eventually(lambda: processes.usage(lane.pid).reaped_s >= reaped, "the child's time")
+        wait_for(lambda: processes.usage(lane.pid).reaped_s >= reaped, what="the child's time")
         cpu_pct = sample_until(probe, lambda sample: not isinstance(sample.cpu_pct, Missing), "a reading").cpu_pct
         used_s = cpu_pct / 100 * (time.monotonic_ns() - begun_ns) / 1e9
         assert used_s == pytest.approx(0.2, abs=0.08)
@@ -466,7 +521,7 @@ class TestRealChildren:
 
 def time_passed(seconds: float) -> None:
     until = time.monotonic() + seconds
-    eventually(lambda: time.monotonic() >= until, "time passes")
+    wait_for(lambda: time.monotonic() >= until, what="time passes")
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import time
 
+import psutil
 import pynvml
 import pytest
-from support.nvml import TWO_GPUS
+from support.nvml import BUSY, IDLE, SECOND, TWO_GPUS, Clock, take
+from support.waiting import wait_for
 
 from tfmon.model.events import GpuSample
 from tfmon.model.readings import Missing
+from tfmon.model.session import Machine, Session
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia import NvidiaProbe
 from tfmon.probes.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, Refusal, open_nvml
 from tfmon.probes.ticker import Ticker
 
-from .waiting import eventually
-
-BUSY = Gpu(index=0, uuid="GPU-b0000000-1111-2222-3333-444444444444", name="NVIDIA Busy", board=0)
-IDLE = Gpu(index=1, uuid="GPU-1d1e0000-1111-2222-3333-444444444444", name="NVIDIA Idle", board=1)
 GB = 1_000_000_000
-SECOND = 1_000_000_000
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 1_000 * SECOND
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def pass_s(self, seconds: float) -> None:
-        self.now_ns += int(seconds * SECOND)
 
 
 @pytest.fixture
@@ -44,10 +31,6 @@ def probe(driver, clock):
     probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
     yield probe
     probe.close()
-
-
-def take(probe) -> list[GpuSample]:
-    return list(probe.sample())
 
 
 def readings(sample: GpuSample):
@@ -153,11 +136,13 @@ class TestMemory:
         busy, _ = take(probe)
         assert (busy.used_bytes, busy.total_bytes) == (39.5 * GB, 80 * GB)
 
-    def test_a_total_of_zero_is_no_memory_size(self, driver, probe):
+    def test_a_total_of_zero_is_the_memory_of_the_machine(self, driver, probe):
         driver.play(TWO_GPUS.replace("mem 0 80000000000 500000000 40500000000 39000000000", "mem 0 0 0 0 0"))
         busy, idle = take(probe)
-        assert busy.used_bytes == busy.total_bytes == Missing("this GPU does not tell")
-        assert idle.total_bytes == 80 * GB
+        assert (busy.total_bytes, busy.unified) == (psutil.virtual_memory().total, True)
+        assert 0 < busy.used_bytes < busy.total_bytes
+        assert busy.reserved_bytes == Missing("the GPU uses the machine's own memory")
+        assert (idle.total_bytes, idle.reserved_bytes, idle.unified) == (80 * GB, 0.5 * GB, False)
 
 
 class TestPower:
@@ -354,17 +339,23 @@ def test_missing_gives_every_gpu_with_the_reason(probe):
 
 def test_a_hanging_call_blocks_nothing_but_its_own_thread(driver):
     events: list[GpuSample] = []
-    ticker = Ticker(NvidiaProbe([BUSY, IDLE]), events.append, interval_s=0.02)
+    session = Session(Machine(), lambda: time.monotonic_ns() + later_ns)
+    later_ns = 0
+    session.listen(events.append)
+    ticker = Ticker(NvidiaProbe([BUSY, IDLE]), session.accept, interval_s=0.02)
     ticker.start()
-    eventually(lambda: len(events) >= 2, "the first samples")
+    wait_for(lambda: len(events) >= 2, what="the first samples")
     driver.play(TWO_GPUS + "hang DeviceGetPowerUsage\n")
 
     def hangs() -> bool:
         since_ns = ticker.beat.sampling_since_ns
         return since_ns is not None and time.monotonic_ns() - since_ns > 200_000_000
 
-    eventually(hangs, "a call that hangs")
+    wait_for(hangs, what="a call that hangs")
     known, ticks = len(events), ticker.beat.ticks
+    later_ns = 30 * SECOND
+    snapshot = session.snapshot()
+    assert snapshot.stale_s(snapshot.gpus[0]) > 29, "the last readings say how old they are"
     begun = time.monotonic()
     assert ticker.close(timeout_s=0.05) is False
     assert time.monotonic() - begun < 1

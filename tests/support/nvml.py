@@ -12,6 +12,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from tfmon.model.events import GpuSample
+from tfmon.probes.base import Gpu
+from tfmon.probes.nvidia import NvidiaProbe
+
 SOURCE = Path(__file__).parents[1] / "probes" / "fakenvml.c"
 
 TWO_GPUS = """\
@@ -33,6 +37,28 @@ limit 1 700000
 temp 1 34
 """
 """Two GPUs, the first one busy; without utilisation samples and energy counter."""
+
+BUSY = Gpu(index=0, uuid="GPU-b0000000-1111-2222-3333-444444444444", name="NVIDIA Busy", board=0)
+IDLE = Gpu(index=1, uuid="GPU-1d1e0000-1111-2222-3333-444444444444", name="NVIDIA Idle", board=1)
+SECOND = 1_000_000_000
+
+
+class Clock:
+    """A clock that moves when told to."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000 * SECOND
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_ns += int(seconds * SECOND)
+
+
+def take(probe: NvidiaProbe) -> list[GpuSample]:
+    """Take one sample of each GPU."""
+    return [sample for sample in probe.sample() if isinstance(sample, GpuSample)]
 
 
 class FakeDriver:

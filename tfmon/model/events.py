@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.knobs import KnobValue
-from tfmon.model.readings import Reading
+from tfmon.model.readings import NOT_READ, Missing, Reading
 
 PROTOCOL = 1
 """Version of the pipe between a lane and the monitor; a child that says another one is refused."""
@@ -109,6 +109,25 @@ class Window:
     gpu_in_use_bytes: int | None = None
     """TensorFlow's allocator, tensors alive now; None where it keeps no figures."""
     gpu_peak_bytes: int | None = None
+    traced_steps: int = 0
+    """Steps in which a tf.function was traced."""
+    traced_ns: int = 0
+    """Time of these steps; a part of `call_ns`."""
+    traced: str = ""
+    """Which function was traced last, and which argument made it trace anew where that is known."""
+    floor_ns: int | None = None
+    """What a call of a tf.function that does nothing takes; None for a step that is none."""
+    sampled: int = 0
+    """Steps trained before this window, between two barriers; none of its other figures has a part in them."""
+    sampled_examples: int = 0
+    sampled_input_ns: int = 0
+    """Waiting for the batch, summed over these steps as the next three are."""
+    sampled_copy_ns: int | None = None
+    """Copying the batch to the device; None where there is nothing to copy to."""
+    sampled_call_ns: int = 0
+    """In the step call, which on a device that works asynchronously is the launch alone."""
+    sampled_tail_ns: int = 0
+    """From the call's return until the device had done the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +178,28 @@ class TurnEnded:
     lane: str = ""
     at_ns: int
     turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiled:
+    """Some steps were trained under the profiler, none of which is in a window."""
+
+    lane: str = ""
+    at_ns: int
+    folder: str
+    """As the request named it."""
+    path: str
+    """The profile: TensorFlow's `.xplane.pb` file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileFailed:
+    """A profile was asked for and could not be taken; the lane trains on."""
+
+    lane: str = ""
+    at_ns: int
+    folder: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,9 +278,30 @@ class TreeSample:
     """The tree's processes, to find them again in a GPU's list."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClockReason:
+    """Why a GPU does not run at full clocks."""
+
+    text: str
+    level: str
+    """`info`, `warning` or `alarm`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFault:
+    """Something that went wrong in a GPU, as its driver reported it."""
+
+    at_ns: int
+    code: int | None
+    """Number of the XID message; None where the driver gives none."""
+    text: str
+    by_program: bool = False
+    """True for what a program most likely did wrong, and no GPU."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """One GPU as its driver sees it."""
+    """One GPU, or one instance of a GPU that is split up (MIG), as its driver sees it."""
 
     lane: str = ""
     at_ns: int
@@ -247,22 +309,75 @@ class GpuSample:
     """The device's UUID."""
     index: int
     name: str
+    kind: str = "nvidia"
+    """`nvidia`, `mig` (an instance of an NVIDIA GPU) or `apple`."""
+    part_of: str = ""
+    """UUID of the whole GPU that an instance is part of: power, energy, temperature, clocks and PCIe are then
+    those of the whole GPU."""
+    every_s: float = 1.0
+    """How often it is sampled."""
     busy_pct: Reading
     """Share of time in which at least one kernel ran, averaged over the tick."""
+    busy_max_pct: Reading = NOT_READ
+    """The busiest sample within the tick."""
     busy_source: str
-    """`samples` (true average over our tick) or `driver window` (its last 1/6 to 1 s)."""
+    """`samples` (true average over our tick), `driver window` (its last 1/6 to 1 s), `sysfs` or `ioreg`."""
     used_bytes: Reading
     total_bytes: Reading
+    reserved_bytes: Reading = NOT_READ
+    """What the driver keeps for itself; not in `used_bytes`."""
+    unified: bool = False
+    """True where the memory is the machine's own, shared with the CPU."""
     power_w: Reading
+    power_source: str = ""
+    """`energy counter` (true average over the last second or more) or `driver` (its own average)."""
     power_limit_w: Reading
+    energy_j: Reading = NOT_READ
+    """Used since the driver was loaded."""
     temperature_c: Reading
+    sm_clock_mhz: Reading = NOT_READ
+    sm_clock_max_mhz: Reading = NOT_READ
+    memory_clock_mhz: Reading = NOT_READ
+    memory_clock_max_mhz: Reading = NOT_READ
+    clock_reasons: tuple[ClockReason, ...] | Missing = NOT_READ
+    """What holds the clocks down; empty at full clocks."""
+    pcie_sent_bytes_per_s: Reading = NOT_READ
+    """From the GPU to the host."""
+    pcie_received_bytes_per_s: Reading = NOT_READ
+    """From the host to the GPU."""
+    pcie_source: str = ""
+    """`counter` (true average over the tick) or `20 ms peek` (every 5 s)."""
+    pcie_generation: Reading = NOT_READ
+    pcie_generation_max: Reading = NOT_READ
+    """What GPU and slot can both do."""
+    pcie_width: Reading = NOT_READ
+    pcie_width_max: Reading = NOT_READ
+    pcie_warning: str = ""
+    """What is wrong with the link, such as "4 of 16 lanes"; empty if nothing is."""
+    ecc_errors: Reading = NOT_READ
+    """Memory errors that could not be corrected, since the driver was loaded."""
+    remapped_rows: Reading = NOT_READ
+    """Rows of memory that were replaced for good."""
+    faults: tuple[GpuFault, ...] = ()
+    """What went wrong while tfmon watched; the latest last."""
+    faults_told: bool = False
+    """False where the driver would not tell, so that no fault means nothing."""
     held_by_pid: dict[int, int | None] = field(default_factory=dict)
     """Memory the driver holds for each process, as it numbers them; None where it does not tell."""
+    held_why: str = ""
+    """Why the driver lists no processes; empty where it does."""
+    busy_by_pid: dict[int, float] | Missing = NOT_READ
+    """Share of the GPU's time in percent, by process; processes that used none may be left out."""
+    foreign_pids: bool = False
+    """True in a container, where the driver may number processes as the host does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """The machine as a whole."""
+    """The machine as a whole, and what may disturb a race on it.
+
+    Units: shares of CPU time and rates over the time since the sample before; 100 % of CPU is one core.
+    """
 
     lane: str = ""
     at_ns: int
@@ -270,6 +385,28 @@ class HostSample:
     """All cores together since the sample before; 100 is one core kept busy."""
     memory_used_bytes: Reading
     memory_total_bytes: Reading
+    usable_cores: Reading = NOT_READ
+    """What a lane may keep busy: the least of the machine's cores, the affinity and the container's quota."""
+    monitor_cpu_pct: Reading = NOT_READ
+    """tfmon's own process."""
+    others_cpu_pct: Reading = NOT_READ
+    """Processes that are neither tfmon nor in a lane's tree."""
+    steal_pct: Reading = NOT_READ
+    """Time that the hypervisor gave to other machines while this one had work for a core."""
+    swap_in_bytes_per_s: Reading = NOT_READ
+    """Read back from swap."""
+    swap_out_bytes_per_s: Reading = NOT_READ
+    """Written to swap."""
+    cpu_pressure_pct: Reading = NOT_READ
+    """Share of the last 10 s in which some process had work and no core."""
+    memory_pressure_pct: Reading = NOT_READ
+    """Share of the last 10 s in which some process waited for memory."""
+    throttled_pct: Reading = NOT_READ
+    """Share of the quota's periods in which the lanes' control group had used it up."""
+    throttled_ms_per_s: Reading = NOT_READ
+    """Time for which they then stood still, summed over the cores that they wanted."""
+    package_power_w: Reading = NOT_READ
+    """All CPU packages together: cores, caches and what else is on the chip, without memory modules."""
 
 
 FromLane: TypeAlias = (
@@ -282,6 +419,8 @@ FromLane: TypeAlias = (
     | KnobRefused
     | LaneFailed
     | TurnEnded
+    | Profiled
+    | ProfileFailed
     | Finished
 )
 Event: TypeAlias = FromLane | LaneStarted | LaneEnded | BadLine | KnobAsked | TreeSample | GpuSample | HostSample

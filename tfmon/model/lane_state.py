@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from tfmon.model import gpu_share
+from tfmon.model.energy import GpuEnergy
 from tfmon.model.events import (
     BadLine,
     Built,
@@ -25,7 +27,7 @@ from tfmon.model.events import (
 from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.measured import Measured
 from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.spec import LaneSpec, title
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
@@ -97,12 +99,18 @@ class LaneState:
     first_loss: float | None = None
     last_loss: float | None = None
     measured: Measured = field(default_factory=Measured)
+    floor_ns: int | None = None
+    """What a call of a tf.function that does nothing takes in this lane; None for a step that is none."""
+    traced: str = ""
+    """Which function was traced last while the lane raced, and why; empty for none."""
     source: str = ""
     """Digest of the scenario file that the lane was started with."""
     points: tuple[Point, ...] = ()
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
     private_bytes: Reading = NOT_SAMPLED
+    tree_at_ns: int | None = None
+    """When CPU and memory were sampled last."""
     processes: int | None = None
     pids: tuple[int, ...] = ()
     racing_cpu_pct: Mean = field(default_factory=Mean)
@@ -110,7 +118,14 @@ class LaneState:
     racing_gpu_busy_pct: Mean = field(default_factory=Mean)
     """The lane's GPU, by whomever it was kept busy, while the lane raced."""
     gpu_held_bytes: Reading = NO_GPU
-    """Memory that the driver holds for this lane's processes."""
+    """Memory of the GPU that this lane takes, as `gpu_held_source` knows it."""
+    gpu_held_source: str = ""
+    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`; see `gpu_share`."""
+    gpu_lane_busy_pct: Reading = NO_GPU
+    """Share of the GPU's time that the lane's own processes took, over the last 2 s."""
+    gpu_used_before: float | None = None
+    """Bytes in use on the whole GPU before this lane opened it."""
+    gpu_energy: GpuEnergy = field(default_factory=GpuEnergy)
     gpu_in_use_bytes: int | None = None
     gpu_peak_bytes: int | None = None
     trouble: Trouble | None = None
@@ -137,6 +152,22 @@ class LaneState:
     def excluded(self) -> dict[str, int]:
         """Windows left out of steady state, by reason."""
         return self.measured.excluded
+
+    @property
+    def gpu_training_w(self) -> Reading:
+        """About what the lane's GPU draws while the lane trains, since a knob or the mode last changed."""
+        return NO_GPU if self.spec.kind == "cpu" else self.gpu_energy.training_w
+
+    @property
+    def gpu_j_per_1000_examples(self) -> Reading:
+        """About how much energy the lane's GPU takes for 1,000 examples, in its own turns, idle power included.
+
+        Source: `gpu_training_w` over the steady throughput.
+        """
+        watts, speed = self.gpu_training_w, self.steady.examples_per_s
+        if isinstance(watts, Missing):
+            return watts
+        return 1_000 * watts / speed if speed else Missing("no steady step yet")
 
     def turns_under(self, settings: Settings) -> tuple[TurnSpeed, ...]:
         """Return the slices that ran under these settings, also before a knob was changed; oldest first."""
@@ -177,7 +208,7 @@ def advance(state: LaneState, event: Event) -> LaneState:
         case TreeSample():
             return _after_tree_sample(state, event)
         case GpuSample():
-            return _after_gpu_sample(state, event)
+            return take_gpu_sample(state, event, alone=True)
         case PhaseEntered():
             return state if state.over else _enter(state, event.phase, event.at_ns)
         case KnobAsked():
@@ -193,7 +224,8 @@ def advance(state: LaneState, event: Event) -> LaneState:
             fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid, source=event.source)
             fresh = replace(fresh, measured=Measured(earlier=earlier))
             held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
-            return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings, gpu_held_bytes=held)
+            fresh = replace(fresh, gpu_held_bytes=held, gpu_lane_busy_pct=held)
+            return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
         case Hello():
             return replace(state, pid=event.pid, python=event.python)
         case Equipped():
@@ -240,29 +272,43 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
         state,
         tree_cpu_pct=sample.cpu_pct,
         private_bytes=sample.private_bytes,
+        tree_at_ns=sample.at_ns,
         processes=sample.processes,
         pids=sample.pids,
         racing_cpu_pct=state.racing_cpu_pct.plus(sample.cpu_pct) if racing else state.racing_cpu_pct,
     )
 
 
-def _after_gpu_sample(state: LaneState, sample: GpuSample) -> LaneState:
+def take_gpu_sample(state: LaneState, sample: GpuSample, *, alone: bool) -> LaneState:
+    """Return the lane's state after a sample of a GPU; `alone` is False when other lanes train on it, too."""
     if state.over or not trains_on(state, sample):
         return state
     racing = state.phase == RACING
-    busy = state.racing_gpu_busy_pct
-    held = [sample.held_by_pid[pid] for pid in state.pids if pid in sample.held_by_pid]
-    told = [amount for amount in held if amount]
+    busy, energy, before = state.racing_gpu_busy_pct, state.gpu_energy, state.gpu_used_before
+    if before is None and state.phase in (STARTING, IMPORTING):
+        before = known(sample.used_bytes)
+    opened = state.phase not in (STARTING, IMPORTING, BUILDING)
+    held, source = gpu_share.held_bytes(
+        sample,
+        state.pids,
+        alone=alone and opened,
+        peak_bytes=state.gpu_peak_bytes or state.gpu_in_use_bytes,
+        before_bytes=None if sample.part_of else before,
+    )
     return replace(
         state,
         racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
-        gpu_held_bytes=float(sum(told)) if told else Missing("the driver lists no memory for this lane"),
+        gpu_held_bytes=held,
+        gpu_held_source=source,
+        gpu_lane_busy_pct=gpu_share.busy_pct(sample, state.pids, alone=alone and opened),
+        gpu_used_before=before,
+        gpu_energy=energy.plus(sample, state.points, shared=not alone) if racing else energy.interrupted(),
     )
 
 
 def measure_afresh(state: LaneState) -> LaneState:
     """Return the state with steady state beginning anew: what was measured until now was another thing."""
-    return replace(state, measured=state.measured.afresh(state.settings))
+    return replace(state, measured=state.measured.afresh(state.settings), gpu_energy=GpuEnergy())
 
 
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
@@ -276,10 +322,15 @@ def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> La
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a lane trains on this GPU: by UUID, or by index until the lane has told its UUID."""
+    """Return whether a lane trains on this GPU: by UUID, or by index until the lane has told its UUID.
+
+    CUDA gives the UUID of an instance (MIG) without saying that it is one, so the first word does not count.
+    """
     if state.spec.kind != "gpu":
         return False
-    return gpu.key == state.gpu_uuid if state.gpu_uuid else gpu.index == state.spec.index
+    if state.gpu_uuid:
+        return gpu.key.removeprefix("MIG-") == state.gpu_uuid.removeprefix("GPU-") or gpu.key == state.gpu_uuid
+    return gpu.index == state.spec.index and not gpu.part_of
 
 
 def _after_window(state: LaneState, window: Window) -> LaneState:
@@ -289,12 +340,14 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
     return replace(
         state,
         steps=window.step,
-        examples=state.examples + window.examples,
+        examples=state.examples + window.examples + window.sampled_examples,
         first_loss=loss if state.first_loss is None else state.first_loss,
         last_loss=loss if loss is not None else state.last_loss,
         measured=state.measured.plus(window),
         points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
         settings=window.settings,
+        floor_ns=window.floor_ns,
+        traced=window.traced or state.traced,
         gpu_in_use_bytes=window.gpu_in_use_bytes,
         gpu_peak_bytes=window.gpu_peak_bytes,
     )

@@ -8,10 +8,15 @@ from tfmon.model import histogram
 from tfmon.model.events import Window
 from tfmon.model.readings import Missing, Reading
 
+_SUMS = (
+    "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps", "traced_ns",
+    "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Sums over steady windows: those without a mark."""
+    """Sums over steady windows: those without a mark. What the sums are of, `events.Window` says."""
 
     windows: int = 0
     steps: int = 0
@@ -21,34 +26,37 @@ class Tally:
     call_ns: int = 0
     sync_ns: int = 0
     report_ns: int = 0
+    traced_steps: int = 0
+    traced_ns: int = 0
+    sampled: int = 0
+    sampled_input_ns: int = 0
+    sampled_copy_ns: int | None = None
+    sampled_call_ns: int = 0
+    sampled_tail_ns: int = 0
     histogram: dict[int, int] = field(default_factory=dict)
 
     def plus(self, window: Window) -> Tally:
         """Return the sums with one more window."""
+        copied_ns = self.sampled_copy_ns
+        if window.sampled_copy_ns is not None:
+            copied_ns = (copied_ns or 0) + window.sampled_copy_ns
         return Tally(
             windows=self.windows + 1,
-            steps=self.steps + window.steps,
-            examples=self.examples + window.examples,
-            span_ns=self.span_ns + window.span_ns,
-            input_ns=self.input_ns + window.input_ns,
-            call_ns=self.call_ns + window.call_ns,
-            sync_ns=self.sync_ns + window.sync_ns,
-            report_ns=self.report_ns + window.report_ns,
+            sampled_copy_ns=copied_ns,
             histogram=histogram.add(self.histogram, window.histogram),
+            **{name: getattr(self, name) + getattr(window, name) for name in _SUMS},
         )
 
     def minus(self, window: Window) -> Tally:
         """Return the sums without a window that is in them."""
+        copied_ns = self.sampled_copy_ns
+        if copied_ns is not None and window.sampled_copy_ns is not None:
+            copied_ns -= window.sampled_copy_ns
         return Tally(
             windows=self.windows - 1,
-            steps=self.steps - window.steps,
-            examples=self.examples - window.examples,
-            span_ns=self.span_ns - window.span_ns,
-            input_ns=self.input_ns - window.input_ns,
-            call_ns=self.call_ns - window.call_ns,
-            sync_ns=self.sync_ns - window.sync_ns,
-            report_ns=self.report_ns - window.report_ns,
+            sampled_copy_ns=copied_ns,
             histogram=histogram.subtract(self.histogram, window.histogram),
+            **{name: getattr(self, name) - getattr(window, name) for name in _SUMS},
         )
 
     @property

@@ -17,6 +17,8 @@ class Missing:
 Reading: TypeAlias = float | Missing
 """A number in the unit that its field's name ends in, or why it is not known. Never 0 for unknown."""
 
+NOT_READ = Missing("not read here")
+
 
 def known(reading: Reading) -> float | None:
     """Return the number, or None where it is missing."""

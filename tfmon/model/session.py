@@ -6,14 +6,18 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import Event, GpuSample, HostSample
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_state import LaneState, advance, measure_afresh, trains_on
+from tfmon.model.lane_state import LaneState, advance, disturbed, measure_afresh, take_gpu_sample, trains_on
 from tfmon.model.spec import LaneSpec
 from tfmon.model.trials import CrossoverState
 
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
+
+STALE_TICKS = 3
+"""Readings older than this many times their interval are stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,15 @@ class Snapshot:
     def gpu_of(self, lane: LaneState) -> GpuSample | None:
         """Return the latest sample of the GPU that a lane trains on, or None."""
         return next((gpu for gpu in self.gpus if trains_on(lane, gpu)), None)
+
+    def stale_s(self, sample: GpuSample | HostSample) -> float | None:
+        """Return how old a sample is if it should have been followed by others long ago, else None.
+
+        A driver that hangs, or a machine too busy to sample, leaves the last readings as they were.
+        """
+        age_s = (self.at_ns - sample.at_ns) / 1e9
+        every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
+        return age_s if age_s > STALE_TICKS * every_s else None
 
 
 class Session:
@@ -148,16 +161,39 @@ class Session:
         """Take an event; one for a lane that is not in this race is passed over."""
         with self._lock:
             if isinstance(event, GpuSample):
+                before = self._gpus.get(event.key)
                 self._gpus[event.key] = event
-                self._lanes = {name: advance(lane, event) for name, lane in self._lanes.items()}
+                self._lanes = self._after_gpu_sample(event)
+                hit = [name for name, lane in self._lanes.items() if trains_on(lane, event)]
+                self._disturb(hit, before, event, gpu_disturbances(event))
             elif isinstance(event, HostSample):
-                self._host = event
+                before_host, self._host = self._host, event
+                self._disturb(list(self._lanes), before_host, event, host_disturbances(event))
             elif event.lane in self._lanes:
                 self._lanes[event.lane] = advance(self._lanes[event.lane], event)
             else:
                 return
         for listener in self._listeners:
             listener(event)
+
+    def _disturb(
+        self,
+        lanes: list[str],
+        before: GpuSample | HostSample | None,
+        after: GpuSample | HostSample,
+        reasons: tuple[str, ...],
+    ) -> None:
+        """Leave out what lanes measured between two samples, where the later one tells of a disturbance."""
+        if before is None:
+            return
+        for name in lanes:
+            for reason in reasons:
+                self._lanes[name] = disturbed(self._lanes[name], before.at_ns, after.at_ns, reason)
+
+    def _after_gpu_sample(self, sample: GpuSample) -> dict[str, LaneState]:
+        on_it = [name for name, lane in self._lanes.items() if trains_on(lane, sample) and not lane.over]
+        alone = len(on_it) == 1
+        return {name: take_gpu_sample(lane, sample, alone=alone) for name, lane in self._lanes.items()}
 
     def snapshot(self) -> Snapshot:
         """Return everything known now."""

@@ -71,11 +71,20 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Train some steps under TensorFlow's profiler; answered by Profiled or ProfileFailed."""
+
+    folder: str
+    """An empty folder for the profile's files."""
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """End now; nothing is lost."""
 
 
-Request: TypeAlias = Assign | SetKnob | Run | Turn | Hold | Stop
+Request: TypeAlias = Assign | SetKnob | Run | Turn | Hold | Profile | Stop
 
 _EVENTS = {cls.__name__: cls for cls in get_args(FromLane)}
 _REQUESTS = {cls.__name__: cls for cls in get_args(Request)}

@@ -3,8 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from tfmon.model.readings import Missing
+
+NO_GROUP = Missing("no control group that limits CPU is seen here")
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """What the quota of one group has cost since the group was made."""
+
+    periods: int
+    """Periods that passed while the group had a quota and something to run."""
+    throttled: int
+    """Those of them in which it used the quota up."""
+    stood_still_s: float
+    """Summed over the cores that the group wanted."""
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
@@ -16,6 +33,34 @@ def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None
     """
     limits = [limit for folder in _cpu_folders(root, pid) if (limit := _limit(folder)) is not None]
     return min(limits, default=None)
+
+
+def cpu_folders(root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, ...]:
+    """Return the folders of the process's group and of the groups above it that limit or count CPU time.
+
+    Source: /proc/PID/cgroup and /proc/PID/mountinfo.
+    """
+    return tuple(dict.fromkeys(_cpu_folders(root, pid)))
+
+
+def read_throttling(folders: Sequence[Path]) -> dict[Path, Throttling]:
+    """Return what each group's quota has cost; groups that keep no such count are left out.
+
+    Source: `cpu.stat`: nr_periods, nr_throttled, and throttled_usec (v2) or throttled_time in ns (v1).
+    """
+    read: dict[Path, Throttling] = {}
+    for folder in folders:
+        fields = dict(line.split(" ", 1) for line in _text(folder / "cpu.stat").splitlines() if " " in line)
+        try:
+            stood_still_s = (
+                int(fields["throttled_usec"]) / 1e6
+                if "throttled_usec" in fields
+                else int(fields["throttled_time"]) / 1e9
+            )
+            read[folder] = Throttling(int(fields["nr_periods"]), int(fields["nr_throttled"]), stood_still_s)
+        except (KeyError, ValueError):
+            continue
+    return read
 
 
 def _limit(folder: Path) -> float | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvml import LIBRARY_NOT_FOUND, Board, Refusal, list_boards, open_nvml
+from tfmon.probes.nvml import LIBRARY_NOT_FOUND, Board, Nvml, Refusal, list_boards, open_nvml
 from tfmon.probes.visible import counts_boards, names_instance, visible_boards
 from tfmon.probes.wheel import Wheel, read_wheel
 
@@ -35,7 +35,40 @@ class GpuSearch:
     """What may be wrong about the GPUs found; mostly empty."""
 
 
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps TensorFlow from every GPU."""
+
+    why: str
+    """In one line."""
+    hint: str = ""
+    """What to do about it; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What is seen of the GPUs without TensorFlow; what follows from it, the functions below say."""
+
+    system: str
+    machine: str
+    visible: str | None = None
+    """CUDA_VISIBLE_DEVICES."""
+    order: str | None = None
+    """CUDA_DEVICE_ORDER."""
+    boards: tuple[Board, ...] = ()
+    """What the NVIDIA driver lists; nothing is asked of them afterwards."""
+    refusal: Refusal | None = None
+    """Why the driver lists nothing, or leaves one out."""
+    answered: bool = True
+    """False when the driver took too long."""
+    driver_runs: bool = False
+    """The kernel module is loaded."""
+    has_board: bool = False
+    """An NVIDIA GPU is on the PCI bus."""
+
+
 Boards: TypeAlias = tuple[list[Board], Refusal | None]
+Examine: TypeAlias = Callable[[Nvml, Sequence[Board]], None]
 
 
 def find_gpus(
@@ -55,26 +88,146 @@ def find_gpus(
     Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, the files of the TensorFlow of `python`.
     Thread: any; the driver is asked in a thread of its own, which is left behind if the driver hangs.
     """
+    sight = look(timeout_s=timeout_s, environ=environ, root=root, library=library, system=system, machine=machine)
+    return conclude(sight, lambda: read_wheel(python))
+
+
+def look(
+    *,
+    timeout_s: float = 5.0,
+    environ: Mapping[str, str] | None = None,
+    root: Path = Path("/"),
+    library: str = LIBRARY,
+    system: str = "",
+    machine: str = "",
+    examine: Examine | None = None,
+) -> Sight:
+    """Return what is seen of the GPUs; `examine` may ask more of them while the driver's library is open.
+
+    Source, Thread: as `find_gpus`; `examine` is called in the thread that asks the driver.
+    """
     environ = os.environ if environ is None else environ
     system, machine = system or platform.system(), machine or platform.machine()
-    if system == "Darwin":
-        return _find_apple(machine, read_wheel(python))
+    visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
     if system != "Linux":
-        return GpuSearch(why=f"TensorFlow has no GPU support on {system}", hint="on Windows, use WSL2")
-    boards = _within(timeout_s, lambda: _ask_driver(library))
-    if boards is None:
-        return GpuSearch(
+        return Sight(system, machine, visible, order)
+    boards = _within(timeout_s, lambda: _ask_driver(library, examine))
+    listed, refusal = boards if boards is not None else ([], None)
+    return Sight(
+        system,
+        machine,
+        visible,
+        order,
+        boards=tuple(listed),
+        refusal=refusal,
+        answered=boards is not None,
+        driver_runs=(root / "proc/driver/nvidia/version").exists(),
+        has_board=not listed and _has_nvidia_board(root),
+    )
+
+
+def conclude(sight: Sight, wheel: Callable[[], Wheel | None]) -> GpuSearch:
+    """Return the GPUs that are in sight and can be used, or the first obstacle; the wheel is asked for last."""
+    obstacle = system_obstacle(sight) or driver_obstacle(sight) or hidden_obstacle(sight)
+    obstacle = obstacle or wheel_obstacle(sight, wheel())
+    if obstacle is not None:
+        return GpuSearch(why=obstacle.why, hint=obstacle.hint)
+    if sight.system == "Darwin":
+        return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", board=0),))
+    gpus = tuple(
+        Gpu(index=index, uuid=board.uuid, name=board.name, board=board.index)
+        for index, board in enumerate(visible_of(sight))
+    )
+    return GpuSearch(gpus=gpus, note=doubt(sight))
+
+
+def system_obstacle(sight: Sight) -> Obstacle | None:
+    """Return why no TensorFlow has a GPU on such a system, or None."""
+    if sight.system == "Darwin" and sight.machine != "arm64":
+        return Obstacle(
+            why="TensorFlow has no GPU support on Intel Macs, nor in an Intel Python on Apple Silicon",
+            hint="on Apple Silicon, install an arm64 Python and make a new environment with it",
+        )
+    if sight.system not in ("Linux", "Darwin"):
+        return Obstacle(why=f"TensorFlow has no GPU support on {sight.system}", hint="on Windows, use WSL2")
+    return None
+
+
+def driver_obstacle(sight: Sight) -> Obstacle | None:
+    """Return why the NVIDIA driver lists no GPU at all, or None."""
+    if sight.system != "Linux" or sight.boards:
+        return None
+    if not sight.answered:
+        return Obstacle(
             why="the NVIDIA driver does not answer",
             hint="`nvidia-smi` would hang too: restart the machine; `dmesg` may say why",
         )
-    listed, refusal = boards
-    if not listed:
-        return _explain(refusal, root)
-    search = _choose(listed, environ)
-    return _fit(search, read_wheel(python)) if search.gpus else search
+    if sight.refusal is None:
+        hint = "in a container, start it with --gpus all; else see `nvidia-smi` and `dmesg`"
+        return Obstacle(why="the NVIDIA driver lists no GPU", hint=hint)
+    if sight.refusal.code == LIBRARY_NOT_FOUND:
+        if sight.driver_runs:
+            return Obstacle(
+                why=f"the NVIDIA driver runs, but its library {LIBRARY} is not to be found here",
+                hint="in a container, start it with --gpus all; else install the driver's libraries",
+            )
+        if sight.has_board:
+            return Obstacle(
+                why="there is an NVIDIA GPU, but no driver for it",
+                hint="install the NVIDIA driver, restart, and see whether `nvidia-smi` lists the GPU",
+            )
+    return Obstacle(why=sight.refusal.reason, hint=sight.refusal.hint)
 
 
-def _ask_driver(library: str) -> Boards:
+def hidden_obstacle(sight: Sight) -> Obstacle | None:
+    """Return how CUDA_VISIBLE_DEVICES hides every GPU that the driver lists, or None."""
+    if not sight.boards:
+        return None
+    if names_instance(sight.visible):
+        return Obstacle(
+            why="CUDA_VISIBLE_DEVICES names a part of a GPU (MIG), which tfmon cannot give to a lane",
+            hint="turn MIG off, or name a whole GPU",
+        )
+    if not visible_of(sight):
+        first = sight.boards[0]
+        return Obstacle(
+            why=f'hidden by CUDA_VISIBLE_DEVICES="{sight.visible}"',
+            hint=f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
+        )
+    return None
+
+
+def wheel_obstacle(sight: Sight, wheel: Wheel | None) -> Obstacle | None:
+    """Return why this TensorFlow cannot use a GPU, or None; that it is not there at all, a lane will say."""
+    if sight.system == "Darwin":
+        if wheel is None or not wheel.metal:
+            return Obstacle(why="tensorflow-metal is not installed", hint=_INSTALL_METAL)
+        return None
+    if wheel is None or wheel.has_cuda is not False:
+        return None
+    package = f"{wheel.distribution} {wheel.version}".strip()
+    return Obstacle(
+        why=f"CPU-only TensorFlow ({package})",
+        hint=f"pip uninstall {wheel.distribution} && pip install 'tensorflow[and-cuda]'",
+    )
+
+
+def visible_of(sight: Sight) -> list[Board]:
+    """Return the boards that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
+    return [sight.boards[place] for place in visible_boards(sight.visible, [one.uuid for one in sight.boards])]
+
+
+def doubt(sight: Sight) -> str:
+    """Return what may be wrong about which GPU is which; empty if nothing."""
+    mixed = len({board.name for board in sight.boards}) > 1
+    if mixed and counts_boards(sight.visible) and sight.order != "PCI_BUS_ID":
+        return (
+            f"CUDA_VISIBLE_DEVICES={sight.visible} is read in the driver's order; CUDA may count the fastest first"
+        )
+    return ""
+
+
+def _ask_driver(library: str, examine: Examine | None) -> Boards:
     """List the GPUs through NVML, and shut it down again."""
     import ctypes  # late: most machines that come here have a GPU, the others should start fast
 
@@ -86,7 +239,10 @@ def _ask_driver(library: str) -> Boards:
     if isinstance(nvml, Refusal):
         return [], nvml
     try:
-        return list_boards(nvml)
+        boards, refusal = list_boards(nvml)
+        if examine is not None:
+            examine(nvml, boards)
+        return boards, refusal
     finally:
         nvml.call("nvmlShutdown")
 
@@ -101,25 +257,6 @@ def _within(timeout_s: float, work: Callable[[], Boards]) -> Boards | None:
         return None
 
 
-def _explain(refusal: Refusal | None, root: Path) -> GpuSearch:
-    """Say why the driver lists no GPU at all."""
-    if refusal is None:
-        hint = "in a container, start it with --gpus all; else see `nvidia-smi` and `dmesg`"
-        return GpuSearch(why="the NVIDIA driver lists no GPU", hint=hint)
-    if refusal.code == LIBRARY_NOT_FOUND:
-        if (root / "proc/driver/nvidia/version").exists():
-            return GpuSearch(
-                why=f"the NVIDIA driver runs, but its library {LIBRARY} is not to be found here",
-                hint="in a container, start it with --gpus all; else install the driver's libraries",
-            )
-        if _has_nvidia_board(root):
-            return GpuSearch(
-                why="there is an NVIDIA GPU, but no driver for it",
-                hint="install the NVIDIA driver, restart, and see whether `nvidia-smi` lists the GPU",
-            )
-    return GpuSearch(why=refusal.reason, hint=refusal.hint)
-
-
 def _has_nvidia_board(root: Path) -> bool:
     """Source: vendor and class (0x03: display) of the devices on the PCI bus."""
     for device in (root / "sys/bus/pci/devices").glob("*"):
@@ -131,51 +268,3 @@ def _has_nvidia_board(root: Path) -> bool:
         if vendor == _NVIDIA_VENDOR and kind.startswith("0x03"):
             return True
     return False
-
-
-def _choose(boards: Sequence[Board], environ: Mapping[str, str]) -> GpuSearch:
-    """Leave out what CUDA_VISIBLE_DEVICES hides."""
-    value = environ.get("CUDA_VISIBLE_DEVICES")
-    if names_instance(value):
-        return GpuSearch(
-            why="CUDA_VISIBLE_DEVICES names a part of a GPU (MIG), which tfmon cannot give to a lane",
-            hint="turn MIG off, or name a whole GPU",
-        )
-    seen = visible_boards(value, [board.uuid for board in boards])
-    if not seen:
-        first = boards[0]
-        return GpuSearch(
-            why=f'hidden by CUDA_VISIBLE_DEVICES="{value}"',
-            hint=f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
-        )
-    gpus = tuple(
-        Gpu(index=index, uuid=boards[place].uuid, name=boards[place].name, board=boards[place].index)
-        for index, place in enumerate(seen)
-    )
-    mixed = len({board.name for board in boards}) > 1
-    if mixed and counts_boards(value) and environ.get("CUDA_DEVICE_ORDER") != "PCI_BUS_ID":
-        note = f"CUDA_VISIBLE_DEVICES={value} is read in the driver's order; CUDA may count the fastest first"
-        return GpuSearch(gpus=gpus, note=note)
-    return GpuSearch(gpus=gpus)
-
-
-def _fit(search: GpuSearch, wheel: Wheel | None) -> GpuSearch:
-    """Leave out every GPU if TensorFlow was built without CUDA; that it is not there at all, the lane will say."""
-    if wheel is None or wheel.has_cuda is not False:
-        return search
-    package = f"{wheel.distribution} {wheel.version}".strip()
-    return GpuSearch(
-        why=f"CPU-only TensorFlow ({package})",
-        hint=f"pip uninstall {wheel.distribution} && pip install 'tensorflow[and-cuda]'",
-    )
-
-
-def _find_apple(machine: str, wheel: Wheel | None) -> GpuSearch:
-    if machine != "arm64":
-        return GpuSearch(
-            why="TensorFlow has no GPU support on Intel Macs, nor in an Intel Python on Apple Silicon",
-            hint="on Apple Silicon, install an arm64 Python and make a new environment with it",
-        )
-    if wheel is None or not wheel.metal:
-        return GpuSearch(why="tensorflow-metal is not installed", hint=_INSTALL_METAL)
-    return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", board=0),))

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 UNINITIALIZED, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE = 1, 3, 4, 6, 7
-DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, GPU_IS_LOST, RESET_REQUIRED = 9, 12, 13, 15, 16
+DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 9, 10, 12, 13
+GPU_IS_LOST, RESET_REQUIRED = 15, 16
 OPERATING_SYSTEM, LIBRARY_MISMATCH, VERSION_MISMATCH, DEPRECATED, UNKNOWN = 17, 18, 25, 26, 999
-BAD_TEXT, WRONG_PACKAGE, NOT_LISTED = -1, -2, -3
+BAD_TEXT, WRONG_PACKAGE, NOT_LISTED, CRASHES, NO_ANSWER = -1, -2, -3, -4, -5
 """Our own codes, for what is no answer of the driver."""
 
 UNSUPPORTED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED})
@@ -28,7 +29,7 @@ _REASONS = {
     INSUFFICIENT_SIZE: "the list grew while it was read",
     8: "the GPU has no external power",
     DRIVER_NOT_LOADED: "the NVIDIA driver is not loaded",
-    10: "the driver did not answer in time",
+    TIMEOUT: "the driver did not answer in time",
     LIBRARY_NOT_FOUND: "no NVIDIA driver (libnvidia-ml.so.1 was not found)",
     FUNCTION_NOT_FOUND: "this driver does not tell",
     GPU_IS_LOST: "the GPU is lost: it fell off the bus",
@@ -42,6 +43,8 @@ _REASONS = {
     BAD_TEXT: "the driver's answer is no readable text",
     WRONG_PACKAGE: "the pynvml module is not that of nvidia-ml-py",
     NOT_LISTED: "the driver does not list this GPU any more",
+    CRASHES: "the NVIDIA library of this WSL2 crashes when it is asked",
+    NO_ANSWER: "the NVIDIA library of this WSL2 does not answer",
 }
 _HINTS = {
     NO_PERMISSION: "in a container or service, let it use /dev/nvidiactl and /dev/nvidia0",
@@ -52,6 +55,8 @@ _HINTS = {
     RESET_REQUIRED: "reset it with `sudo nvidia-smi --gpu-reset`, or restart the machine",
     LIBRARY_MISMATCH: "restart the machine, or the container",
     UNKNOWN: "in a container, restart it: it may have lost access to the GPU",
+    CRASHES: "update the NVIDIA driver of Windows",
+    NO_ANSWER: "`wsl --shutdown` in Windows starts it anew",
     WRONG_PACKAGE: "pip uninstall pynvml nvidia-ml-py3 && pip install --force-reinstall nvidia-ml-py",
 }
 
@@ -148,3 +153,23 @@ def list_boards(nvml: Nvml) -> tuple[list[Board], Refusal | None]:
         name = nvml.call("nvmlDeviceGetName", handle)
         boards.append(Board(index, handle, uuid, "NVIDIA GPU" if isinstance(name, Refusal) else name))
     return boards, left_out
+
+
+def list_instances(nvml: Nvml, board: Board) -> list[Board]:
+    """Return the instances of a GPU that is split up (MIG); none if it is not.
+
+    Source: `nvmlDeviceGetMigMode`, `nvmlDeviceGetMigDeviceHandleByIndex`.
+    """
+    mode = nvml.call("nvmlDeviceGetMigMode", board.handle)
+    if isinstance(mode, Refusal) or mode[0] != 1:
+        return []
+    slots = nvml.call("nvmlDeviceGetMaxMigDeviceCount", board.handle)
+    instances: list[Board] = []
+    for slot in range(0 if isinstance(slots, Refusal) else slots):
+        handle = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", board.handle, slot)
+        uuid = handle if isinstance(handle, Refusal) else nvml.call("nvmlDeviceGetUUID", handle)
+        if isinstance(uuid, Refusal):  # an empty slot
+            continue
+        name = nvml.call("nvmlDeviceGetName", handle)
+        instances.append(Board(board.index, handle, uuid, board.name if isinstance(name, Refusal) else name))
+    return instances

@@ -13,6 +13,9 @@ from typing import Protocol
 import psutil
 
 from tfmon.model.readings import Missing, Reading
+from tfmon.probes.footprint import read_footprint
+
+MACOS = sys.platform == "darwin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ def _read(path: str) -> bytes | None:
 class PsutilProcesses:
     """Reads the table through psutil, on systems without /proc.
 
-    Source: psutil `cpu_times` and `memory_full_info().uss`. macOS keeps no CPU time of reaped children.
+    Source: psutil `cpu_times`; `read_footprint` on macOS, else psutil `memory_full_info().uss`. macOS keeps no
+    CPU time of reaped children.
     """
 
     def now_s(self) -> float:
@@ -186,6 +190,9 @@ def _group(pid: int) -> tuple[int, int]:
 def _private_bytes(process: psutil.Process, ended: bool) -> Reading:
     if ended:
         return Missing("the process has ended")
+    footprint = read_footprint(process.pid) if MACOS else None
+    if footprint is not None:
+        return footprint
     try:
         return int(process.memory_full_info().uss)
     except psutil.AccessDenied:

@@ -8,10 +8,7 @@ from collections.abc import Iterable, Mapping
 from tfmon.model.events import TreeSample
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.processes import Processes, Row, Usage
-
-FIRST_SAMPLE = Missing("first sample")
-SHORTEST_NS = 100_000_000
-"""CPU time comes in ticks of 10 ms; over less than this they would say nothing."""
+from tfmon.probes.rates import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON
 
 
 def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[int, Row]]:
@@ -136,7 +133,7 @@ class Tree:
             return FIRST_SAMPLE
         elapsed_ns = at_ns - self._before_ns
         if elapsed_ns < SHORTEST_NS:
-            return Missing("sampled again too soon")
+            return TOO_SOON
         spent_s = cpu_seconds(self._before, now, now_s - elapsed_ns / 1e9)
         self._before, self._before_ns = now, at_ns
         return spent_s * 1e11 / elapsed_ns

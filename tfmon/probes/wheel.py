@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ASK_PATH = "import json, sys; print(json.dumps([p for p in sys.path if p]))"
-_BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
+BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
+"""Where a TensorFlow says what it was built with."""
 _DISTRIBUTION = re.compile(r"(?i)(tensorflow[a-z_]*|tf_nightly[a-z_]*)-([^-]+)\.dist-info")
 
 
@@ -46,17 +47,23 @@ def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> W
 def find_wheel(path: Sequence[str]) -> Wheel | None:
     """Return the TensorFlow that is first on an import path, or None without one."""
     folders = [Path(folder) for folder in path if folder]
-    home = next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
+    home = find_home(path)
     if home is None:
         return None
     metal = next((version for name, version in _distributions(folders) if name == "tensorflow-metal"), "")
-    builds = {name: version for name, version in _distributions([home]) if name in _BUILDS}
+    builds = {name: version for name, version in _distributions([home]) if name in BUILDS}
     # `tensorflow` may be a mere shell around `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
     name = next((name for name in sorted(builds, key=len, reverse=True)), "tensorflow")
-    return Wheel(name, builds.get(name, ""), _has_cuda(home / _BUILD_INFO), metal)
+    return Wheel(name, builds.get(name, ""), _has_cuda(home / BUILD_INFO), metal)
 
 
-_BUILDS = frozenset(
+def find_home(path: Sequence[str]) -> Path | None:
+    """Return the folder of an import path that has the TensorFlow which is first on it, or None."""
+    folders = [Path(folder) for folder in path if folder]
+    return next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
+
+
+BUILDS = frozenset(
     {
         "tensorflow",
         "tensorflow-cpu",
@@ -69,6 +76,7 @@ _BUILDS = frozenset(
         "tf-nightly-cpu",
     }
 )
+"""Distributions that install the package `tensorflow`."""
 
 
 def _distributions(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:

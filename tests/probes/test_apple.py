@@ -1,0 +1,218 @@
+"""The Apple probe against a scripted `ioreg`, with answers as the real one gives them."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+from pathlib import Path
+
+import psutil
+import pytest
+from support.nvml import SECOND, Clock
+
+from tfmon.model.events import GpuSample
+from tfmon.model.readings import Missing
+from tfmon.probes.apple import AppleProbe
+from tfmon.probes.base import Gpu
+
+DATA = Path(__file__).parent / "data"
+GPU = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", board=0)
+SCRIPT = """#!/bin/sh
+echo "$@" >> "$(dirname "$0")/asked"
+test -z "$DYLD_INSERT_LIBRARIES" || exit 1
+for last; do :; done
+cat "$(dirname "$0")/$last" 2>/dev/null
+"""
+
+
+class Registry:
+    """A folder with a fake `ioreg` and what it answers for each class."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program = folder / "ioreg"
+        self.program.write_text(SCRIPT)
+        self.program.chmod(0o755)
+        self.device = plistlib.loads((DATA / "ioreg-accelerator.plist").read_bytes())
+        self.clients = plistlib.loads((DATA / "ioreg-clients.plist").read_bytes())
+        self.write()
+
+    def write(self) -> None:
+        (self.folder / "IOAccelerator").write_bytes(plistlib.dumps(self.device))
+        (self.folder / "AGXDeviceUserClient").write_bytes(plistlib.dumps(self.clients))
+
+    def set(self, **statistics: object) -> None:
+        self.device[0]["PerformanceStatistics"].update(statistics)
+        self.write()
+
+    def use(self, place: int, *nanoseconds: int) -> None:
+        for usage, more in zip(self.clients[place]["AppUsage"], nanoseconds, strict=False):
+            usage["accumulatedGPUTime"] += more
+        self.write()
+
+    def asked(self) -> list[str]:
+        return (self.folder / "asked").read_text().splitlines()
+
+
+@pytest.fixture
+def registry(tmp_path):
+    return Registry(tmp_path)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def probe(registry, clock):
+    return AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
+
+
+def take(probe) -> GpuSample:
+    (sample,) = probe.sample()
+    return sample
+
+
+def test_what_is_read_of_the_device(probe, registry):
+    sample = take(probe)
+    assert (sample.key, sample.index, sample.name, sample.kind) == ("apple-gpu-0", 0, "Apple M1 Pro", "apple")
+    assert (sample.busy_pct, sample.busy_source) == (87, "ioreg")
+    assert (sample.used_bytes, sample.unified) == (507330560, True)
+    assert sample.total_bytes == psutil.virtual_memory().total
+    assert sample.power_w == sample.sm_clock_mhz == Missing("macOS tells it only to root")
+    assert registry.asked() == [f"-a -r -d 1 -w 0 -c {kind}" for kind in ("IOAccelerator", "AGXDeviceUserClient")]
+
+
+def test_time_of_each_process_since_the_sample_before(probe, registry, clock):
+    assert take(probe).busy_by_pid == Missing("first sample")
+    registry.use(0, 900 * 1_000_000, 300 * 1_000_000)
+    clock.pass_s(2)
+    assert take(probe).busy_by_pid == {4242: pytest.approx(60), 398: 0}
+
+
+def test_a_client_that_is_closed_or_opened_in_between(probe, registry, clock):
+    take(probe)
+    used = {"API": "Metal", "accumulatedGPUTime": SECOND}
+    fresh = {"IORegistryEntryID": 77, "IOUserClientCreator": "pid 4242, python3.11", "AppUsage": [used]}
+    registry.clients = [fresh]
+    registry.write()
+    clock.pass_s(2)
+    assert take(probe).busy_by_pid == {4242: pytest.approx(50)}
+
+
+def test_without_clients_at_first_a_new_one_counts_in_full(probe, registry, clock):
+    clients, registry.clients = registry.clients, []
+    registry.write()
+    take(probe)
+    registry.clients = clients[:1]
+    registry.write()
+    clock.pass_s(4)
+    assert take(probe).busy_by_pid == {4242: pytest.approx(100)}
+
+
+def test_in_between_nothing_is_asked(probe, registry, clock):
+    take(probe)
+    clock.pass_s(1)
+    assert list(probe.sample()) == []
+    clock.pass_s(1)
+    assert take(probe).every_s == 2
+    assert len(registry.asked()) == 4
+
+
+def test_where_asking_is_slow_it_is_asked_more_seldom(registry):
+    class Slow(Clock):
+        def __call__(self) -> int:
+            self.now_ns += 60_000_000
+            return self.now_ns
+
+    clock = Slow()
+    probe = AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
+    assert take(probe).every_s == 5
+    clock.pass_s(3)
+    assert list(probe.sample()) == []
+    clock.pass_s(2)
+    assert take(probe).every_s == 5
+
+
+@pytest.mark.parametrize(("told", "busy"), [(130, 100), (0, 0), (-1, 0)])
+def test_utilisation_is_held_between_0_and_100(probe, registry, told, busy):
+    registry.set(**{"Device Utilization %": told})
+    assert take(probe).busy_pct == busy
+
+
+def test_older_names_and_forms(probe, registry):
+    statistics = registry.device[0]["PerformanceStatistics"]
+    del statistics["Device Utilization %"], statistics["In use system memory"]
+    registry.device[0]["model"] = b"Apple M1\0"
+    registry.set(**{"GPU Activity(%)": 12})
+    sample = take(probe)
+    assert (sample.busy_pct, sample.name) == (12, "Apple M1")
+    # neither the driver's part nor the address space is what is in use
+    assert sample.used_bytes == Missing("this macOS does not tell")
+
+
+def test_without_a_figure_of_the_load_there_is_no_source(probe, registry):
+    del registry.device[0]["PerformanceStatistics"]["Device Utilization %"]
+    registry.write()
+    sample = take(probe)
+    assert (sample.busy_pct, sample.busy_source) == (Missing("this macOS does not tell"), "")
+
+
+def test_a_gpu_that_was_reset(probe, registry, clock):
+    registry.set(recoveryCount=3)
+    assert take(probe).faults == ()
+    registry.set(recoveryCount=4)
+    clock.pass_s(2)
+    (fault,) = take(probe).faults
+    assert (fault.at_ns, fault.text) == (clock(), "the GPU hung and was reset by the system")
+    clock.pass_s(2)
+    assert take(probe).faults == (fault,)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\n"])
+def test_a_machine_without_a_gpu_answers_with_nothing(probe, registry, answer):
+    (registry.folder / "IOAccelerator").write_bytes(answer)
+    assert take(probe).busy_pct == Missing("ioreg lists no GPU")
+
+
+def test_an_answer_that_makes_no_sense(probe, registry):
+    (registry.folder / "IOAccelerator").write_bytes(b"<plist><array><dict></array>")
+    assert take(probe).used_bytes.reason.startswith("ioreg's answer makes no sense")
+
+
+def test_clients_that_cannot_be_read_leave_the_device_alone(probe, registry):
+    (registry.folder / "AGXDeviceUserClient").write_bytes(b"nonsense")
+    sample = take(probe)
+    assert sample.busy_pct == 87
+    assert sample.busy_by_pid.reason.startswith("ioreg's answer makes no sense")
+
+
+def test_odd_clients_are_passed_over(probe, registry, clock):
+    registry.clients += [{}, {"IOUserClientCreator": "kernel", "IORegistryEntryID": 1, "AppUsage": []}]
+    registry.clients += [{"IOUserClientCreator": "pid 5, x", "IORegistryEntryID": 2, "AppUsage": "?"}]
+    registry.write()
+    take(probe)
+    clock.pass_s(2)
+    assert set(take(probe).busy_by_pid) == {4242, 398}
+
+
+def test_program_that_is_not_there_or_does_not_answer(registry, clock, monkeypatch):
+    absent = AppleProbe(GPU, program=str(registry.folder / "absent"), clock_ns=clock)
+    assert take(absent).busy_pct == Missing("ioreg could not be run: No such file or directory")
+    registry.program.write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr("tfmon.probes.apple.TIMEOUT_S", 0.05)
+    silent = AppleProbe(GPU, program=str(registry.program), clock_ns=clock)
+    assert take(silent).busy_pct == Missing("ioreg does not answer")
+
+
+def test_the_program_on_the_path_is_used_without_injected_libraries(registry, clock, monkeypatch):
+    monkeypatch.setenv("PATH", f"{registry.folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("DYLD_INSERT_LIBRARIES", "/some/library")
+    assert take(AppleProbe(GPU, clock_ns=clock)).busy_pct == 87
+
+
+def test_missing_gives_the_gpu_with_the_reason(probe):
+    (sample,) = probe.missing("broken")
+    assert sample.busy_pct == sample.busy_by_pid == Missing("broken")
+    assert (sample.key, sample.kind) == ("apple-gpu-0", "apple")

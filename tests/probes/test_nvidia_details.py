@@ -1,0 +1,227 @@
+"""What the NVIDIA probe reads beside load, memory and power: clocks, link, shares of processes, faults."""
+
+from __future__ import annotations
+
+import pytest
+from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
+
+from tfmon.model.events import ClockReason
+from tfmon.model.readings import Missing
+from tfmon.probes.nvidia import NvidiaProbe
+from tfmon.probes.nvidia_clocks import explain
+from tfmon.probes.nvidia_faults import explain_xid
+
+NOT_TOLD = Missing("this GPU does not tell")
+FIRST = Missing("first sample")
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def probe(driver, clock):
+    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
+    yield probe
+    probe.close()
+
+
+class TestClocks:
+    def test_now_and_at_most(self, driver, probe):
+        driver.play(TWO_GPUS + "clock 0 1410 1593 1980 2619\nreasons 0 0\n")
+        busy, idle = take(probe)
+        assert (busy.sm_clock_mhz, busy.memory_clock_mhz) == (1410, 1593)
+        assert (busy.sm_clock_max_mhz, busy.memory_clock_max_mhz) == (1980, 2619)
+        assert busy.clock_reasons == ()
+        assert idle.sm_clock_mhz == idle.memory_clock_max_mhz == idle.clock_reasons == NOT_TOLD
+
+    def test_power_cap_is_a_warning_only_far_below_the_highest_clock(self, driver, probe):
+        driver.play(TWO_GPUS + "reasons 0 4\nclock 0 1600 1593 1980 2619\n")
+        assert take(probe)[0].clock_reasons == (ClockReason("at its power limit", "info"),)
+        driver.play(TWO_GPUS + "reasons 0 4\nclock 0 1500 1593 1980 2619\n")
+        assert take(probe)[0].clock_reasons == (ClockReason("at its power limit", "warning"),)
+
+    def test_hardware_slowdown_counts_when_it_lasts(self, driver, probe):
+        driver.play(TWO_GPUS + "reasons 0 48\n")
+        (first,) = take(probe)[0].clock_reasons
+        assert first.text.startswith("overheating")
+        slowdown, heat = take(probe)[0].clock_reasons
+        assert (slowdown.level, heat) == ("alarm", first)
+        assert slowdown.text.startswith("hardware slowdown")
+        driver.play(TWO_GPUS + "reasons 0 0\n")
+        assert take(probe)[0].clock_reasons == ()
+        driver.play(TWO_GPUS + "reasons 0 8\n")
+        assert take(probe)[0].clock_reasons == ()
+
+    def test_older_driver(self, load_driver, clock):
+        driver = load_driver("-DWITHOUT_EVENT_REASONS")
+        driver.play(TWO_GPUS + "reasons 0 20\n")
+        (reason,) = take(NvidiaProbe([BUSY], clock_ns=clock))[0].clock_reasons
+        assert reason.level == "warning"
+        assert reason.text.startswith("hot")
+
+    def test_every_bit_has_words(self):
+        texts = [explain(1 << bit, below=False)[0].text for bit in range(12)]
+        assert len(set(texts)) == 12
+        assert texts[-1] == "for a reason this tfmon does not know (0x800)"
+        assert explain(0, below=True) == ()
+
+
+class TestLink:
+    def test_bytes_a_second_from_the_counters(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "field 0 197 3 1000000\nfield 0 198 3 5000000\n")
+        assert take(probe)[0].pcie_sent_bytes_per_s == FIRST
+        clock.pass_s(2)
+        driver.play(TWO_GPUS + "field 0 197 3 3000000\nfield 0 198 3 25000000\n")
+        busy, idle = take(probe)
+        assert (busy.pcie_sent_bytes_per_s, busy.pcie_received_bytes_per_s) == (1e6, 1e7)
+        assert busy.pcie_source == "counter"
+        assert (idle.pcie_sent_bytes_per_s, idle.pcie_source) == (NOT_TOLD, "")
+
+    def test_counter_that_wraps_costs_one_reading(self, driver, probe, clock):
+        told = []
+        for sent in (9_000_000, 1_000_000, 4_000_000):
+            driver.play(TWO_GPUS + f"field 0 197 3 {sent}\nfield 0 198 3 0\n")
+            told.append(take(probe)[0].pcie_sent_bytes_per_s)
+            clock.pass_s(1)
+        assert told == [FIRST, Missing("the system's counter began anew"), 3e6]
+
+    def test_without_counters_a_peek_every_5_s(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "pcie 0 200 3000\n")
+        busy, _ = take(probe)
+        assert (busy.pcie_sent_bytes_per_s, busy.pcie_received_bytes_per_s) == (2e5, 3e6)
+        assert busy.pcie_source == "20 ms peek"
+        driver.play(TWO_GPUS + "pcie 0 700 3000\n")
+        clock.pass_s(4)
+        assert take(probe)[0].pcie_sent_bytes_per_s == 2e5
+        clock.pass_s(1)
+        assert take(probe)[0].pcie_sent_bytes_per_s == 7e5
+
+    def test_generation_and_width(self, driver, probe):
+        driver.play(TWO_GPUS + "link 0 4 5 16 16\n")
+        busy, idle = take(probe)
+        assert (busy.pcie_generation, busy.pcie_generation_max) == (4, 5)
+        assert (busy.pcie_width, busy.pcie_width_max) == (16, 16)
+        assert idle.pcie_width == NOT_TOLD
+
+    def test_a_low_generation_is_a_warning_only_under_lasting_load(self, driver, probe):
+        driver.play(TWO_GPUS + "link 0 1 4 16 16\nlink 1 1 4 16 16\n")
+        warnings = [[sample.pcie_warning for sample in take(probe)] for _ in range(4)]
+        assert warnings[:2] == [["", ""], ["", ""]]
+        assert warnings[2:] == [["the PCIe link runs at generation 1 of 4 under load", ""]] * 2
+
+    def test_too_few_lanes_are_always_a_warning(self, driver, probe):
+        driver.play(TWO_GPUS + "link 1 4 4 4 16\n")
+        assert take(probe)[1].pcie_warning == "the PCIe link has 4 of 16 lanes"
+
+
+class TestEnergy:
+    def test_the_counter_in_joules_and_where_power_comes_from(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "energy 0 5000500\n")
+        busy, idle = take(probe)
+        assert (busy.energy_j, busy.power_source) == (5000.5, "energy counter")
+        assert (idle.energy_j, idle.power_source, idle.power_w) == (NOT_TOLD, "driver", 61)
+
+
+class TestBusiest:
+    def test_maximum_of_the_samples_of_this_tick(self, driver, probe):
+        driver.play(TWO_GPUS + "sample 0 100 99\n")
+        assert take(probe)[0].busy_max_pct == Missing("the driver tells only the mean of its window")
+        driver.play(TWO_GPUS + "sample 0 200 20\nsample 0 300 70\nsample 0 400 30\n")
+        busy, _ = take(probe)
+        assert (busy.busy_pct, busy.busy_max_pct) == (40, 70)
+
+
+class TestShares:
+    def test_mean_of_each_process_and_zero_for_one_that_rested(self, driver, probe, clock):
+        script = TWO_GPUS + "proc 0 777 1000\nshare 0 4242 100 90\n"
+        driver.play(script)
+        assert take(probe)[0].busy_by_pid == FIRST  # what was before we looked does not count
+        clock.pass_s(2)
+        driver.play(script + "share 0 4242 200 40\nshare 0 4242 300 60\nshare 0 9 300 5\n")
+        assert take(probe)[0].busy_by_pid == {4242: 50, 777: 0, 9: 5}
+
+    def test_entries_of_nobody_and_impossible_ones_are_left_out(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "share 0 4242 100 90\n")
+        take(probe)
+        clock.pass_s(2)
+        driver.play(TWO_GPUS + "share 0 0 200 40\nshare 0 4242 200 4000000\n")
+        assert take(probe)[0].busy_by_pid == {4242: 0}
+
+    def test_asked_every_other_tick(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "share 0 4242 100 90\n")
+        take(probe)
+        clock.pass_s(2)
+        driver.play(TWO_GPUS + "share 0 4242 200 30\n")
+        assert take(probe)[0].busy_by_pid == {4242: 30}
+        clock.pass_s(1)
+        driver.play(TWO_GPUS + "share 0 4242 300 80\n")
+        assert take(probe)[0].busy_by_pid == {4242: 30}
+        clock.pass_s(1)
+        assert take(probe)[0].busy_by_pid == {4242: 80}
+
+    def test_a_driver_that_refuses_is_no_zero(self, driver, probe):
+        assert take(probe)[0].busy_by_pid == NOT_TOLD
+        driver.play(TWO_GPUS + "share 1 7 100 5\nret DeviceGetProcessUtilization 4 1\n")
+        assert take(probe)[1].busy_by_pid == NOT_TOLD
+
+    def test_without_permission_it_is_asked_again(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "share 0 4242 100 5\nret DeviceGetProcessUtilization 4 0\n")
+        assert take(probe)[0].busy_by_pid == Missing("no permission to ask the NVIDIA driver")
+        clock.pass_s(2)
+        driver.play(TWO_GPUS + "share 0 4242 100 5\n")
+        assert take(probe)[0].busy_by_pid == FIRST
+
+
+class TestFaults:
+    def test_memory_errors_every_minute(self, driver, probe, clock):
+        driver.play(TWO_GPUS + "ecc 0 3\nrows 0 1 2\n")
+        busy, idle = take(probe)
+        assert (busy.ecc_errors, busy.remapped_rows) == (3, 3)
+        assert idle.ecc_errors == idle.remapped_rows == NOT_TOLD
+        driver.play(TWO_GPUS + "ecc 0 4\nrows 0 1 2\n")
+        clock.pass_s(59)
+        assert take(probe)[0].ecc_errors == 3
+        clock.pass_s(1)
+        assert take(probe)[0].ecc_errors == 4
+
+    def test_messages_after_the_first_sample_only_each_once(self, driver, probe, clock):
+        old = TWO_GPUS + "xid 0 79\n"
+        driver.play(old)
+        assert take(probe)[0].faults == ()
+        driver.play(old + "xid 0 31\nxid 1 48\n")
+        clock.pass_s(1)
+        busy, idle = take(probe)
+        assert busy.faults == (explain_xid(31, clock()),)
+        assert (idle.faults[0].code, idle.faults[0].by_program) == (48, False)
+        assert busy.faults[0].by_program
+        assert busy.faults_told
+        assert busy.faults[0].text == "a kernel touched memory that is not its own (XID 31)"
+        clock.pass_s(1)
+        assert take(probe)[0].faults == busy.faults
+
+    def test_only_the_latest_are_kept(self, driver, probe):
+        take(probe)
+        driver.play(TWO_GPUS + "".join(f"xid 0 {number}\n" for number in range(100, 120)))
+        assert [fault.code for fault in take(probe)[0].faults] == list(range(112, 120))
+
+    def test_a_lost_gpu_still_tells_what_was_heard(self, driver, probe):
+        take(probe)
+        lost = "".join(f"ret DeviceGet{name} 15 0\n" for name in ("TotalEnergyConsumption", "PowerUsage"))
+        driver.play(TWO_GPUS + "xid 0 79\n" + lost)
+        busy, _ = take(probe)
+        assert busy.power_w == Missing("the GPU is lost: it fell off the bus")
+        assert [fault.code for fault in busy.faults] == [79]
+
+    @pytest.mark.parametrize("function", ["EventSetCreate", "DeviceRegisterEvents", "EventSetWait"])
+    def test_a_driver_without_messages_is_read_all_the_same(self, driver, probe, function):
+        driver.play(TWO_GPUS + f"ret {function} 3\n")
+        take(probe)
+        busy, _ = take(probe)
+        assert (busy.busy_pct, busy.faults, busy.faults_told) == (87, (), False)
+
+
+def test_an_unknown_message_has_words():
+    fault = explain_xid(555, 7)
+    assert (fault.text, fault.by_program, fault.at_ns) == ("the driver reported an error (XID 555)", False, 7)

@@ -1,0 +1,206 @@
+"""NVIDIA GPUs that are split up (MIG), in containers, on WSL2 and on Jetson boards."""
+
+from __future__ import annotations
+
+import sys
+
+import psutil
+import pynvml
+import pytest
+from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
+
+from tfmon.model.readings import Missing
+from tfmon.probes.base import Gpu
+from tfmon.probes.nvidia import NvidiaProbe, rehearse
+from tfmon.probes.surroundings import JetsonBoard, in_pid_namespace, in_wsl, survives_sampling
+
+GB = 1_000_000_000
+FIRST_PART, SECOND_PART = (f"MIG-{digit * 8}-1111-2222-3333-444444444444" for digit in "12")
+SPLIT = (
+    TWO_GPUS.replace("util 0 87 41\n", "")
+    + f"""\
+mig 0 1
+energy 0 7000000
+clock 0 1500 1600 1980 1700
+uuid 10 {FIRST_PART}
+name 10 NVIDIA_Busy_MIG_1g.10gb
+mem 10 10000000000 100000000 6900000000 3000000000
+proc 10 4242 2500000000
+uuid 13 {SECOND_PART}
+name 13 NVIDIA_Busy_MIG_2g.20gb
+mem 13 20000000000 100000000 19900000000 0
+"""
+)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "root"
+    (folder / "proc").mkdir(parents=True)
+    return folder
+
+
+def put(root, path, text):
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).write_text(text)
+
+
+class TestSplit:
+    def test_instances_are_devices_of_their_own(self, driver, clock):
+        driver.play(SPLIT)
+        whole, idle, one, two = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
+        assert (whole.key, idle.key, one.key, two.key) == (BUSY.uuid, IDLE.uuid, FIRST_PART, SECOND_PART)
+        assert (whole.kind, one.kind, one.part_of, idle.part_of) == ("nvidia", "mig", BUSY.uuid, "")
+        assert (one.index, one.name) == (0, "NVIDIA Busy MIG 1g.10gb")
+        assert (one.used_bytes, one.total_bytes) == (3 * GB, 10 * GB)
+        assert (two.used_bytes, two.total_bytes) == (0, 20 * GB)
+        assert one.held_by_pid == {4242: 2.5 * GB}
+        assert two.held_by_pid == {}
+
+    def test_load_is_not_told_of_a_split_gpu(self, driver, clock):
+        driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
+        whole, idle, one, _ = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
+        why = Missing("the driver does not tell it of a GPU that is split up (MIG)")
+        assert whole.busy_pct == one.busy_pct == one.busy_by_pid == why
+        assert idle.busy_pct == 0
+
+    def test_power_and_clocks_are_those_of_the_whole_gpu(self, driver, clock):
+        driver.play(SPLIT)
+        probe = NvidiaProbe([BUSY], clock_ns=clock)
+        take(probe)
+        clock.pass_s(1)
+        driver.play(SPLIT.replace("energy 0 7000000", "energy 0 7200000"))
+        whole, one, two = take(probe)
+        assert whole.power_w == one.power_w == two.power_w == pytest.approx(200)
+        assert (one.sm_clock_mhz, one.temperature_c) == (1500, 61)
+
+    def test_messages_of_the_whole_gpu_reach_its_instances(self, driver, clock):
+        driver.play(SPLIT)
+        probe = NvidiaProbe([BUSY], clock_ns=clock)
+        take(probe)
+        driver.play(SPLIT + "xid 0 94\n")
+        assert [[fault.code for fault in sample.faults] for sample in take(probe)] == [[94]] * 3
+
+    def test_an_instance_can_be_chosen_by_itself(self, driver, clock):
+        driver.play(SPLIT)
+        chosen = Gpu(index=0, uuid=SECOND_PART, name="part", board=0)
+        (sample,) = take(NvidiaProbe([chosen], clock_ns=clock))
+        assert (sample.key, sample.part_of, sample.total_bytes) == (SECOND_PART, BUSY.uuid, 20 * GB)
+
+    def test_an_instance_that_is_gone(self, driver, clock):
+        driver.play(SPLIT + "ret DeviceGetTemperatureV 15\nret DeviceGetTemperature 15\n")
+        probe = NvidiaProbe([BUSY], clock_ns=clock)
+        take(probe)  # all are lost
+        driver.play(SPLIT.replace(f"uuid 13 {SECOND_PART}\n", ""))
+        clock.pass_s(61)
+        whole, one, two = take(probe)
+        assert (whole.temperature_c, one.temperature_c) == (61, 61)
+        assert two.temperature_c == Missing("the driver does not list this GPU any more")
+        assert two.part_of == BUSY.uuid
+
+    def test_mode_that_is_off_or_not_there(self, driver, clock):
+        driver.play(SPLIT.replace("mig 0 1", "mig 0 0"))
+        assert [sample.key for sample in take(NvidiaProbe([BUSY], clock_ns=clock))] == [BUSY.uuid]
+
+
+class TestContainer:
+    def test_numbers_may_be_those_of_the_host(self, driver, clock, root):
+        put(root, "proc/self/ns/pid", "")
+        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root))
+        assert sample.foreign_pids
+        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root / "elsewhere"))
+        assert not sample.foreign_pids
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+    def test_the_first_namespace_is_known_by_its_number(self, root, monkeypatch):
+        put(root, "proc/self/ns/pid", "")
+        assert in_pid_namespace(root)
+        monkeypatch.setattr(
+            "tfmon.probes.surroundings._FIRST_NAMESPACE", (root / "proc/self/ns/pid").stat().st_ino
+        )
+        assert not in_pid_namespace(root)
+
+
+class TestWsl:
+    @pytest.fixture
+    def windows(self, root):
+        put(root, "proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2\n")
+        return root
+
+    def test_functions_about_processes_are_not_called(self, driver, clock, windows):
+        driver.play(TWO_GPUS + "hang DeviceGetComputeRunningProcesses_v3\nhang DeviceGetProcessUtilization\n")
+        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=windows, rehearse=lambda: True))
+        assert sample.held_why == sample.busy_by_pid.reason == "WSL2 does not tell which process uses the GPU"
+        assert (sample.held_by_pid, sample.busy_pct) == ({}, 87)
+
+    @pytest.mark.parametrize(("survives", "words"), [(False, "crashes"), (None, "does not answer")])
+    def test_a_library_that_crashes_is_tried_once_and_not_opened(self, driver, clock, windows, survives, words):
+        tried = []
+
+        def rehearse():
+            tried.append(1)
+            return survives
+
+        probe = NvidiaProbe([BUSY], clock_ns=clock, root=windows, rehearse=rehearse)
+        for _ in range(3):
+            assert words in take(probe)[0].busy_pct.reason
+            clock.pass_s(1_000)
+        assert tried == [1]
+        assert pynvml._nvmlLib_refcount == 0
+
+    def test_elsewhere_nothing_is_tried(self, driver, clock, root):
+        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root, rehearse=pytest.fail))
+        assert sample.busy_pct == 87
+
+    def test_signs_of_it(self, root):
+        assert not in_wsl(root)
+        put(root, "dev/dxg", "")
+        assert in_wsl(root)
+
+    def test_the_trial(self, driver):
+        run = (sys.executable, "-S", "-c")
+        assert survives_sampling((*run, "")) is True
+        assert survives_sampling((*run, "raise SystemExit(3)")) is True
+        assert survives_sampling((*run, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")) is False
+        assert survives_sampling((*run, "import time; time.sleep(60)"), timeout_s=0.05) is None
+        assert survives_sampling(("/no/such/program",)) is True
+
+    def test_what_the_trial_does(self, driver):
+        rehearse()
+        assert pynvml._nvmlLib_refcount == 0
+
+
+class TestJetson:
+    ORIN = "count 1\nname 0 Orin_(nvgpu)\nuuid 0 GPU-0r10\n"
+    GPU = Gpu(index=0, uuid="GPU-0r10", name="Orin (nvgpu)", board=0)
+
+    def test_the_system_tells_what_the_driver_does_not(self, driver, clock, root):
+        driver.play(self.ORIN)
+        put(root, "sys/devices/platform/gpu.0/load", "437\n")
+        put(root, "sys/class/thermal/thermal_zone0/type", "cpu-thermal\n")
+        put(root, "sys/class/thermal/thermal_zone1/type", "gpu-thermal\n")
+        put(root, "sys/class/thermal/thermal_zone1/temp", "48500\n")
+        (sample,) = take(NvidiaProbe([self.GPU], clock_ns=clock, root=root))
+        assert (sample.busy_pct, sample.busy_source) == (43.7, "sysfs")
+        assert sample.temperature_c == 48.5
+        assert (sample.total_bytes, sample.unified) == (psutil.virtual_memory().total, True)
+        assert sample.power_w == Missing("this GPU does not tell")
+
+    def test_another_board_that_tells_nothing_is_no_jetson(self, driver, clock, root):
+        driver.play(self.ORIN.replace("Orin_(nvgpu)", "NVIDIA_GRID"))
+        put(root, "sys/devices/platform/gpu.0/load", "437\n")
+        grid = Gpu(index=0, uuid="GPU-0r10", name="NVIDIA GRID", board=0)
+        (sample,) = take(NvidiaProbe([grid], clock_ns=clock, root=root))
+        assert sample.busy_pct == sample.used_bytes == Missing("this GPU does not tell")
+        assert not sample.unified
+
+    def test_files_that_are_not_there_or_make_no_sense(self, root):
+        assert JetsonBoard(root).load_pct() is None
+        put(root, "sys/devices/gpu.0/load", "?")
+        assert JetsonBoard(root).load_pct() is None
+        assert JetsonBoard(root).celsius() is None

@@ -1,0 +1,205 @@
+"""Readings of the GPU of Apple Silicon, without root, from what the kernel's registry of devices tells."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import re
+import shutil
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psutil
+
+from tfmon.model.events import Event, GpuFault
+from tfmon.model.readings import Missing, Reading
+from tfmon.probes.absent import absent_gpu
+from tfmon.probes.base import Gpu
+from tfmon.probes.rates import FIRST_SAMPLE, Rate
+
+EVERY_S, SELDOM_S = 2.0, 5.0
+"""The driver renews its figures about once a second; where asking is slow, it is asked more seldom."""
+SLOW_NS = 50_000_000
+TIMEOUT_S = 3.0
+IOREG = "ioreg"
+NOT_TOLD = Missing("macOS tells it only to root")
+NO_ACCELERATOR = Missing("ioreg lists no GPU")
+_KEPT_FAULTS = 8
+_DEVICE, _CLIENTS = "IOAccelerator", "AGXDeviceUserClient"
+_CREATOR = re.compile(r"pid (\d+),")
+
+Node = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """What the registry tells of the GPU."""
+
+    name: str
+    busy_pct: Reading
+    used_bytes: Reading
+    recoveries: int | None
+    """How often the GPU had to be reset since the machine was started."""
+
+
+class AppleProbe:
+    """Samples the GPU of an Apple Silicon machine.
+
+    Thread: the ticker's only; a call of `ioreg` may take 3 s.
+    Source: `ioreg -c IOAccelerator` (PerformanceStatistics) and `ioreg -c AGXDeviceUserClient` (AppUsage).
+    """
+
+    name = "apple"
+
+    def __init__(self, gpu: Gpu, *, program: str = "", clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        """Sample this GPU by the program given, else by the `ioreg` of the system."""
+        self._gpu = gpu
+        self._program = program or shutil.which(IOREG) or f"/usr/sbin/{IOREG}"
+        self._clock_ns = clock_ns
+        self._every_s = EVERY_S
+        self._due_ns = 0
+        self._clients: dict[int, Rate] | None = None
+        self._clients_at_ns = 0
+        self._recoveries: int | None = None
+        self._faults: tuple[GpuFault, ...] = ()
+
+    def start(self) -> None:
+        """Nothing to get ready."""
+
+    def sample(self) -> Iterable[Event]:
+        """Take a sample every 2 s, or every 5 s where it takes longer than 50 ms; in between give nothing.
+
+        Units: `busy_pct` as the driver's own average over about a second, `busy_by_pid` since the sample
+        before (queues that overlap add up, so it may exceed 100); memory in bytes, now.
+        """
+        begun_ns = self._clock_ns()
+        if begun_ns < self._due_ns:
+            return
+        accelerator = self._accelerator()
+        shares = self._shares() if isinstance(accelerator, Accelerator) else accelerator
+        took_ns = self._clock_ns() - begun_ns
+        self._every_s = SELDOM_S if took_ns > SLOW_NS else EVERY_S
+        # A tick that comes a little early must not put the sample off by a whole one.
+        self._due_ns = begun_ns + int(self._every_s * 1e9) - 500_000_000
+        if isinstance(accelerator, Missing):
+            yield replace(absent_gpu(self._gpu, begun_ns, accelerator.reason), every_s=self._every_s)
+            return
+        self._note_recoveries(accelerator, begun_ns)
+        absent = absent_gpu(self._gpu, begun_ns, NOT_TOLD.reason, faults=self._faults)
+        yield replace(
+            absent,
+            name=accelerator.name or self._gpu.name,
+            every_s=self._every_s,
+            busy_pct=accelerator.busy_pct,
+            busy_source="" if isinstance(accelerator.busy_pct, Missing) else "ioreg",
+            used_bytes=accelerator.used_bytes,
+            total_bytes=float(psutil.virtual_memory().total),
+            unified=True,
+            faults_told=accelerator.recoveries is not None,
+            busy_by_pid=shares,
+            held_why="macOS does not tell how much of it a process holds",
+        )
+
+    def missing(self, reason: str) -> Iterable[Event]:
+        """Give every reading as missing for that reason."""
+        return [absent_gpu(self._gpu, self._clock_ns(), reason)]
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _accelerator(self) -> Accelerator | Missing:
+        nodes = self._ask(_DEVICE)
+        if isinstance(nodes, Missing):
+            return nodes
+        found = next((node for node in nodes if isinstance(node.get("PerformanceStatistics"), dict)), None)
+        return NO_ACCELERATOR if found is None else _read_accelerator(found)
+
+    def _shares(self) -> dict[int, float] | Missing:
+        """Return the share of time by pid; a client is known by its entry, so that a closed one does not count."""
+        nodes = self._ask(_CLIENTS)
+        if isinstance(nodes, Missing):
+            return nodes
+        at_ns, known = self._clock_ns(), self._clients
+        shares: dict[int, float] = defaultdict(float)
+        clients: dict[int, Rate] = {}
+        for entry, pid, used_ns in _read_clients(nodes):
+            rate = known.get(entry) if known is not None else None
+            if rate is None:
+                rate = Rate()
+                if known is not None:  # it was opened since the sample before, so all of its time is of now
+                    rate.per_s(0, self._clients_at_ns)
+            clients[entry] = rate
+            share = rate.per_s(used_ns, at_ns)
+            if not isinstance(share, Missing):
+                shares[pid] += share / 1e7
+        self._clients, self._clients_at_ns = clients, at_ns
+        return FIRST_SAMPLE if known is None else dict(shares)
+
+    def _ask(self, kind: str) -> list[Node] | Missing:
+        """Return the registry's entries of a class; an empty answer means that there are none."""
+        environment = {key: value for key, value in os.environ.items() if key != "DYLD_INSERT_LIBRARIES"}
+        try:
+            answer = subprocess.run(
+                [self._program, "-a", "-r", "-d", "1", "-w", "0", "-c", kind],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+                check=False,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired:
+            return Missing("ioreg does not answer")
+        except OSError as error:
+            return Missing(f"ioreg could not be run: {error.strerror}")
+        if not answer.stdout.strip():
+            return []
+        try:
+            nodes = plistlib.loads(answer.stdout)
+        except Exception as error:  # noqa: BLE001 - the XML reader has errors of its own
+            return Missing(f"ioreg's answer makes no sense: {type(error).__name__}")
+        return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
+
+    def _note_recoveries(self, accelerator: Accelerator, at_ns: int) -> None:
+        before, now = self._recoveries, accelerator.recoveries
+        self._recoveries = now
+        if before is not None and now is not None and now > before:
+            fault = GpuFault(at_ns, None, "the GPU hung and was reset by the system")
+            self._faults = (*self._faults[-(_KEPT_FAULTS - 1) :], fault)
+
+
+def _read_accelerator(node: Node) -> Accelerator:
+    statistics: Node = node["PerformanceStatistics"]
+    model = node.get("model", "")
+    name = model.decode("utf-8", "replace").rstrip("\0") if isinstance(model, bytes) else str(model)
+    busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
+    recoveries = _number(statistics, "recoveryCount")
+    return Accelerator(
+        name=name,
+        busy_pct=busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)),
+        # "Alloc system memory" is address space, and may be more than the machine has.
+        used_bytes=_number(statistics, "In use system memory"),
+        recoveries=None if isinstance(recoveries, Missing) else int(recoveries),
+    )
+
+
+def _number(values: Node, *keys: str) -> Reading:
+    for key in keys:
+        value = values.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return Missing("this macOS does not tell")
+
+
+def _read_clients(nodes: Iterable[Node]) -> Iterable[tuple[int, int, int]]:
+    """Yield entry, pid and GPU time in ns of each client of the GPU."""
+    for node in nodes:
+        creator, entry = _CREATOR.match(str(node.get("IOUserClientCreator", ""))), node.get("IORegistryEntryID")
+        usages = node.get("AppUsage")
+        if creator is None or not isinstance(entry, int) or not isinstance(usages, list):
+            continue
+        times = [usage.get("accumulatedGPUTime") for usage in usages if isinstance(usage, dict)]
+        yield entry, int(creator[1]), sum(time for time in times if isinstance(time, int))

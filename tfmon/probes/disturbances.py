@@ -1,0 +1,144 @@
+"""What may disturb a race from outside: quotas, the hypervisor, swap, pressure; and what the CPU draws."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tfmon.model.readings import NOT_READ, Missing, Reading
+from tfmon.probes.cgroups import NO_GROUP, cpu_folders, read_throttling
+from tfmon.probes.machine import read_usable_cores
+from tfmon.probes.rapl import PackagePower
+from tfmon.probes.rates import Rate
+
+CORES_EVERY_NS = 30_000_000_000
+_NO_PRESSURE = Missing("this system keeps no account of pressure")
+_NO_SWAP = Missing("this system does not tell what it swaps")
+
+
+@dataclass(frozen=True, slots=True)
+class Disturbance:
+    """What was found at one sample; the fields are those of `HostSample`."""
+
+    usable_cores: Reading = NOT_READ
+    swap_in_bytes_per_s: Reading = NOT_READ
+    swap_out_bytes_per_s: Reading = NOT_READ
+    cpu_pressure_pct: Reading = NOT_READ
+    memory_pressure_pct: Reading = NOT_READ
+    throttled_pct: Reading = NOT_READ
+    throttled_ms_per_s: Reading = NOT_READ
+    package_power_w: Reading = NOT_READ
+
+
+class Disturbances:
+    """Reads them again and again.
+
+    Thread: the ticker's only.
+    """
+
+    def __init__(self, root: Path = Path("/"), *, platform: str = sys.platform) -> None:
+        self._root = root
+        self._platform = platform
+        self._swap = Rate(), Rate()
+        self._throttling = _Throttling(root)
+        self._power = PackagePower(root)
+        self._cores: Reading = NOT_READ
+        self._cores_at_ns: int | None = None
+
+    def read(self, at_ns: int, lanes: Collection[int]) -> Disturbance:
+        """Return what disturbs now; `lanes` are the pids whose control groups count, this process's if none.
+
+        Source: /proc/vmstat (`pswpin`, `pswpout`; elsewhere psutil `swap_memory`), /proc/pressure ("some",
+        `avg10`), `read_throttling`, `PackagePower`; usable cores every 30 s.
+        """
+        swapped_in, swapped_out = self._swapped(at_ns)
+        throttled_pct, stood_still = self._throttling.read(at_ns, lanes)
+        return Disturbance(
+            usable_cores=self._usable_cores(at_ns),
+            swap_in_bytes_per_s=swapped_in,
+            swap_out_bytes_per_s=swapped_out,
+            cpu_pressure_pct=self._pressure("cpu"),
+            memory_pressure_pct=self._pressure("memory"),
+            throttled_pct=throttled_pct,
+            throttled_ms_per_s=stood_still,
+            package_power_w=self._power.watts(at_ns),
+        )
+
+    def _usable_cores(self, at_ns: int) -> Reading:
+        if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
+            self._cores = float(read_usable_cores(psutil.cpu_count(logical=True) or 1, self._root))
+            self._cores_at_ns = at_ns
+        return self._cores
+
+    def _swapped(self, at_ns: int) -> tuple[Reading, Reading]:
+        swapped = _swap_counters(self._root) if self._platform == "linux" else _swap_of_psutil()
+        if swapped is None:
+            return _NO_SWAP, _NO_SWAP
+        return self._swap[0].per_s(swapped[0], at_ns), self._swap[1].per_s(swapped[1], at_ns)
+
+    def _pressure(self, kind: str) -> Reading:
+        """Units: percent of the last 10 s, as the kernel averages it."""
+        try:
+            with open(f"{self._root}/proc/pressure/{kind}", encoding="ascii") as file:  # noqa: PTH123 - quicker
+                words = file.readline().split()
+            return float(words[1].removeprefix("avg10="))
+        except (OSError, IndexError, ValueError):  # no such file, or accounting is switched off
+            return _NO_PRESSURE
+
+
+class _Throttling:
+    """How much of the time the control groups of the lanes had used up their quota."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lanes: frozenset[int] | None = None
+        self._folders: tuple[Path, ...] = ()
+        self._rates: dict[Path, tuple[Rate, Rate, Rate]] = {}
+
+    def read(self, at_ns: int, lanes: Collection[int]) -> tuple[Reading, Reading]:
+        """Return the share of throttled periods in percent and the ms a second, of the group hit hardest."""
+        if self._lanes != frozenset(lanes):
+            self._lanes = frozenset(lanes)
+            found = [folder for pid in lanes or ("self",) for folder in cpu_folders(self._root, pid)]
+            self._folders = tuple(read_throttling(tuple(dict.fromkeys(found))))
+        told: list[tuple[float, float]] = []
+        why: Missing = NO_GROUP
+        for folder, now in read_throttling(self._folders).items():
+            periods, throttled, stood_still = self._rates.setdefault(folder, (Rate(), Rate(), Rate()))
+            rates = (
+                periods.per_s(now.periods, at_ns),
+                throttled.per_s(now.throttled, at_ns),
+                stood_still.per_s(now.stood_still_s, at_ns),
+            )
+            numbers = [rate for rate in rates if not isinstance(rate, Missing)]
+            if len(numbers) < len(rates):
+                why = next(rate for rate in rates if isinstance(rate, Missing))
+            else:  # no period passes where there is no quota, and nothing is throttled there
+                told.append((100 * numbers[1] / numbers[0] if numbers[0] else 0.0, 1_000 * numbers[2]))
+        return max(told) if told else (why, why)
+
+
+def _swap_counters(root: Path) -> tuple[int, int] | None:
+    """Return the bytes read from and written to swap since the machine was started."""
+    try:
+        with open(f"{root}/proc/vmstat", "rb") as file:  # noqa: PTH123 - quicker
+            text = file.read()
+        page = os.sysconf("SC_PAGE_SIZE")
+        pages_in = text.partition(b"\npswpin ")[2].partition(b"\n")[0]
+        pages_out = text.partition(b"\npswpout ")[2].partition(b"\n")[0]
+        return int(pages_in) * page, int(pages_out) * page
+    except (OSError, ValueError):
+        return None
+
+
+def _swap_of_psutil() -> tuple[int, int] | None:
+    try:
+        swap = psutil.swap_memory()
+    except (OSError, RuntimeError, psutil.Error):
+        return None
+    return int(swap.sin), int(swap.sout)
