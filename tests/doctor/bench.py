@@ -1,0 +1,161 @@
+"""A faked environment on a faked machine, and what the checks find there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfmon.doctor.facts import Device, Driver, Facts, Library
+from tfmon.doctor.findings import Finding
+from tfmon.doctor.gathering import Places, gather
+from tfmon.doctor.libraries import DRIVER, wanted_libraries
+from tfmon.doctor.report import CHECKS
+from tfmon.probes.nvml import Board
+
+REQUIRES = (
+    "keras>=3.12.0",
+    "numpy>=1.26.0",
+    "protobuf<8.0.0,>=6.31.1",
+    'nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == "and-cuda"',
+    'nvidia-cublas-cu12<13.0,>=12.5.3.2; extra == "and-cuda"',
+)
+H200 = Device(
+    index=0,
+    uuid="GPU-aa",
+    name="NVIDIA H200",
+    capability=(9, 0),
+    persistence=True,
+    exclusive=False,
+    instances=False,
+    power_limit_w=700.0,
+    power_default_w=700.0,
+    pcie_width=16,
+    pcie_width_max=16,
+    pcie_generation=1,
+    pcie_generation_max=5,
+    busy_pct=0.0,
+    used_bytes=500_000_000,
+    total_bytes=150_000_000_000,
+    processes=(),
+    clock_reasons=0x1,
+    temperature_c=34.0,
+)
+
+
+class Bench:
+    """A faked environment and machine."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.python = python
+        self.root, self.site, self.cwd = folder / "root", folder / "site", folder / "cwd"
+        for one in (self.root, self.site, self.cwd):
+            one.mkdir()
+        self.environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(self.site)}
+        self.more: dict[str, str] = {"library": "libno-such-driver.so.1"}
+        self.write("proc/cpuinfo", "processor : 0\nflags : fpu sse4_2 avx avx2 fma\n")
+        self.memory()
+        for name, version in (("keras", "3.15.1"), ("numpy", "2.4.6"), ("protobuf", "7.36.2")):
+            self.install(name, version)
+        self.tensorflow()
+
+    def write(self, path: str, text: str) -> Path:
+        """Write a file of the machine."""
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def memory(self, available_mib: int = 16_000, swap_used_mib: int = 0) -> None:
+        """Furnish the machine with memory."""
+        fields = {"MemTotal": 24_000, "MemAvailable": available_mib, "SwapTotal": 8_000}
+        fields["SwapFree"] = fields["SwapTotal"] - swap_used_mib
+        self.write("proc/meminfo", "".join(f"{name}: {1024 * value} kB\n" for name, value in fields.items()))
+
+    def install(self, name: str, version: str, *lines: str, wheel: str = "", site: Path | None = None) -> Path:
+        """Install the metadata of a package."""
+        folder = (site or self.site) / f"{name.replace('-', '_')}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        folder.joinpath("METADATA").write_text(
+            "\n".join(("Metadata-Version: 2.4", *lines)) + "\n\nRequires-Dist: x\n"
+        )
+        folder.joinpath("WHEEL").write_text(wheel)
+        folder.joinpath("INSTALLER").write_text("pip\n")
+        return folder
+
+    def remove(self, name: str) -> None:
+        """Take the metadata of a package away."""
+        for folder in self.site.glob(f"{name.replace('-', '_')}-*.dist-info"):
+            shutil.rmtree(folder)
+
+    def replace(self, name: str, version: str) -> None:
+        """Install another version of a package."""
+        self.remove(name)
+        self.install(name, version)
+
+    def tensorflow(
+        self,
+        version: str = "2.21.0",
+        name: str = "tensorflow",
+        *,
+        cuda: bool = True,
+        requires: Iterable[str] = REQUIRES,
+        tag: str = "",
+        python: str = ">=3.9",
+        capabilities: Iterable[str] = ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"),
+    ) -> None:
+        """Install a TensorFlow in place of the one there; importing it would raise."""
+        self.remove("tensorflow")
+        platform = self.site / "tensorflow/python/platform"
+        platform.mkdir(parents=True, exist_ok=True)
+        (self.site / "tensorflow/__init__.py").write_text("raise AssertionError('imported')\n")
+        facts = [("cuda_compute_capabilities", list(capabilities)), ("cuda_version", "12.5.1")]
+        facts = [*facts, ("cudnn_version", "9")] if cuda else []
+        info = f"import collections\nbuild_info = collections.OrderedDict({[*facts, ('is_cuda_build', cuda)]})\n"
+        (platform / "build_info.py").write_text(info)
+        lines = [f"Requires-Python: {python}", *(f"Requires-Dist: {one}" for one in requires)]
+        self.install(name, version, *lines, wheel=f"Tag: {tag}\n" if tag else "")
+
+    def facts(self, **changes: object) -> Facts:
+        """Gather the facts of this environment and machine; without the import."""
+        places = Places(root=self.root, folder=self.cwd, environ=self.environ, **self.more)
+        return replace(gather(self.python, imports=False, places=places), **changes)
+
+    def find(self, id: str, **changes: object) -> Finding:
+        """Return what a check finds here."""
+        return find(id, self.facts(**changes))
+
+
+def find(id: str, facts: Facts) -> Finding:
+    """Return what a check finds in facts."""
+    return next(one for one in CHECKS if one.id == id)(facts)
+
+
+def with_gpu(facts: Facts, *devices: Device, visible: str | None = None, **driver: object) -> Facts:
+    """Put GPUs and their driver into facts, and every library that TensorFlow opens."""
+    devices = devices or (H200,)
+    boards = tuple(Board(one.index, None, one.uuid, one.name) for one in devices)
+    sight = replace(facts.sight, boards=boards, refusal=None, visible=visible)
+    told = {"version": "550.54.15", "module_version": "550.54.15", "cuda": (12, 4), "devices": devices, **driver}
+    folder = "/usr/lib/x86_64-linux-gnu"
+    libraries = tuple(
+        Library(name, path=f"{folder}/{name}", version="9.3.0" if "cudnn" in name else "")
+        for name in (DRIVER, *wanted_libraries(facts.build))
+    )
+    return replace(facts, sight=sight, driver=Driver(**told), libraries=libraries)
+
+
+def build_library(file: Path, code: str = "int nothing;", *flags: str) -> Path:
+    """Compile a shared library of that name; skips the test where there is no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler to build a library with")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{file.name}", "-o", str(file), "-x", "c", "-"]
+    subprocess.run([*command, "-x", "none", *flags], input=code, text=True, check=True, timeout=60)
+    return file

@@ -1,0 +1,199 @@
+"""Checks of the CUDA libraries, with libraries that are really opened."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfmon.doctor.facts import Build, Platform
+from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.libraries import run_path, wanted_libraries
+
+from .bench import build_library, find, with_gpu
+
+SONAMES = (
+    "libcudart.so.12", "libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcusolver.so.11",
+    "libcusparse.so.12", "libcudnn.so.9",
+)  # fmt: skip
+CUDNN = "unsigned long cudnnGetVersion(void) { return %d; }"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """Every CUDA library, and the one of TensorFlow's that says where to look for them."""
+    folder = tmp_path_factory.mktemp("toolkit")
+    for name in SONAMES:
+        code = CUDNN % 90300 if "cudnn" in name else "int x;"
+        build_library(folder / "nvidia" / name.split(".")[0] / "lib" / name, code)
+    folders = ":".join(f"$ORIGIN/../nvidia/{name.split('.')[0]}/lib" for name in SONAMES)
+    framework = folder / "tensorflow" / "libtensorflow_framework.so.2"
+    build_library(framework, "int y;", f"-Wl,-rpath,{folders}", "-Wl,--enable-new-dtags")
+    return folder
+
+
+@pytest.fixture
+def toolkit(bench, built):
+    """A bench with an NVIDIA GPU in sight, and every CUDA library beside its TensorFlow, as pip installs them."""
+    bench.write("proc/driver/nvidia/version", "NVRM\n")
+    shutil.copytree(built, bench.site, dirs_exist_ok=True)
+    return bench
+
+
+def library(bench, name: str) -> Path:
+    return bench.site / "nvidia" / name.split(".")[0] / "lib" / name
+
+
+def test_all_are_opened_where_tensorflow_would_find_them(toolkit):
+    facts = toolkit.facts()
+    finding = find("cuda-libraries", facts)
+    assert (finding.status, finding.found) == (OK, "all 7 open, from the packages")
+    assert find("cudnn", facts).found == "9.3.0"
+    assert {one.name for one in facts.libraries} == {"libcuda.so.1", *SONAMES}
+    assert find("library-path", facts).status == OK
+
+
+@pytest.mark.parametrize("name", ["libcufft.so.11", "libcudnn.so.9"])
+def test_missing_one_is_named(toolkit, name):
+    library(toolkit, name).unlink()
+    finding = toolkit.find("cuda-libraries", platform=Platform())
+    assert finding.status == BROKEN
+    assert finding.found == f"{name} cannot be opened"
+    assert finding.fix.endswith(f"{toolkit.python} -m pip install 'tensorflow[and-cuda]==2.21.0'")
+    assert any(line.startswith(f"{name}: ") and "cannot open" in line for line in finding.evidence)
+
+
+def test_one_that_needs_another(toolkit):
+    """As cuSOLVER needs nvJitLink: the one that is missing is named, not only the one that fails."""
+    other = build_library(toolkit.site / "nvidia/nvjitlink/lib/libnvJitLink.so.12", "int z(void) { return 1; }")
+    target = library(toolkit, "libcusolver.so.11")
+    target.unlink()
+    build_library(target, "int z(void); int w(void) { return z(); }", str(other))
+    finding = toolkit.find("cuda-libraries")
+    assert finding.found == "libcusolver.so.11 cannot be opened (libnvJitLink.so.12 is missing)"
+
+
+def test_broken_file(toolkit):
+    library(toolkit, "libcublas.so.12").write_bytes(b"no library")
+    assert "libcublas.so.12" in toolkit.find("cuda-libraries").found
+
+
+def test_installed_but_not_where_this_tensorflow_looks(toolkit):
+    (toolkit.site / "tensorflow/libtensorflow_framework.so.2").unlink()
+    finding = toolkit.find("cuda-libraries")
+    assert finding.status == BROKEN
+    assert finding.found.startswith("installed, but not found: libcudart.so.12")
+    variable, _, folders = finding.fix.partition("=")
+    assert variable == "export LD_LIBRARY_PATH"
+    toolkit.environ["LD_LIBRARY_PATH"] = folders.strip('"').partition("${")[0]
+    assert toolkit.find("cuda-libraries").status == OK, "the fix works when followed"
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(90300, OK), (91002, OK), (90100, BROKEN), (8907, BROKEN), (100000, BROKEN)]
+)
+def test_cudnn_of_another_version(toolkit, number, status):
+    library(toolkit, "libcudnn.so.9").unlink()
+    build_library(library(toolkit, "libcudnn.so.9"), CUDNN % number)
+    finding = toolkit.find("cudnn")
+    assert finding.status == status, finding
+    if status == BROKEN:
+        assert "'nvidia-cudnn-cu12<10.0,>=9.3.0.75'" in finding.fix
+
+
+def test_other_libraries_first(toolkit, tmp_path):
+    build_library(tmp_path / "old" / "libcudnn.so.9", CUDNN % 90100)
+    toolkit.environ["LD_LIBRARY_PATH"] = str(tmp_path / "old")
+    facts = toolkit.facts()
+    finding = find("library-path", facts)
+    assert (finding.status, finding.fix) == (WARNING, "unset LD_LIBRARY_PATH")
+    assert "libcudnn.so.9" in finding.found
+    assert find("cudnn", facts).status == BROKEN
+
+
+def test_driver_library(toolkit, tmp_path):
+    file = tmp_path / "driver" / "libcuda.so.1"
+    file.parent.mkdir()
+    file.write_text("no library")  # also where the machine has a real one
+    toolkit.environ["LD_LIBRARY_PATH"] = str(file.parent)
+    finding = toolkit.find("cuda-driver-library", platform=Platform(container="docker"))
+    assert (finding.status, "NVIDIA_DRIVER_CAPABILITIES" in finding.fix) == (BROKEN, True)
+    file.unlink()
+    build_library(file)
+    assert toolkit.find("cuda-driver-library").status == OK
+
+
+def test_nothing_is_opened_without_a_sign_of_a_gpu_or_without_cuda(bench):
+    assert bench.facts().libraries is None
+    assert {bench.find(id).status for id in ("cuda-libraries", "cuda-driver-library", "cudnn")} == {NOT_APPLICABLE}
+    bench.write("proc/driver/nvidia/version", "NVRM\n")
+    bench.tensorflow(cuda=False)
+    assert bench.facts().libraries is None
+
+
+def test_process_that_breaks_down(toolkit):
+    code = "#include <stdlib.h>\n__attribute__((constructor)) static void go(void) { abort(); }"
+    library(toolkit, "libcudart.so.12").unlink()
+    build_library(library(toolkit, "libcudart.so.12"), code)
+    facts = toolkit.facts()
+    assert find("cuda-libraries", facts).status == WARNING
+    assert "broke down" in find("cuda-driver-library", facts).evidence[0]
+
+
+def test_packages_that_another_framework_changed(bench):
+    assert bench.find("cuda-packages").status == NOT_APPLICABLE
+    bench.install("nvidia-cudnn-cu12", "9.10.2.21")
+    bench.install("nvidia-cublas-cu12", "12.8.4.1")
+    assert bench.find("cuda-packages").status == OK
+    bench.replace("nvidia-cudnn-cu12", "9.1.0.70")
+    finding = bench.find("cuda-packages")
+    assert (finding.status, "9.1.0.70 is not <10.0,>=9.3.0.75" in finding.found) == (WARNING, True)
+    bench.install("torch", "2.9.0")
+    finding = bench.find("cuda-packages")
+    assert ("torch is installed here" in finding.found, "environment of its own" in finding.fix) == (True, True)
+
+
+def test_conda_gets_its_own_build(bench):
+    facts = with_gpu(bench.facts(platform=Platform()))
+    facts = replace(
+        facts,
+        python=replace(facts.python, conda=True),
+        build=replace(facts.build, installer="conda"),
+        libraries=tuple(replace(one, error="no") for one in facts.libraries),
+    )
+    assert "-c conda-forge 'tensorflow=*=cuda*'" in find("cuda-libraries", facts).fix
+
+
+@pytest.mark.parametrize(
+    ("cuda", "cudnn", "some"),
+    [
+        ("12.5.1", "9", {"libcufft.so.11", "libcudnn.so.9"}),
+        ("11.8", "8", {"libcudart.so.11.0", "libcufft.so.10", "libcudnn.so.8"}),
+        ("13.0", "9", {"libcublas.so.13", "libcufft.so.12"}),
+        ("12.3", "", {"libcublas.so.12"}),
+        ("64_112", "64_8", set()),
+        ("", "", set()),
+    ],
+)
+def test_names_of_the_libraries(cuda, cudnn, some):
+    names = set(wanted_libraries(Build(cuda_version=cuda, cudnn_version=cudnn)))
+    assert some <= names
+    assert bool(names) == bool(some)
+
+
+def test_run_path_of_what_is_no_library(tmp_path):
+    file = tmp_path / "x.so"
+    assert run_path(file) == []
+    for content in (b"", b"text" * 40, b"\x7fELF\x02\x01" + bytes(80), b"\x7fELF\x02\x01" + b"\xff" * 200):
+        file.write_bytes(content)
+        assert run_path(file) == []
+    file.write_bytes(b"\x7fELF\x01\x01" + struct.pack("<60x"))
+    assert run_path(file) == []
+    assert run_path(build_library(tmp_path / "y.so")) == []
+    assert run_path(build_library(tmp_path / "z.so", "int z;", "-Wl,-rpath,/a:$ORIGIN/b:/a")) == [
+        "/a",
+        "$ORIGIN/b",
+    ]

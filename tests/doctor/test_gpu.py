@@ -1,0 +1,388 @@
+"""Checks of the way to a GPU and of its driver, each with the fault and without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+from support.nvml import TWO_GPUS
+
+from tfmon.doctor.driver import DriverReader
+from tfmon.doctor.facts import Device, Driver, Platform
+from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.report import no_gpu_reason
+from tfmon.probes.gpus import Sight, find_gpus
+from tfmon.probes.nvml import (
+    DRIVER_NOT_LOADED,
+    LIBRARY_MISMATCH,
+    LIBRARY_NOT_FOUND,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    Board,
+    Refusal,
+)
+from tfmon.probes.wheel import Wheel
+
+from .bench import H200, find, with_gpu
+
+LINUX = Platform()
+RTX5090 = replace(H200, index=1, uuid="GPU-bb", name="NVIDIA GeForce RTX 5090", capability=(12, 0))
+K80 = replace(H200, uuid="GPU-cc", name="Tesla K80", capability=(3, 7))
+
+
+@pytest.fixture
+def server(bench):
+    """Facts of a machine with a GPU that is used as it should be."""
+    return with_gpu(bench.facts(platform=LINUX))
+
+
+@pytest.fixture
+def mac(bench):
+    """Facts of an Apple Silicon Mac with tensorflow-metal."""
+    facts = bench.facts(platform=Platform("Darwin", "arm64"), sight=Sight("Darwin", "arm64"))
+    python = replace(facts.python, version=(3, 12, 4), machine="arm64")
+    return replace(facts, python=python, wheel=Wheel("tensorflow", "2.18.1", None, "1.2.0"))
+
+
+SERVER = ("gpu-system", "gpu-build", "driver", "driver-match", "driver-version", "visible-devices",
+          "compute-capability", "compute-mode", "cuda-driver-library", "cuda-libraries", "cudnn",
+          "library-path")  # fmt: skip
+
+
+@pytest.mark.parametrize("id", SERVER)
+def test_nothing_is_wrong_with_a_server(server, id):
+    finding = find(id, server)
+    assert (finding.status, finding.fix) == (OK, ""), finding
+    assert no_gpu_reason(server) is None
+
+
+class TestSupport:
+    @pytest.mark.parametrize("system", ["Windows", "FreeBSD"])
+    def test_other_systems(self, bench, system):
+        finding = bench.find("gpu-system", sight=Sight(system, "x86_64"))
+        assert (finding.status, system in finding.found) == (BROKEN, True)
+
+    def test_cpu_only_wheel(self, bench):
+        bench.remove("tensorflow")
+        bench.tensorflow("2.21.0", "tensorflow-cpu", cuda=False)
+        finding = bench.find("gpu-build", platform=LINUX)
+        assert (finding.status, finding.found) == (BROKEN, "CPU-only TensorFlow (tensorflow-cpu 2.21.0)")
+        assert (
+            "-m pip uninstall -y tensorflow-cpu tensorflow" in finding.fix
+            and "'tensorflow[and-cuda]'" in finding.fix
+        )
+
+    def test_wheel_that_does_not_tell(self, bench):
+        (bench.site / "tensorflow/python/platform/build_info.py").unlink()
+        assert bench.find("gpu-build").status == WARNING
+
+    @pytest.mark.parametrize(
+        ("version", "metal", "python", "status", "fix"),
+        [
+            ("2.18.1", "1.2.0", (3, 12, 1), OK, ""),
+            ("2.19.0", "1.2.0", (3, 11, 1), OK, ""),
+            ("2.20.0", "1.2.0", (3, 12, 1), BROKEN, "'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"),
+            ("2.16.2", "1.2.0", (3, 12, 1), BROKEN, "'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"),
+            ("2.16.2", "1.1.0", (3, 11, 1), OK, ""),
+            ("2.18.1", "1.1.0", (3, 11, 1), BROKEN, "tensorflow-metal==1.2.0"),
+            ("2.18.1", "", (3, 12, 1), BROKEN, "tensorflow-metal==1.2.0"),
+            ("2.18.1", "1.2.0", (3, 13, 0), BROKEN, "uv venv --python 3.12"),
+        ],
+    )
+    def test_metal(self, mac, version, metal, python, status, fix):
+        wheel = Wheel("tensorflow", version, None, metal)
+        finding = find("metal", replace(mac, wheel=wheel, python=replace(mac.python, version=python)))
+        assert (finding.status, fix in finding.fix) == (status, True), finding
+
+    def test_mac_is_spared_what_is_nvidias(self, mac, server):
+        assert {find(id, mac).status for id in ("driver", "visible-devices", "gpu-build")} == {NOT_APPLICABLE}
+        assert find("metal", server).status == NOT_APPLICABLE
+
+    @pytest.mark.parametrize(
+        ("path", "name"),
+        [(".dockerenv", "docker"), ("run/.containerenv", "podman"), ("proc/1/cgroup", "kubernetes")],
+    )
+    def test_container_without_the_gpu(self, bench, path, name):
+        bench.write(path, "0::/kubepods/pod1\n")
+        finding = bench.find("container")
+        assert (finding.status, finding.found.startswith(f"a {name} container without")) == (WARNING, True)
+        bench.write("dev/nvidia0", "")
+        finding = bench.find("container")
+        assert (finding.status, "on a host with an NVIDIA GPU" in finding.found) == (BROKEN, True)
+        wanted = {"docker": "--gpus all", "podman": "nvidia.com/gpu=all", "kubernetes": "nvidia.com/gpu: 1"}
+        assert wanted[name] in finding.fix
+
+    def test_container_that_is_told_to_hide_it(self, bench):
+        bench.write(".dockerenv", "")
+        bench.environ["NVIDIA_VISIBLE_DEVICES"] = "void"
+        assert bench.find("container").status == BROKEN
+
+    def test_container_with_the_gpu(self, server):
+        assert find("container", replace(server, platform=Platform(container="docker"))).status == OK
+        assert find("container", server).status == NOT_APPLICABLE
+
+    @pytest.mark.parametrize(
+        ("version", "dxg", "status", "fix"),
+        [
+            ("Linux version 4.4.0-19041-Microsoft", False, BROKEN, "--set-version"),
+            ("Linux version 5.15.90.1-microsoft-standard-WSL2", False, BROKEN, "wsl --update"),
+            ("Linux version 5.15.90.1-microsoft-standard-WSL2", True, OK, ""),
+            ("Linux version 6.18.0 (gcc)", False, NOT_APPLICABLE, ""),
+        ],
+    )
+    def test_wsl(self, bench, version, dxg, status, fix):
+        bench.write("proc/version", version)
+        if dxg:
+            bench.write("dev/dxg", "")
+        finding = bench.find("wsl")
+        assert (finding.status, fix in finding.fix) == (status, True), finding
+
+
+class TestDriver:
+    def test_absent(self, bench):
+        bench.write("etc/os-release", 'NAME="Ubuntu"\nID=ubuntu\n')
+        finding = bench.find("driver")
+        assert finding.status == BROKEN
+        assert finding.found == "no NVIDIA driver (libnvidia-ml.so.1 was not found)"
+        assert finding.fix.startswith(
+            "if this machine has an NVIDIA GPU: install the NVIDIA driver: sudo ubuntu-dr"
+        )
+
+    def test_absent_beside_a_board(self, bench):
+        bench.write("sys/bus/pci/devices/a/vendor", "0x10de\n")
+        bench.write("sys/bus/pci/devices/a/class", "0x030000\n")
+        finding = bench.find("driver")
+        assert finding.found == "there is an NVIDIA GPU, but no driver for it"
+        assert finding.fix.startswith("install the NVIDIA driver")
+
+    def test_absent_in_a_container_on_a_host_that_has_it(self, bench):
+        bench.write(".dockerenv", "")
+        bench.write(
+            "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n"
+        )
+        finding = bench.find("driver")
+        assert finding.found.startswith("the NVIDIA driver runs, but its library")
+        assert finding.fix.startswith("docker run --gpus all")
+        assert "kernel module: 550.54.15" in finding.evidence
+
+    def test_absent_in_wsl(self, bench):
+        bench.write("proc/version", "5.15.90.1-microsoft-standard-WSL2")
+        assert "in Windows, none in WSL" in bench.find("driver").fix
+
+    @pytest.mark.parametrize(
+        ("refusal", "found", "fix"),
+        [
+            (Refusal(DRIVER_NOT_LOADED), "the NVIDIA driver is not loaded", "modprobe"),
+            (Refusal(NO_PERMISSION), "no permission", "/dev/nvidiactl"),
+            (None, "the NVIDIA driver lists no GPU", "--gpus all"),
+        ],
+    )
+    def test_that_lists_nothing(self, bench, refusal, found, fix):
+        finding = bench.find("driver", sight=Sight("Linux", "x86_64", refusal=refusal))
+        assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
+
+    def test_that_hangs(self, bench):
+        finding = bench.find("driver", sight=Sight("Linux", "x86_64", answered=False))
+        assert finding.found == "the NVIDIA driver does not answer"
+
+    def test_files_that_may_not_be_opened(self, bench, server):
+        driver = Driver(nodes=("/dev/nvidia0", "/dev/nvidiactl"), denied=("/dev/nvidia0",))
+        finding = find("driver-files", replace(server, driver=driver))
+        assert (finding.status, "/dev/nvidia0" in finding.fix) == (BROKEN, True)
+
+    def test_files_that_are_missing(self, bench):
+        for name in ("nvidia0", "nvidiactl"):
+            bench.write(f"dev/{name}", "")
+        assert bench.find("driver-files", platform=LINUX).fix == "sudo nvidia-modprobe -u -c 0"
+        bench.write("dev/nvidia-uvm", "")
+        bench.write("dev/nvidia-caps", "")
+        assert bench.find("driver-files").status == OK
+        assert bench.facts().driver.nodes == ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
+
+    def test_mismatched_with_its_library(self, bench, server):
+        finding = find("driver-match", with_gpu(server, version="570.86.10"))
+        assert (finding.status, finding.fix) == (BROKEN, "restart the machine")
+        assert finding.found == "library 570.86.10, kernel module 550.54.15"
+        finding = bench.find("driver-match", sight=Sight("Linux", "x86_64", refusal=Refusal(LIBRARY_MISMATCH)))
+        assert (finding.status, "updated while it ran" in finding.found) == (BROKEN, True)
+
+    @pytest.mark.parametrize(
+        ("version", "cuda", "wsl", "status"),
+        [
+            ("550.54.15", (12, 4), 0, OK),  # older than CUDA 12.5, but of its major version
+            ("525.60.13", (12, 0), 0, OK),
+            ("520.61.05", (11, 8), 0, BROKEN),
+            ("470.223.02", None, 0, BROKEN),
+            ("580.65.06", (13, 0), 0, OK),
+            ("526.98", (12, 0), 2, BROKEN),
+        ],
+    )
+    def test_too_old(self, server, version, cuda, wsl, status):
+        server = replace(server, platform=Platform(wsl=wsl))
+        finding = find("driver-version", with_gpu(server, version=version, cuda=cuda))
+        assert finding.status == status, finding
+        if status == BROKEN:
+            assert "update the NVIDIA driver" in finding.fix
+
+
+class TestVisible:
+    @pytest.mark.parametrize("value", ["", "-1", "7", "MIG-12"])
+    def test_hidden(self, server, value):
+        hidden = with_gpu(server, visible=value)
+        finding = find("visible-devices", hidden)
+        assert (finding.status, "CUDA_VISIBLE_DEVICES" in finding.fix) == (BROKEN, True)
+        reason = no_gpu_reason(hidden)
+        assert reason is not None and reason.why == finding.found, "the screen says the same"
+
+    def test_one_of_two(self, server):
+        finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="GPU-bb"))
+        assert (finding.status, finding.found) == (OK, "1 of 2: NVIDIA GeForce RTX 5090")
+
+    def test_numbers_among_different_models(self, server):
+        finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="1"))
+        assert (finding.status, finding.fix) == (WARNING, "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
+
+    def test_none_to_hide(self, bench):
+        bench.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+        finding = bench.find("visible-devices")
+        assert (finding.status, '"-1"' in finding.found) == (NOT_APPLICABLE, True)
+
+
+class TestCapability:
+    @pytest.mark.parametrize(
+        ("capability", "status"),
+        [
+            ((9, 0), OK),
+            ((8, 6), OK),
+            ((8, 9), OK),
+            ((7, 5), OK),
+            ((12, 0), WARNING),
+            ((10, 0), WARNING),
+            ((3, 7), BROKEN),
+        ],
+    )
+    def test_in_the_wheel(self, server, capability, status):
+        device = replace(H200, capability=capability)
+        assert find("compute-capability", with_gpu(server, device)).status == status
+
+    def test_says_which(self, server):
+        finding = find("compute-capability", with_gpu(server, H200, RTX5090))
+        assert "RTX 5090 has compute capability 12.0" in finding.found
+        assert "CUDA_CACHE_MAXSIZE" in finding.fix
+        assert "older TensorFlow" in find("compute-capability", with_gpu(server, K80)).fix
+        assert find("compute-capability", with_gpu(server, K80, H200, visible="GPU-aa")).status == OK
+
+    def test_that_is_not_told(self, server):
+        device = replace(H200, capability=None)
+        assert find("compute-capability", with_gpu(server, device)).status == NOT_APPLICABLE
+
+    @pytest.mark.parametrize(
+        ("change", "fix"), [({"exclusive": True}, "-c DEFAULT"), ({"instances": True}, "-mig 0")]
+    )
+    def test_gpu_that_cannot_be_shared(self, server, change, fix):
+        finding = find("compute-mode", with_gpu(server, replace(H200, **change)))
+        assert (finding.status, fix in finding.fix) == (WARNING, True)
+
+
+class TestDriverReader:
+    ANSWERS: ClassVar = {
+        "nvmlSystemGetDriverVersion": "550.54.15",
+        "nvmlSystemGetCudaDriverVersion_v2": 12040,
+        "nvmlDeviceGetCudaComputeCapability": [9, 0],
+        "nvmlDeviceGetPersistenceMode": 0,
+        "nvmlDeviceGetComputeMode": 3,
+        "nvmlDeviceGetMigMode": [1, 1],
+        "nvmlDeviceGetEnforcedPowerLimit": 350_000,
+        "nvmlDeviceGetPowerManagementDefaultLimit": 700_000,
+        "nvmlDeviceGetCurrPcieLinkWidth": 4,
+        "nvmlDeviceGetMaxPcieLinkWidth": 16,
+        "nvmlDeviceGetCurrentClocksThrottleReasons": 0x40,
+        "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=100, used=40),
+        "nvmlDeviceGetComputeRunningProcesses_v3": [SimpleNamespace(pid=9), SimpleNamespace(pid=7)],
+        "nvmlDeviceGetTemperature": 71,
+    }
+
+    def read(self, answers: dict[str, object], **more: object) -> Driver:
+        class Stub:
+            def call(self, function: str, *arguments: object) -> object:
+                return answers.get(function, Refusal(NOT_SUPPORTED))
+
+        reader = DriverReader(Path("/nowhere"), **more)
+        reader(Stub(), [Board(0, None, "GPU-aa", "NVIDIA H200")])
+        return reader.driver
+
+    def test_all_that_is_told(self):
+        driver = self.read(self.ANSWERS)
+        assert (driver.version, driver.cuda) == ("550.54.15", (12, 4))
+        device = replace(
+            Device(0, "GPU-aa", "NVIDIA H200"),
+            capability=(9, 0), persistence=False, exclusive=True, instances=True, power_limit_w=350.0,
+            power_default_w=700.0, pcie_width=4, pcie_width_max=16, clock_reasons=0x40, used_bytes=40,
+            total_bytes=100, processes=(7, 9), temperature_c=71.0,
+        )  # fmt: skip
+        assert driver.devices == (device,)
+
+    def test_what_is_not_told_or_not_understood(self):
+        odd = {"nvmlDeviceGetCudaComputeCapability": [9], "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=0)}
+        for answers in ({}, odd):
+            assert self.read(answers).devices == (Device(0, "GPU-aa", "NVIDIA H200"),)
+
+    def test_processes_are_not_asked_for_in_wsl(self):
+        assert self.read(self.ANSWERS, lists_processes=False).devices[0].processes is None
+
+
+class TestOneSource:
+    """What the screen says and what the doctor says is the same."""
+
+    def test_without_a_driver(self, bench):
+        facts = bench.facts()
+        screen = find_gpus(
+            bench.python, environ={}, root=bench.root, library="libno-such-driver.so.1", system="Linux"
+        )
+        assert screen.why == facts.obstacle.why == find("driver", facts).found == no_gpu_reason(facts).why
+
+    def test_with_the_fake_driver(self, bench, driver):
+        bench.more["library"] = str(driver.library)
+        facts = bench.facts()
+        assert [one.name for one in facts.driver.devices] == ["NVIDIA Busy", "NVIDIA Idle"]
+        assert facts.driver.version == "550.54.15"
+        busy, idle = facts.driver.devices
+        assert (busy.busy_pct, busy.power_limit_w, busy.temperature_c, busy.processes) == (
+            87.0,
+            700.0,
+            61.0,
+            (4242,),
+        )
+        assert (idle.pcie_width, idle.capability, idle.persistence) == (None, None, None), "not told is not 0"
+        assert facts.obstacle is None
+        assert find("driver", facts).status == OK
+        assert find("gpu-free", facts).status == WARNING
+        driver.play(TWO_GPUS + "link 1 4 4 4 16\nreasons 1 40\n")
+        bench.environ["CUDA_VISIBLE_DEVICES"] = idle.uuid
+        facts = bench.facts()
+        assert "GPU 1 has 4 lanes" in find("gpu-link", facts).found
+        assert "overheating" in find("gpu-throttling", facts).found
+        driver.play("ret InitWithFlags 18\n")
+        assert bench.find("driver-match").status == BROKEN
+
+    def test_cpu_only_wheel_behind_the_fake_driver(self, bench, driver):
+        bench.more["library"] = str(driver.library)
+        bench.tensorflow(cuda=False)
+        facts = bench.facts()
+        assert (
+            no_gpu_reason(facts).why == find("gpu-build", facts).found == "CPU-only TensorFlow (tensorflow 2.21.0)"
+        )
+
+    def test_what_only_the_checks_know(self, server):
+        lacking = tuple(
+            replace(one, error="no such file") if "cudnn" in one.name else one for one in server.libraries
+        )
+        broken = replace(server, libraries=lacking)
+        assert broken.obstacle is None
+        assert no_gpu_reason(broken).why == "CUDA libraries: libcudnn.so.9 cannot be opened"
+
+    def test_refusal_is_told_without_a_library(self, bench):
+        assert bench.facts().sight.refusal == Refusal(LIBRARY_NOT_FOUND)

@@ -1,0 +1,183 @@
+"""What TensorFlow itself does and says: captured texts, and children that end in every way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+from tfmon.doctor.facts import Import, Platform
+from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.importing import import_tensorflow
+from tfmon.doctor.messages import DOUBTS, FATAL, NO_GPU, first_known
+from tfmon.doctor.report import no_gpu_reason
+
+from .bench import find, with_gpu
+
+PLAIN = {"PATH": os.environ["PATH"]}
+_SECTIONS = (Path(__file__).parent / "captured.txt").read_text("utf-8").split("== ")[1:]
+TEXTS = {name: text for name, _, text in (section.partition("\n") for section in _SECTIONS)}
+"""What TensorFlow and what it loads have written to stderr."""
+
+
+def fatal(text: str, exit_code: int | None = 1) -> Import:
+    return Import(exit_code=exit_code, text=text, seconds=1.0)
+
+
+def is_over(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+class TestImport:
+    @pytest.mark.parametrize(
+        ("name", "found", "fix"),
+        [
+            ("glibc", "C or C++ library is older", "upgrade"),
+            ("glibcxx", "C or C++ library is older", "libstdcxx-ng"),
+            ("protobuf gencode", "protobuf does not fit", "'protobuf<8.0.0,>=6.31.1'"),
+            ("protobuf descriptors", "protobuf does not fit", "protobuf"),
+            ("numpy", "NumPy does not fit", "'numpy>=1.26.0'"),
+            ("metal", "tensorflow-metal does not fit", "tensorflow-metal==1.2.0"),
+            ("architecture", "another processor", "arm64"),
+            ("library", "the library libhdf5.so.310 is missing", "--force-reinstall 'tensorflow==2.21.0'"),
+            ("module", "the module absl, which TensorFlow needs, is missing", "pip install 'tensorflow==2.21.0'"),
+            ("something new", "fails: ValueError: something new", "--force-reinstall"),
+            ("", "exit code 1", "--force-reinstall"),
+        ],
+    )
+    def test_that_fails(self, bench, name, found, fix):
+        finding = bench.find("import", imported=fatal(f"Traceback:\n{TEXTS[name]}" if name else ""))
+        assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
+
+    @pytest.mark.parametrize(
+        ("name", "exit_code", "found", "fix"),
+        [
+            ("", -4, "SIGILL", "no Rosetta"),
+            ("avx", -6, "SIGABRT: the processor lacks", "-cpu host"),
+            ("", -9, "lack of memory", "memory limit"),
+            ("", -11, "SIGSEGV", "--force-reinstall"),
+            ("", None, "not done after 1 s", "slow file system"),
+        ],
+    )
+    def test_that_is_ended(self, bench, name, exit_code, found, fix):
+        finding = bench.find("import", imported=fatal(TEXTS.get(name, ""), exit_code))
+        assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
+
+    def test_that_works(self, bench):
+        works = Import(version="2.21.0", path="/x/tensorflow/__init__.py", seconds=2.4)
+        assert bench.find("import", imported=works).found == "TensorFlow 2.21.0 in 2.4 s"
+        assert {bench.find(id).status for id in ("import", "devices", "messages")} == {NOT_APPLICABLE}
+
+
+class TestDevices:
+    @pytest.mark.parametrize(
+        ("name", "found", "fix"),
+        [
+            ("no driver", "finds no CUDA driver", "install the NVIDIA driver"),
+            ("no libraries", "a CUDA library that it needs did not load", "'tensorflow[and-cuda]==2.21.0'"),
+            ("no device", "sees no device", "--gpus all"),
+            ("no device by number", "sees no device", "--gpus all"),
+            ("driver mismatch", "different versions", "restart"),
+            ("dso mismatch", "different versions", "restart"),
+            ("old driver", "too old for its CUDA", "update"),
+            ("symbol", "WSL", "Docker Desktop"),
+            ("unknown", "could not be initialised", "nvidia_uvm"),
+            ("old gpu", "too old for this TensorFlow", "older TensorFlow"),
+        ],
+    )
+    def test_none_with_a_reason(self, bench, name, found, fix):
+        imported = Import(version="2.21.0", text=TEXTS[name])
+        facts = with_gpu(bench.facts(platform=Platform(), imported=imported))
+        finding = find("devices", facts)
+        assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
+        assert no_gpu_reason(facts) is not None
+
+    def test_none_without_a_reason(self, bench):
+        silent = Import(version="2.21.0", text="nothing\n")
+        assert "no NVIDIA driver" in bench.find("devices", imported=silent).found, "what the search found"
+        facts = with_gpu(bench.facts(imported=silent))
+        assert "does not say why" in find("devices", facts).found
+        facts = replace(facts, imported=replace(silent, built_with_cuda=False))
+        assert "without CUDA" in find("devices", facts).found
+
+    def test_some(self, bench):
+        imported = Import(version="2.21.0", gpus=("/physical_device:GPU:0",))
+        assert bench.find("devices", imported=imported).status == OK
+        assert no_gpu_reason(bench.facts(imported=imported)) is None, "its own word counts most"
+
+    def test_not_asked_of_one_that_does_not_import(self, bench):
+        assert bench.find("devices", imported=fatal("")).status == NOT_APPLICABLE
+
+
+class TestMessages:
+    @pytest.mark.parametrize(
+        ("name", "found"),
+        [
+            ("new gpu", "compiled for this GPU first"),
+            ("old cudnn", "cuDNN is older"),
+            ("new protobuf", "protobuf is newer"),
+        ],
+    )
+    def test_that_matter(self, bench, name, found):
+        finding = bench.find("messages", imported=Import(version="2.21.0", text=TEXTS[name]))
+        assert (finding.status, found in finding.found) == (WARNING, True), finding
+
+    def test_that_do_not(self, bench):
+        text = TEXTS["harmless"] + TEXTS["no driver"]
+        finding = bench.find("messages", imported=Import(version="2.21.0", text=text))
+        assert finding.status == OK
+        assert "no NUMA node told; a factory registered twice" in finding.found
+        assert bench.find("messages", imported=Import(version="2.21.0")).found == "nothing of note"
+
+    def test_line_of_a_message(self):
+        known = first_known(TEXTS["no driver"], NO_GPU)
+        assert known is not None and known.line.endswith("GPU will not be used.")
+        assert first_known("all is well", (*FATAL, *NO_GPU, *DOUBTS)) is None
+
+
+class TestChild:
+    def test_that_answers(self):
+        told = '{"version": "2", "path": "p", "gpus": ["g"], "cuda": true}'
+        script = f"import sys; print('tfmon-doctor:{told}'); print('\\x1b[2Jno', file=sys.stderr)"
+        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script)
+        assert (imported.works, imported.version, imported.gpus, imported.text) == (True, "2", ("g",), "no\n")
+
+    @pytest.mark.parametrize(
+        ("script", "exit_code"),
+        [("import os; os.abort()", -6), ("raise SystemExit(3)", 3), ("x = ", 1), ("print('tfmon-doctor:{')", 0)],
+    )
+    def test_that_does_not(self, script, exit_code):
+        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script)
+        assert (imported.exit_code, imported.works) == (exit_code, False)
+
+    def test_that_hangs_with_a_child_of_its_own(self, tmp_path):
+        note = tmp_path / "pid"
+        script = (
+            "import subprocess, sys, time\n"
+            f"child = subprocess.Popen(['sleep', '60'])\nopen({str(note)!r}, 'w').write(str(child.pid))\n"
+            "print('on my way', file=sys.stderr, flush=True)\ntime.sleep(60)"
+        )
+        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script, timeout_s=1.5)
+        assert (imported.exit_code, imported.text) == (None, "on my way\n")
+        pid = int(note.read_text())
+        wait_for(lambda: is_over(pid), what="the child's child to end")
+
+    def test_that_cannot_be_started(self, tmp_path):
+        imported = import_tensorflow(tmp_path / "absent", environ={})
+        assert (imported.works, "cannot be started" in imported.text) == (False, True)
+
+    @pytest.mark.tf
+    def test_real_tensorflow(self):
+        environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        imported = import_tensorflow(sys.executable, environ=environ)
+        assert imported.works, imported.text
+        assert (imported.gpus, imported.path.endswith("__init__.py")) == ((), True)
+        assert "oneDNN" in imported.text or "cuda" in imported.text.lower(), "its log level is reset"

@@ -1,0 +1,280 @@
+"""Checks of the interpreter and its packages, each in an environment with the fault and in one without."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tfmon.doctor.facts import Host, Import, Interpreter, Platform
+from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.report import CHECKS
+
+from .bench import Bench, find
+
+VERSION = f"{sys.version_info.major}{sys.version_info.minor}"
+HEALTHY = [one.id for one in CHECKS if one.subject == "tensorflow" and one.id not in ("rosetta", "import")]
+
+
+@pytest.mark.parametrize("id", HEALTHY)
+def test_nothing_is_wrong_with_a_fresh_environment(bench, id):
+    if id == "wheel-tags":
+        bench.tensorflow(tag=f"cp{VERSION}-cp{VERSION}-manylinux_2_17_{os.uname().machine}")
+    finding = bench.find(id)
+    assert finding.status in (OK, NOT_APPLICABLE if os.uname().machine != "x86_64" else OK), finding
+    assert (finding.expected, finding.fix) == ("", "")
+
+
+class TestPython:
+    @pytest.mark.parametrize("script", ["exit 3", "echo nonsense", "kill -9 $$", "echo []"])
+    def test_that_does_not_work(self, bench, tmp_path, script):
+        bench.python = tmp_path / "python"
+        bench.python.write_text(f"#!/bin/sh\n{script}\n")
+        bench.python.chmod(0o755)
+        finding = bench.find("python")
+        assert finding.status == BROKEN
+        assert "no Python that works" in finding.found
+
+    def test_that_is_not_there(self, bench, tmp_path):
+        bench.python = tmp_path / "absent"
+        assert "cannot be started" in bench.find("python").found
+        assert bench.find("tensorflow").status == NOT_APPLICABLE
+
+    def test_that_the_installed_tensorflow_does_not_take(self, bench):
+        bench.tensorflow(python=">=3.99")
+        finding = bench.find("python")
+        assert finding.status == BROKEN
+        assert "Python >=3.99" in finding.expected
+        assert finding.fix.startswith("uv venv --python 3.13 tf && ")
+
+    @pytest.mark.parametrize(("version", "status"), [((3, 9, 1), BROKEN), ((3, 14, 0), BROKEN), ((3, 12, 4), OK)])
+    def test_without_wheels(self, bench, version, status):
+        facts = bench.facts(wheel=None)
+        facts = replace(facts, build=replace(facts.build, requires_python=""))
+        assert find("python", replace(facts, python=replace(facts.python, version=version))).status == status
+
+    def test_conda_is_told_apart(self, bench):
+        facts = bench.facts(wheel=None)
+        facts = replace(facts, build=replace(facts.build, requires_python=""))
+        python = replace(facts.python, version=(3, 14, 0), conda=True)
+        assert find("python", replace(facts, python=python)).fix.startswith("conda create -n tf python=3.13")
+
+    @pytest.mark.parametrize(("change", "found"), [({"bits": 32}, "32 bits"), ({"free_threaded": True}, "GIL")])
+    def test_builds_without_wheels(self, bench, change, found):
+        facts = bench.facts()
+        finding = find("python-build", replace(facts, python=replace(facts.python, **change)))
+        assert (finding.status, found in finding.found) == (BROKEN, True)
+
+    def test_under_rosetta(self, bench):
+        mac = bench.facts(platform=Platform("Darwin", "arm64"))
+        assert find("rosetta", mac).status == OK
+        finding = find("rosetta", replace(mac, python=replace(mac.python, translated=True)))
+        assert (finding.status, "arm64" in finding.fix) == (BROKEN, True)
+        assert bench.find("rosetta").status == NOT_APPLICABLE
+
+    def test_c_library(self, bench):
+        bench.tensorflow(tag="cp311-cp311-manylinux_2_99_x86_64")
+        finding = bench.find("c-library")
+        assert (finding.status, finding.expected) == (BROKEN, "glibc 2.99 or newer for this wheel")
+        facts = bench.facts()
+        finding = find("c-library", replace(facts, python=replace(facts.python, libc="")))
+        assert (finding.status, "musl" in finding.expected) == (BROKEN, True)
+
+    @pytest.mark.parametrize(("flags", "status"), [("sse4_2", BROKEN), ("avx", WARNING), ("avx avx2 fma", OK)])
+    def test_instructions(self, bench, flags, status):
+        bench.write("proc/cpuinfo", f"processor : 0\nflags : {flags}\n")
+        assert bench.find("cpu-instructions", platform=Platform()).status == status
+        assert bench.find("cpu-instructions", platform=Platform("Linux", "aarch64")).status == NOT_APPLICABLE
+        unknown = bench.facts(host=Host(), platform=Platform())
+        assert find("cpu-instructions", unknown).status == NOT_APPLICABLE
+
+
+class TestTensorflow:
+    def test_that_is_not_installed(self, bench):
+        bench.remove("tensorflow")
+        (bench.site / "tensorflow/__init__.py").unlink()
+        finding = bench.find("tensorflow")
+        assert (finding.status, finding.found) == (BROKEN, "not installed")
+        python = bench.python
+        assert finding.fix.startswith(f"{python} -m ensurepip && {python} -m pip install ")
+        others = ("several-tensorflows", "numpy", "protobuf", "requirements", "wheel-tags")
+        assert {bench.find(id).status for id in others} == {NOT_APPLICABLE}
+
+    def test_whose_files_are_gone(self, bench):
+        (bench.site / "tensorflow/__init__.py").unlink()
+        assert "its files are gone" in bench.find("tensorflow").found
+
+    def test_two_of_them(self, bench):
+        bench.install("tensorflow-cpu", "2.20.0")
+        finding = bench.find("several-tensorflows")
+        assert finding.status == BROKEN
+        assert {"tensorflow 2.21.0", "tensorflow-cpu 2.20.0"} == set(finding.found.partition(":")[0].split(", "))
+        assert "tensorflow-cpu" in finding.fix and "uninstall" in finding.fix
+        bench.install("tf-nightly", "2.22.0.dev20260101")
+        assert "tf-nightly" in bench.find("several-tensorflows").found
+
+    def test_shell_around_the_real_one_is_fine(self, bench):
+        bench.install("tensorflow-intel", "2.21.0")
+        assert bench.find("several-tensorflows").status == OK
+
+    def test_another_one_later_on_the_path(self, bench, tmp_path):
+        bench.install("tensorflow", "2.18.0", site=tmp_path / "other")
+        bench.environ["PYTHONPATH"] += f":{tmp_path / 'other'}"
+        finding = bench.find("several-tensorflows")
+        assert (finding.status, "2.18.0 comes later" in finding.found) == (WARNING, True)
+
+
+class TestShadowing:
+    @pytest.mark.parametrize("name", ["tensorflow.py", "tensorflow/__init__.py"])
+    def test_in_the_working_directory(self, bench, name):
+        file = bench.cwd / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("raise AssertionError('imported')\n")
+        finding = bench.find("shadowing")
+        assert finding.status == BROKEN
+        assert str(bench.cwd / "tensorflow") in finding.found
+        assert finding.fix.startswith("rename it: mv ")
+
+    def test_on_the_import_path(self, bench, tmp_path):
+        before = tmp_path / "before"
+        before.mkdir()
+        (before / "tensorflow.py").write_text("x = 1\n")
+        bench.environ["PYTHONPATH"] = f"{before}:{bench.site}"
+        facts = bench.facts()
+        assert find("shadowing", facts).found.startswith(f"{before}/tensorflow.py is imported instead")
+        assert find("tensorflow", facts).status == OK, "the one behind it is examined all the same"
+        bench.environ["PYTHONPATH"] = f"{bench.site}:{before}"
+        assert bench.find("shadowing").status == OK
+
+    def test_folder_without_code_hides_nothing(self, bench):
+        (bench.cwd / "tensorflow").mkdir()
+        assert bench.find("shadowing").status == OK
+        bench.remove("tensorflow")
+        (bench.site / "tensorflow/__init__.py").unlink()
+        assert bench.find("shadowing").status == BROKEN, "unless there is no TensorFlow"
+
+    def test_standing_in_the_packages_is_no_shadow(self, bench):
+        bench.cwd = bench.site
+        assert bench.find("shadowing").status == OK
+
+
+class TestRequirements:
+    def test_wheel_of_another_python(self, bench):
+        bench.tensorflow(tag=f"cp27-cp27-manylinux_2_17_{os.uname().machine}")
+        finding = bench.find("wheel-tags")
+        assert (finding.status, finding.expected) == (BROKEN, f"a wheel for cp{VERSION}")
+
+    def test_wheel_of_another_processor(self, bench):
+        bench.tensorflow(tag=f"cp{VERSION}-cp{VERSION}-macosx_12_0_riscv")
+        assert "this Python is for" in bench.find("wheel-tags").found
+
+    def test_numpy_two_with_an_old_tensorflow(self, bench):
+        bench.tensorflow("2.16.1", requires=())
+        finding = bench.find("numpy")
+        assert finding.status == BROKEN
+        assert "'numpy<2'" in finding.fix
+        assert bench.find("numpy", imported=Import(version="2.16.1")).status == OK
+        bench.replace("numpy", "1.26.4")
+        assert bench.find("numpy").status == OK
+
+    def test_numpy_out_of_range(self, bench):
+        bench.tensorflow("2.18.1", requires=["numpy <2.1.0,>=1.26.0"])
+        finding = bench.find("numpy")
+        assert (finding.status, finding.expected) == (WARNING, "NumPy <2.1.0,>=1.26.0")
+        assert "'numpy<2.1.0,>=1.26.0'" in finding.fix
+
+    @pytest.mark.parametrize("name", ["numpy", "protobuf"])
+    def test_not_installed(self, bench, name):
+        bench.remove(name)
+        finding = bench.find(name)
+        assert (finding.status, finding.found) == (BROKEN, "not installed")
+        assert finding.fix.endswith({"numpy": "'numpy>=1.26.0'", "protobuf": "'protobuf<8.0.0,>=6.31.1'"}[name])
+
+    @pytest.mark.parametrize(
+        ("version", "requires", "status"),
+        [
+            ("5.29.6", "protobuf<8.0.0,>=6.31.1", BROKEN),  # older than what TensorFlow was generated with
+            ("9.1.0", "protobuf<8.0.0,>=6.31.1", BROKEN),  # two major versions newer
+            ("8.1.0", "protobuf<8.0.0,>=6.31.1", WARNING),
+            ("4.21.0", "protobuf<3.20,>=3.9.2", BROKEN),
+            ("7.36.2", "protobuf<8.0.0,>=6.31.1", OK),
+        ],
+    )
+    def test_protobuf(self, bench, version, requires, status):
+        bench.tensorflow(requires=[requires])
+        bench.replace("protobuf", version)
+        finding = bench.find("protobuf")
+        assert finding.status == status, finding
+        if status == BROKEN:
+            works = Import(version="2.21.0")
+            assert bench.find("protobuf", imported=works).status == WARNING, "it was imported all the same"
+
+    def test_slow_protobuf(self, bench):
+        bench.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
+        finding = bench.find("protobuf")
+        assert (finding.status, finding.fix) == (WARNING, "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION")
+
+    def test_other_package_of_another_version(self, bench):
+        bench.replace("keras", "3.3.0")
+        finding = bench.find("requirements")
+        assert (finding.status, finding.found) == (WARNING, "keras 3.3.0 is not >=3.12.0")
+        assert finding.fix.endswith("'keras>=3.12.0'")
+
+    def test_other_package_missing(self, bench):
+        bench.remove("keras")
+        assert (bench.find("requirements").status, bench.find("requirements").found) == (
+            BROKEN,
+            "keras is missing",
+        )
+
+    def test_keras_with_another_backend(self, bench):
+        bench.environ["KERAS_BACKEND"] = "torch"
+        assert "KERAS_BACKEND=torch" in bench.find("keras-backend").found
+        bench.environ["KERAS_BACKEND"] = "tensorflow"
+        assert bench.find("keras-backend").status == OK
+
+
+class TestCommands:
+    """The fix fits the environment."""
+
+    def fix(self, bench: Bench, **changes: object) -> str:
+        bench.tensorflow(cuda=False)
+        facts = bench.facts(platform=Platform())
+        python: Interpreter = replace(facts.python, executable="/p/bin/python", **changes)
+        return find("gpu-build", replace(facts, python=python)).fix
+
+    def test_pip(self, bench):
+        assert self.fix(bench, pip=True) == (
+            "/p/bin/python -m pip uninstall -y tensorflow && /p/bin/python -m pip install 'tensorflow[and-cuda]'"
+        )
+
+    def test_uv(self, bench):
+        fix = self.fix(bench, pip=False, uv=True)
+        assert fix.startswith("uv pip uninstall --python /p/bin/python tensorflow && uv pip install --python ")
+
+    def test_conda_that_has_it_from_pip(self, bench):
+        assert "python -m pip install" in self.fix(bench, pip=True, conda=True)
+
+    def test_conda(self, bench):
+        bench.tensorflow(cuda=False)
+        (bench.site / "tensorflow-2.21.0.dist-info/INSTALLER").write_text("conda\n")
+        facts = bench.facts(platform=Platform())
+        python = replace(facts.python, conda=True, prefix="/opt/my conda")
+        fix = find("gpu-build", replace(facts, python=python)).fix
+        assert fix == "conda install -p '/opt/my conda' -c conda-forge 'tensorflow=*=cuda*'"
+
+    def test_system_that_forbids_it(self, bench):
+        fix = self.fix(bench, pip=True, managed=True)
+        assert fix == "/p/bin/python -m venv ~/tf && ~/tf/bin/pip install 'tensorflow[and-cuda]'"
+
+    def test_container(self, bench):
+        bench.tensorflow(cuda=False)
+        fix = bench.find("gpu-build", platform=Platform(container="docker")).fix
+        assert fix.endswith("  # as RUN in the image, to keep it")
+
+    def test_processor_without_such_wheels(self, bench):
+        bench.tensorflow(cuda=False)
+        fix = bench.find("gpu-build", platform=Platform("Linux", "aarch64")).fix
+        assert "catalog.ngc.nvidia.com" in fix

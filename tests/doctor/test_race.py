@@ -1,0 +1,199 @@
+"""Checks of what makes a race unfair, each with the fault and without."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from tfmon.doctor import host as host_module
+from tfmon.doctor.facts import Host, Platform
+from tfmon.doctor.findings import NOT_APPLICABLE, OK, WARNING
+from tfmon.probes.host import Load
+
+from .bench import H200, find, with_gpu
+
+OTHER = replace(H200, index=1, uuid="GPU-bb")
+QUIET = Host(
+    cores=8, affinity=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others_cores=0.1, steal_share=0.0
+)
+GPU_CHECKS = ("gpu-free", "gpu-power", "gpu-persistence", "gpu-link", "gpu-throttling")
+HOST_CHECKS = ("cores", "memory", "swap", "load", "steal", "environment")
+
+
+@pytest.mark.parametrize("id", [*GPU_CHECKS, *HOST_CHECKS])
+def test_nothing_is_wrong_with_a_quiet_machine(bench, id):
+    finding = find(id, with_gpu(bench.facts(host=QUIET)))
+    assert (finding.status, finding.fix) == (OK, ""), finding
+
+
+class TestGpu:
+    @pytest.mark.parametrize(
+        ("id", "change", "found", "fix"),
+        [
+            ("gpu-free", {"busy_pct": 87.0, "processes": (4242,)}, "busy 87 %", "end what runs there"),
+            ("gpu-free", {"used_bytes": 90_000_000_000}, "84 GiB of 140 GiB taken", "end what runs there"),
+            ("gpu-power", {"power_limit_w": 350.0}, "limited to 350 W", "nvidia-smi -i 0 -pl 700"),
+            ("gpu-persistence", {"persistence": False}, "off on GPU 0", "nvidia-smi -pm 1"),
+            ("gpu-link", {"pcie_width": 4}, "GPU 0 has 4 lanes", "seat it anew"),
+            ("gpu-link", {"busy_pct": 90.0}, "runs at PCIe 1 while it is busy", "firmware"),
+            ("gpu-throttling", {"clock_reasons": 0x44, "temperature_c": 92.0}, "overheating", "cool it"),
+            ("gpu-throttling", {"clock_reasons": 0x20}, "hot: ", "cool it"),
+        ],
+    )
+    def test_fault(self, bench, id, change, found, fix):
+        finding = find(id, with_gpu(bench.facts(), replace(H200, **change)))
+        assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
+
+    def test_power_cap_under_load_is_usual(self, bench):
+        assert find("gpu-throttling", with_gpu(bench.facts(), replace(H200, clock_reasons=0x4))).status == OK
+
+    def test_another_gpu_that_is_free(self, bench):
+        busy = replace(H200, busy_pct=95.0)
+        finding = find("gpu-free", with_gpu(bench.facts(), busy, OTHER))
+        assert finding.fix == "use another one: export CUDA_VISIBLE_DEVICES=GPU-bb"
+        assert find("gpu-free", with_gpu(bench.facts(), busy, OTHER, visible="GPU-bb")).status == OK
+
+    @pytest.mark.parametrize("id", GPU_CHECKS)
+    def test_without_a_gpu(self, bench, id):
+        assert bench.find(id).status == NOT_APPLICABLE
+
+    @pytest.mark.parametrize("id", GPU_CHECKS[1:])
+    def test_what_the_driver_does_not_tell(self, bench, id):
+        silent = replace(H200, power_default_w=None, persistence=None, pcie_width=None, clock_reasons=None)
+        assert find(id, with_gpu(bench.facts(), silent)).found == "the driver does not tell"
+
+    def test_memory_that_is_not_told(self, bench):
+        silent = replace(H200, busy_pct=None, used_bytes=None, total_bytes=None, processes=None)
+        finding = find("gpu-free", with_gpu(bench.facts(), silent))
+        assert (finding.status, finding.found) == (OK, "GPU 0 busy n/a")
+
+
+class TestHost:
+    @pytest.mark.parametrize(
+        ("id", "change", "found", "fix"),
+        [
+            ("cores", {"quota_cores": 2.5}, "a quota of 2.5 cores on a machine of 8", "--set threads=2"),
+            ("cores", {"quota_cores": 0.5}, "a quota of 0.5 cores", "--set threads=1"),
+            ("cores", {"affinity": 4}, "4 of 8 cores", "taskset"),
+            ("governor", {"governors": ("powersave",)}, "powersave", "cpupower frequency-set -g performance"),
+            ("turbo", {"turbo": False}, "off", "no_turbo"),
+            ("memory", {"available_bytes": 1024**3}, "1.0 GiB of 32 GiB", "end other programs"),
+            ("swap", {"swap_used_bytes": 3 * 1024**3}, "3.0 GiB in use", "swapoff"),
+            ("load", {"others_cores": 3.0}, "3.0 of 8 cores busy", "top"),
+            ("steal", {"steal_share": 0.1}, "10 %", "cores of its own"),
+            ("power", {"on_battery": True}, "on battery", "plug it in"),
+        ],
+    )
+    def test_fault(self, bench, id, change, found, fix):
+        finding = bench.find(id, host=replace(QUIET, **change))
+        assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
+
+    @pytest.mark.parametrize(
+        ("id", "change"),
+        [
+            ("governor", {"governors": ("performance",)}),
+            ("governor", {"governors": ("schedutil",)}),
+            ("turbo", {"turbo": True}),
+            ("power", {"on_battery": False}),
+            ("swap", {"swap_used_bytes": 1024**2}),
+            ("cores", {"quota_cores": 8.0}),
+        ],
+    )
+    def test_no_fault(self, bench, id, change):
+        assert bench.find(id, host=replace(QUIET, **change)).status == OK
+
+    @pytest.mark.parametrize("id", ["governor", "turbo", "power", "load", "steal", "memory"])
+    def test_what_is_not_told(self, bench, id):
+        assert bench.find(id, host=Host()).status == NOT_APPLICABLE
+
+    @pytest.mark.parametrize(
+        ("name", "value", "found"),
+        [
+            ("CUDA_LAUNCH_BLOCKING", "1", "each kernel is waited for"),
+            ("TF_ENABLE_ONEDNN_OPTS", "0", "without oneDNN"),
+            ("OMP_NUM_THREADS", "1", "fewer threads than cores"),
+            ("TF_XLA_FLAGS", "--tf_xla_auto_jit=2", "XLA is on"),
+        ],
+    )
+    def test_variables(self, bench, name, value, found):
+        bench.environ[name] = value
+        finding = bench.find("environment", host=QUIET)
+        assert (finding.status, found in finding.found, finding.fix) == (WARNING, True, f"unset {name}")
+
+    def test_variables_that_change_nothing(self, bench):
+        bench.environ |= {"OMP_NUM_THREADS": "8", "TF_ENABLE_ONEDNN_OPTS": "1", "CUDA_LAUNCH_BLOCKING": "0"}
+        assert bench.find("environment", host=QUIET).status == OK
+
+
+class TestRead:
+    """The same faults, read from the files of a machine."""
+
+    def test_governor_boost_and_battery(self, bench):
+        for core in range(2):
+            bench.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor", "powersave\n")
+        bench.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
+        bench.write("sys/class/power_supply/AC/type", "Mains\n")
+        bench.write("sys/class/power_supply/AC/online", "0\n")
+        host = bench.facts().host
+        assert (host.governors, host.turbo, host.on_battery) == (("powersave",), False, True)
+        bench.write("sys/devices/system/cpu/intel_pstate/no_turbo", "0\n")
+        bench.write("sys/class/power_supply/AC/online", "1\n")
+        host = bench.facts().host
+        assert (host.turbo, host.on_battery) == (True, False)
+
+    def test_boost_of_amd(self, bench):
+        bench.write("sys/devices/system/cpu/cpufreq/boost", "0\n")
+        assert bench.find("turbo").status == WARNING
+
+    def test_quota(self, bench):
+        bench.write("proc/self/cgroup", "0::/\n")
+        bench.write("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n")
+        bench.write("sys/fs/cgroup/cpu.max", "50000 100000\n")
+        assert bench.find("cores").found.startswith("a quota of 0.5 cores")
+        bench.write("sys/fs/cgroup/cpu.max", "max 100000\n")
+        assert bench.facts().host.quota_cores is None
+
+    def test_memory_and_swap(self, bench):
+        assert (bench.find("memory").status, bench.find("swap").status) == (OK, OK)
+        bench.memory(available_mib=900, swap_used_mib=2_000)
+        assert (bench.find("memory").status, bench.find("swap").found) == (WARNING, "2.0 GiB in use")
+
+    @pytest.mark.parametrize(
+        ("limit", "used"),
+        [("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")],
+    )
+    def test_memory_of_a_container(self, bench, limit, used):
+        bench.write(f"sys/fs/cgroup/{limit}", f"{4 * 1024**3}\n")
+        bench.write(f"sys/fs/cgroup/{used}", f"{3 * 1024**3}\n")
+        assert bench.find("memory").found == "1.0 GiB of 4.0 GiB available"
+        bench.write(f"sys/fs/cgroup/{limit}", "max\n" if "max" in limit else "9223372036854771712\n")
+        assert bench.find("memory").status == OK
+
+    def test_load_and_stolen_time(self, monkeypatch):
+        monkeypatch.setattr(host_module, "WATCH_S", 0.0)
+        loads = [Load(busy_s=10.0, used_bytes=0, total_bytes=1, stolen_s=1.0), Load(13.0, 0, 1, 1.5)]
+        watch = host_module.LoadWatch(lambda: loads.pop(0))
+        watch._begun_s -= 2.0
+        others, steal = watch.finish()
+        assert 1.2 < others < 1.6, "3 s of others' CPU time in 2 s, less our own"
+        assert steal == pytest.approx(0.25 / os.cpu_count(), rel=0.1)
+        loads = [Load(10.0, 0, 1), Load(9.0, 0, 1)]
+        assert host_module.LoadWatch(lambda: loads.pop(0)).finish() == (0.0, None)
+
+    def test_throttling_is_shown_beside_the_quota(self, bench):
+        bench.write("proc/self/cgroup", "0::/\n")
+        bench.write("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n")
+        bench.write("sys/fs/cgroup/cpu.max", "50000 100000\n")
+        bench.write("sys/fs/cgroup/cpu.stat", "nr_periods 200\nnr_throttled 50\nthrottled_usec 7\n")
+        assert "used up in 25 % of its periods" in bench.find("cores").evidence
+
+    def test_without_proc(self, bench):
+        (bench.root / "proc/meminfo").unlink()
+        host = bench.facts().host
+        assert host.total_bytes > host.available_bytes > 0
+        assert host.others_cores is not None
+
+    def test_platform(self, bench):
+        assert bench.facts(host=QUIET).platform == Platform(machine=bench.facts().platform.machine)

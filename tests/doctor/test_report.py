@@ -1,0 +1,167 @@
+"""The answer, the exit code, and how a report is written."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfmon.doctor import report as module
+from tfmon.doctor.facts import Facts, Host, Import, Interpreter, Platform
+from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
+from tfmon.doctor.gathering import Places
+from tfmon.doctor.report import CHECKS, Report, judge, run_checks
+from tfmon.doctor.text import to_json, to_text
+from tfmon.probes.gpus import Sight
+
+from .bench import H200, with_gpu
+
+QUIET = Host(cores=8, affinity=8, total_bytes=2**35, available_bytes=2**34, others_cores=0.0, steal_share=0.0)
+USES = Import(version="2.21.0", gpus=("/physical_device:GPU:0",))
+
+
+@pytest.fixture
+def fine(bench) -> Facts:
+    """Facts with nothing wrong: TensorFlow lists its GPU on a quiet machine."""
+    return with_gpu(bench.facts(platform=Platform(), host=QUIET, imported=USES), H200)
+
+
+def of(facts: Facts) -> Report:
+    return Report(facts, judge(facts), 0.4)
+
+
+class TestAnswer:
+    def test_all_fine(self, fine):
+        report = of(fine)
+        assert [
+            (one.check.id, one.finding) for one in report.results if one.finding.status in (WARNING, BROKEN)
+        ] == []
+        assert (report.exit_code, report.no_gpu) == (0, None)
+        assert report.answer == "TensorFlow uses NVIDIA H200, and this machine is fit for a fair race."
+
+    def test_warnings(self, fine):
+        report = of(replace(fine, host=replace(QUIET, others_cores=5.0, swap_used_bytes=2**32)))
+        assert report.exit_code == 1
+        assert report.answer == "TensorFlow uses NVIDIA H200, but a race may be unfair: Swap, Load of others."
+        report = of(with_gpu(fine, replace(H200, capability=(12, 0))))
+        assert (report.exit_code, report.answer) == (1, "TensorFlow uses NVIDIA H200; see the warnings.")
+
+    def test_no_gpu(self, bench):
+        report = of(bench.facts())
+        assert report.exit_code == 2
+        assert report.answer == (
+            "TensorFlow uses no GPU here: no NVIDIA driver (libnvidia-ml.so.1 was not found)."
+        )
+
+    def test_no_tensorflow(self, bench):
+        bench.remove("tensorflow")
+        (bench.site / "tensorflow/__init__.py").unlink()
+        report = of(bench.facts())
+        assert (report.exit_code, report.answer) == (3, "TensorFlow cannot be used: TensorFlow: not installed.")
+
+    def test_import_that_fails(self, fine):
+        report = of(replace(fine, imported=Import(exit_code=-4)))
+        assert report.exit_code == 3
+        assert "SIGILL" in report.answer
+
+    def test_without_the_import(self, fine):
+        assert of(replace(fine, imported=None)).answer.startswith("TensorFlow should find NVIDIA H200")
+
+
+class TestChecks:
+    def test_there_are_many_and_each_has_a_name_and_a_source(self):
+        assert len(CHECKS) >= 25
+        assert len({check.id for check in CHECKS}) == len({check.title for check in CHECKS}) == len(CHECKS)
+        for check in CHECKS:
+            assert re.fullmatch(r"[a-z-]+", check.id)
+            assert check.subject in (TENSORFLOW, GPU, FAIRNESS)
+            assert check.source and check.judge.__doc__
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
+    def test_each_copes_with_knowing_nothing(self, check):
+        nothing = Facts(Interpreter("/p"), Sight("Linux", "x86_64"))
+        finding = check(nothing)
+        assert finding.status in (OK, WARNING, BROKEN, NOT_APPLICABLE)
+        assert finding.found
+        assert bool(finding.fix) == bool(finding.expected) == (finding.status in (WARNING, BROKEN))
+
+    def test_every_check_is_tested_with_its_fault_and_without(self):
+        text = "".join(file.read_text("utf-8") for file in Path(__file__).parent.glob("test_*.py"))
+        assert [check.id for check in CHECKS if f'"{check.id}"' not in text] == []
+
+
+class TestText:
+    def test_status_in_a_word_and_a_mark_and_what_to_do(self, bench):
+        text = to_text(of(bench.facts(platform=Platform(), host=QUIET)))
+        assert re.search(r"^  ✗ broken   NVIDIA driver +no NVIDIA driver", text, re.MULTILINE)
+        assert re.search(r"^  ✓ ok       NumPy +2\.4\.6$", text, re.MULTILINE)
+        assert "             expected: an NVIDIA driver that lists a GPU\n             fix: " in text
+        assert "seen:" not in text and "n/a" not in text
+        assert re.search(r"\d+ of \d+ checks do not apply here; -v shows them", text)
+        assert text.splitlines()[-1].startswith("TensorFlow uses no GPU here: ")
+
+    def test_verbose(self, bench):
+        text = to_text(of(bench.facts(platform=Platform(), host=QUIET)), verbose=True)
+        assert re.search(r"^  – n/a      Rosetta +no Mac$", text, re.MULTILINE)
+        assert "             seen: kernel module: not loaded" in text
+        assert "do not apply here" not in text
+
+    def test_ascii(self, bench):
+        text = to_text(of(bench.facts()), verbose=True, ascii_only=True)
+        assert text.isascii()
+        assert "  x broken   NVIDIA driver" in text and "  + ok       NumPy" in text
+
+    def test_colour_is_beside_the_word(self, bench):
+        text = to_text(of(bench.facts()), paint=lambda mark, status: f"<{status}>{mark}</>")
+        assert "<broken>✗ broken </>  NVIDIA driver" in text
+
+    def test_nothing_steers_the_terminal(self, bench):
+        bench.environ["KERAS_BACKEND"] = "\x1b[2Jtorch\nagain"
+        text = to_text(of(bench.facts()), verbose=True)
+        assert "\x1b" not in text
+        assert "KERAS_BACKEND=torch again:" in text
+
+    def test_other_variables_of_the_environment_stay_unseen(self, bench):
+        bench.environ["AWS_SECRET"] = "hush"
+        report = of(bench.facts())
+        assert "hush" not in to_text(report, verbose=True) + json.dumps(to_json(report))
+
+
+def test_json(bench):
+    told = json.loads(json.dumps(to_json(of(bench.facts())), allow_nan=False))
+    assert (told["schema"], told["exit_code"], told["tensorflow"], told["gpus"]) == (1, 2, "2.21.0", None)
+    assert told["no_gpu"]["why"] in told["answer"] and told["no_gpu"]["fix"]
+    assert {one["id"] for one in told["checks"]} == {check.id for check in CHECKS}
+    kinds = {"id": str, "title": str, "subject": str, "status": str, "found": str, "expected": str, "fix": str,
+             "evidence": list, "source": str}  # fmt: skip
+    for one in told["checks"]:
+        assert {name: type(value) for name, value in one.items()} == kinds
+        assert one["status"] in ("ok", "warning", "broken", "not applicable")
+
+
+def test_everything_is_gathered_and_judged_at_once(bench):
+    places = Places(root=bench.root, folder=bench.cwd, environ=bench.environ, library="libno-such-driver.so.1")
+    begun = time.monotonic()
+    report = run_checks(bench.python, imports=True, places=places)
+    assert report.seconds <= time.monotonic() - begun
+    assert (report.exit_code, len(report.results)) == (3, len(CHECKS))
+    assert "AssertionError: imported" in report.answer, "the import ran the fake TensorFlow"
+
+
+def test_what_shadows_tensorflow_is_not_run(bench, tmp_path):
+    ran = tmp_path / "ran"
+    (tmp_path / "tensorflow.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    environ = {**bench.environ, "PYTHONPATH": f"{tmp_path}:{bench.site}"}
+    places = Places(root=bench.root, folder=bench.cwd, environ=environ, library="libno-such-driver.so.1")
+    report = run_checks(bench.python, places=places)
+    assert (report.exit_code, report.facts.imported, ran.exists()) == (3, None, False)
+
+
+def test_the_same_facts_give_the_same_findings(bench, monkeypatch):
+    facts = bench.facts()
+    monkeypatch.setattr(module, "gather", None)
+    assert judge(facts) == judge(facts)

@@ -1,0 +1,159 @@
+"""The CUDA libraries: whether TensorFlow can open each one, and whether they are those it was built with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tfmon.doctor import remedies
+from tfmon.doctor.facts import Facts, Library
+from tfmon.doctor.findings import GPU, Check, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.libraries import DRIVER, packaged_libraries, wanted_libraries
+from tfmon.doctor.versions import Requirement, fits, read_requirement, release
+
+_NOT_ASKED = "asked where there is an NVIDIA GPU and a TensorFlow with CUDA"
+
+
+@check("cuda-driver-library", "libcuda", GPU, "https://docs.nvidia.com/cuda/cuda-driver-api/")
+def cuda_driver_library(facts: Facts) -> Finding:
+    """Judge whether the driver's own CUDA library can be opened."""
+    library = _library(facts, DRIVER)
+    if library is None:
+        return not_applicable(_NOT_ASKED)
+    if library.error:
+        if facts.platform.container:
+            fix = f"{remedies.give_gpu(facts)}; with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
+        else:
+            fix = remedies.install_driver(facts)
+        return broken(f"{DRIVER} cannot be opened", "the driver's CUDA library", fix, library.error)
+    return ok(library.path or DRIVER, library.path)
+
+
+@check(
+    "cuda-libraries",
+    "CUDA libraries",
+    GPU,
+    "https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc",
+)
+def cuda_libraries(facts: Facts) -> Finding:
+    """Judge whether every library can be opened that TensorFlow opens before it takes a GPU."""
+    if facts.libraries is None:
+        return not_applicable(_NOT_ASKED)
+    wanted = wanted_libraries(facts.build)
+    if not wanted:
+        return not_applicable(f"the libraries of CUDA {facts.build.cuda_version or '?'} are not known here")
+    asked = [one for one in facts.libraries if one.name in wanted]
+    lacking = [one for one in asked if one.error]
+    evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in asked]
+    if not asked:
+        return warning("they could not be tried", "that each one opens", "run it again with -v", *_errors(facts))
+    if not lacking:
+        wheel = all(one.wheel for one in asked)
+        return ok(f"all {len(asked)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
+    names = ", ".join(one.name for one in lacking)
+    packaged = packaged_libraries(facts.home, [one.name for one in lacking])
+    expected = "each of the libraries that TensorFlow opens"
+    if len(packaged) == len(lacking) and not any(_needs_other(one) for one in lacking):
+        return broken(f"installed, but not found: {names}", expected, _point_to(facts, packaged), *evidence)
+    first = lacking[0]
+    why = f" ({first.error.partition(':')[0]} is missing)" if _needs_other(first) else ""
+    found = f"{names} cannot be opened{why}"
+    return broken(found, expected, remedies.cuda_libraries(facts), *evidence)
+
+
+@check(
+    "cudnn",
+    "cuDNN",
+    GPU,
+    "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html",
+)
+def cudnn(facts: Facts) -> Finding:
+    """Judge whether cuDNN is of the major version TensorFlow was built with, and no older."""
+    library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)
+    if library is None:
+        return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NOT_ASKED)
+    required = next((one for one in _cuda_requirements(facts) if one.name.startswith("nvidia-cudnn")), None)
+    have, evidence = release(library.version), library.path
+    least = _least(required) if required is not None else release(facts.build.cudnn_version)
+    if least and (have[0] != least[0] or have[:2] < least[:2]):
+        text = ".".join(map(str, least[:3]))
+        return broken(
+            f"cuDNN {library.version}", f"{text} or newer of cuDNN {least[0]}", _newer(facts, required), evidence
+        )
+    return ok(library.version, evidence)
+
+
+@check("cuda-packages", "CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow")
+def cuda_packages(facts: Facts) -> Finding:
+    """Judge whether other packages, such as PyTorch, have changed the CUDA packages that TensorFlow wants."""
+    wanted = _cuda_requirements(facts)
+    there = [one for one in wanted if facts.version_of(one.name)]
+    if not there:
+        return not_applicable("none is installed")
+    wrong = [one for one in there if not fits(facts.version_of(one.name), one.allowed)]
+    if not wrong:
+        return ok(f"{len(there)} of {len(wanted)}, as TensorFlow wants them")
+    words = [f"{one.name} {facts.version_of(one.name)} is not {one.allowed}" for one in wrong]
+    others = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
+    fix = "give TensorFlow an environment of its own" if others else remedies.cuda_libraries(facts)
+    by = f" ({', '.join(others)} is installed here, too)" if others else ""
+    return warning(
+        words[0] + (f" and {len(words) - 1} more" if words[1:] else "") + by, wrong[0].allowed, fix, *words
+    )
+
+
+@check("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
+def library_path(facts: Facts) -> Finding:
+    """Judge whether LD_LIBRARY_PATH puts other CUDA libraries before those installed with TensorFlow."""
+    value = facts.environ.get("LD_LIBRARY_PATH", "")
+    if facts.platform.system != "Linux":
+        return not_applicable("asked on Linux only")
+    if not value or facts.libraries is None:
+        return ok("not set" if not value else "no CUDA libraries were looked for", value)
+    folders = [str(Path(one)) for one in value.split(":") if one]
+    taken = [one for one in facts.libraries if not one.wheel and str(Path(one.path).parent) in folders]
+    packaged = packaged_libraries(facts.home, [one.name for one in taken])
+    if packaged:
+        found = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
+        evidence = [f"{one.name}: {one.path}" for one in taken]
+        return warning(found, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
+    return ok("hides no library of TensorFlow's", value)
+
+
+def _library(facts: Facts, name: str) -> Library | None:
+    return next((one for one in facts.libraries or () if one.name == name), None)
+
+
+def _errors(facts: Facts) -> list[str]:
+    return [one.error for one in facts.libraries or () if one.error]
+
+
+def _needs_other(library: Library) -> bool:
+    """Return whether not the library itself is missing, but one that it needs."""
+    name = library.error.partition(":")[0]
+    return ".so" in name and Path(name).name != library.name
+
+
+def _point_to(facts: Facts, packaged: dict[str, str]) -> str:
+    folders = ":".join(dict.fromkeys(str(Path(file).parent) for file in packaged.values()))
+    return f'export LD_LIBRARY_PATH="{folders}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+
+
+def _cuda_requirements(facts: Facts) -> list[Requirement]:
+    """Return what the extra `and-cuda` of this TensorFlow asks for."""
+    lines = [line.partition(";") for line in facts.build.requires]
+    found = (read_requirement(line, {}) for line, _, marker in lines if "and-cuda" in marker)
+    return [one for one in found if one is not None]
+
+
+def _least(required: Requirement) -> tuple[int, ...]:
+    bounds = [clause.lstrip("=>") for clause in required.allowed.split(",") if clause.startswith((">=", "=="))]
+    return release(bounds[0]) if bounds else ()
+
+
+def _newer(facts: Facts, required: Requirement | None) -> str:
+    if required is None:
+        return f"install cuDNN {facts.build.cudnn_version}, and take other copies out of LD_LIBRARY_PATH"
+    return remedies.install(facts, "--upgrade", f"'{required.name}{required.allowed}'")
+
+
+CHECKS: tuple[Check, ...] = (cuda_driver_library, cuda_libraries, cudnn, cuda_packages, library_path)

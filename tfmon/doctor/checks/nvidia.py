@@ -1,0 +1,213 @@
+"""The NVIDIA driver: whether it is there and whole, and shows TensorFlow a GPU that this wheel knows."""
+
+from __future__ import annotations
+
+import re
+
+from tfmon.doctor import remedies
+from tfmon.doctor.facts import Device, Facts
+from tfmon.doctor.findings import GPU, Check, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.versions import release
+from tfmon.probes.gpus import doubt, driver_obstacle, hidden_obstacle, visible_of
+from tfmon.probes.nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, LIBRARY_NOT_FOUND
+
+_LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
+"""Oldest driver for any CUDA of a major version.
+
+Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html
+"""
+_LEAST_DRIVER_WINDOWS = {11: "452.39", 12: "527.41", 13: "580"}
+_NO_GPU = "the driver lists no GPU"
+
+
+@check("driver", "NVIDIA driver", GPU, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html")
+def driver(facts: Facts) -> Finding:
+    """Judge whether the driver lists a GPU."""
+    if facts.sight.system != "Linux":
+        return not_applicable("asked on Linux only")
+    obstacle = driver_obstacle(facts.sight)
+    if obstacle is None:
+        names = ", ".join(board.name for board in facts.sight.boards)
+        evidence = [f"GPU {board.index} {board.uuid} {board.name}" for board in facts.sight.boards]
+        return ok(f"{facts.driver.version or 'there'}: {names}", *evidence)
+    refusal = facts.sight.refusal
+    fix = obstacle.hint
+    if refusal is not None and refusal.code == LIBRARY_NOT_FOUND:
+        inside = facts.platform.container and (facts.sight.driver_runs or facts.driver.nodes)
+        fix = remedies.give_gpu(facts) if inside else remedies.install_driver(facts)
+    if refusal is not None and refusal.code == DRIVER_NOT_LOADED and facts.platform.container:
+        fix = f"on the host: {obstacle.hint}"
+    evidence = [
+        f"kernel module: {facts.driver.module_version or 'not loaded'}",
+        f"NVIDIA GPU on the PCI bus: {'yes' if facts.sight.has_board else 'not seen'}",
+        f"device files: {' '.join(facts.driver.nodes) or 'none'}",
+    ]
+    return broken(obstacle.why, "an NVIDIA driver that lists a GPU", fix, *evidence)
+
+
+@check(
+    "driver-files",
+    "Access to the driver",
+    GPU,
+    "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
+)
+def driver_files(facts: Facts) -> Finding:
+    """Judge whether this user may open the driver's files."""
+    if not facts.driver.nodes:
+        return not_applicable("no files of the driver in /dev")
+    if facts.driver.denied:
+        denied = " ".join(facts.driver.denied)
+        fix = f"let this user read and write them: sudo chmod a+rw {denied}, or join the group that owns them"
+        return broken(f"this user may not open {denied}", "read and write access", fix, *facts.driver.nodes)
+    needed = {"/dev/nvidiactl", "/dev/nvidia-uvm"} - set(facts.driver.nodes)
+    if needed and not facts.platform.wsl:
+        absent = " and ".join(sorted(needed))
+        fix = remedies.give_gpu(facts) if facts.platform.container else "sudo nvidia-modprobe -u -c 0"
+        return warning(f"{absent} not there", "CUDA opens them", fix, *facts.driver.nodes)
+    return ok(" ".join(facts.driver.nodes))
+
+
+@check(
+    "driver-match",
+    "Driver and its library",
+    GPU,
+    "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
+)
+def driver_match(facts: Facts) -> Finding:
+    """Judge whether the driver's library is of the version of its kernel module."""
+    module, library, refusal = facts.driver.module_version, facts.driver.version, facts.sight.refusal
+    fix = "restart the container" if facts.platform.container else "restart the machine"
+    if refusal is not None and refusal.code == LIBRARY_MISMATCH:
+        evidence = f"kernel module {module or 'of another version'}; NVML error {refusal.code}"
+        return broken(refusal.reason, "one version of both", fix, evidence)
+    if not module or not library:
+        return not_applicable("the driver does not tell both versions")
+    if module != library and not facts.platform.wsl:
+        return broken(f"library {library}, kernel module {module}", "one version of both", fix)
+    return ok(f"both {library}", "/proc/driver/nvidia/version")
+
+
+@check("driver-version", "Driver for this CUDA", GPU, "https://docs.nvidia.com/deploy/cuda-compatibility/")
+def driver_version(facts: Facts) -> Finding:
+    """Judge whether the driver is new enough for the CUDA that this TensorFlow was built with."""
+    cuda = release(facts.build.cuda_version)
+    if not facts.sight.boards or not cuda:
+        return not_applicable(_NO_GPU if not facts.sight.boards else "this TensorFlow names no CUDA")
+    table = _LEAST_DRIVER_WINDOWS if facts.platform.wsl else _LEAST_DRIVER
+    least, have, newest = table.get(cuda[0], ""), facts.driver.version, facts.driver.cuda
+    runs = "" if newest is None else f", runs CUDA up to {newest[0]}.{newest[1]}"
+    evidence = f"TensorFlow is built with CUDA {facts.build.cuda_version}"
+    too_old = newest is not None and newest[0] < cuda[0]
+    if too_old or (least and have and release(have) < release(least)):
+        expected = f"{least} or newer, for CUDA {cuda[0]}" if least else f"a driver for CUDA {cuda[0]}"
+        where = "in Windows" if facts.platform.wsl else "on the host" if facts.platform.container else "here"
+        return broken(f"{have}{runs}", expected, f"update the NVIDIA driver {where}, then restart", evidence)
+    return ok(f"{have}{runs}", evidence)
+
+
+@check(
+    "visible-devices",
+    "Visible GPUs",
+    GPU,
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+)
+def visible_devices(facts: Facts) -> Finding:
+    """Judge what CUDA_VISIBLE_DEVICES hides, and whether its numbers mean what they seem to."""
+    value = facts.sight.visible
+    if facts.platform.system != "Linux":
+        return not_applicable("asked on Linux only")
+    evidence = "CUDA_VISIBLE_DEVICES is not set" if value is None else f'CUDA_VISIBLE_DEVICES="{value}"'
+    if not facts.sight.boards:
+        return not_applicable(f"{_NO_GPU}; {evidence}")
+    obstacle = hidden_obstacle(facts.sight)
+    if obstacle is not None:
+        return broken(obstacle.why, "a GPU that is listed", "unset CUDA_VISIBLE_DEVICES, or set it to 0", evidence)
+    if text := doubt(facts.sight):
+        return warning(text, "an order that is certain", "export CUDA_DEVICE_ORDER=PCI_BUS_ID", evidence)
+    seen = visible_of(facts.sight)
+    total = len(facts.sight.boards)
+    return ok(f"{len(seen)} of {total}: {', '.join(board.name for board in seen)}", evidence)
+
+
+@check(
+    "compute-capability",
+    "GPU in the wheel",
+    GPU,
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#application-compatibility",
+)
+def compute_capability(facts: Facts) -> Finding:
+    """Judge whether the wheel has machine code for each GPU, or code that its driver must compile first."""
+    devices = [one for one in visible_devices_of(facts) if one.capability is not None]
+    known = facts.build.capabilities
+    if not devices or not known:
+        return not_applicable(_NO_GPU if not facts.sight.boards else "it is not told")
+    built = f"built for {' '.join(known)}"
+    evidence = [f"GPU {one.index} {one.name}: {_written(one)}" for one in devices]
+    for one in devices:
+        if _has_code(one, known):
+            continue
+        found = f"{one.name} has compute capability {_written(one)}; this TensorFlow is {built}"
+        if not _can_compile(one, known):
+            fix = "use an older TensorFlow whose wheel has it, or build TensorFlow for it"
+            return broken(found, "a wheel with code for it", fix, *evidence)
+        fix = "wait once, up to 30 minutes, and keep the result: export CUDA_CACHE_MAXSIZE=4294967296"
+        return warning(found, "machine code for it in the wheel, not only PTX", fix, *evidence)
+    return ok(", ".join(dict.fromkeys(f"{one.name} {_written(one)}" for one in devices)), built, *evidence)
+
+
+@check(
+    "compute-mode", "Sharing the GPU", GPU, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
+)
+def compute_mode(facts: Facts) -> Finding:
+    """Judge compute modes that let in one process at most, and GPUs that are split up."""
+    devices = visible_devices_of(facts)
+    if not devices:
+        return not_applicable(_NO_GPU)
+    for one in devices:
+        if one.instances:
+            fix = f"sudo nvidia-smi -i {one.index} -mig 0, if nobody else uses its parts"
+            return warning(f"GPU {one.index} {one.name} is split up (MIG)", "a whole GPU", fix)
+        if one.exclusive:
+            fix = f"sudo nvidia-smi -i {one.index} -c DEFAULT"
+            return warning(f"GPU {one.index} lets in one process at most", "compute mode DEFAULT", fix)
+    return ok("whole, for several processes")
+
+
+def visible_devices_of(facts: Facts) -> list[Device]:
+    """Return what is known of the GPUs that a program sees; of all where it sees none."""
+    seen = {board.uuid for board in visible_of(facts.sight)}
+    return [one for one in facts.driver.devices if one.uuid in seen] or list(facts.driver.devices)
+
+
+def _written(device: Device) -> str:
+    return "" if device.capability is None else f"{device.capability[0]}.{device.capability[1]}"
+
+
+def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Return the capabilities of the given kinds: (8, 0) of "sm_80", (12, 0) of "compute_120"."""
+    matches = (re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", one) for one in known)
+    return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
+
+
+def _has_code(device: Device, known: tuple[str, ...]) -> bool:
+    """Machine code runs on its major version, from its minor version on; `compute_` has it as well as PTX."""
+    assert device.capability is not None
+    major, minor = device.capability
+    return any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute")))
+
+
+def _can_compile(device: Device, known: tuple[str, ...]) -> bool:
+    """PTX can be compiled for every capability from its own on."""
+    assert device.capability is not None
+    return any(target <= device.capability for target in _targets(known, ("compute",)))
+
+
+CHECKS: tuple[Check, ...] = (
+    driver,
+    driver_files,
+    driver_match,
+    driver_version,
+    visible_devices,
+    compute_capability,
+    compute_mode,
+)

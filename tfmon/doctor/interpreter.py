@@ -1,0 +1,200 @@
+"""The interpreter that is examined: what it says of itself, and what is installed for it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tfmon.doctor.facts import Build, Distribution, Interpreter
+from tfmon.model.text import clean
+from tfmon.probes.wheel import BUILD_INFO, BUILDS
+
+NO_CWD = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
+"""Begins every script that an examined interpreter runs: no file of the working directory is imported by it."""
+
+_ASK = (
+    NO_CWD
+    + r"""
+import importlib.util, json, os, platform, struct
+def translated():
+    if sys.platform != "darwin":
+        return False
+    import ctypes
+    value, size = ctypes.c_int(0), ctypes.c_size_t(4)
+    ask, name = ctypes.CDLL(None).sysctlbyname, b"sysctl.proc_translated"
+    return ask(name, ctypes.byref(value), ctypes.byref(size), None, 0) == 0 and value.value == 1
+def libc():
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):
+        return ""
+def made_by_uv():
+    try:
+        with open(os.path.join(sys.prefix, "pyvenv.cfg")) as lines:
+            return any(line.partition("=")[0].strip() == "uv" for line in lines)
+    except OSError:
+        return False
+def free_threaded():
+    enabled = getattr(sys, "_is_gil_enabled", None)
+    return enabled is not None and not enabled()
+library = os.path.dirname(os.__file__)
+print(json.dumps({
+    "version": sys.version_info[:3],
+    "machine": platform.machine(),
+    "translated": translated(),
+    "bits": struct.calcsize("P") * 8,
+    "free_threaded": free_threaded(),
+    "prefix": sys.prefix,
+    "base_prefix": sys.base_prefix,
+    "path": sys.path,
+    "pip": importlib.util.find_spec("pip") is not None,
+    "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
+    "managed": os.path.exists(os.path.join(library, "EXTERNALLY-MANAGED")) and sys.prefix == sys.base_prefix,
+    "uv": made_by_uv(),
+    "libc": libc(),
+}))
+"""
+)
+_DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
+
+
+def ask_interpreter(
+    python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
+) -> Interpreter:
+    """Return what an interpreter says of itself; `error` says why it does not.
+
+    Source: its `sys`, `platform` and `os` modules, asked in a process of its own; takes about 30 ms.
+    """
+    executable = str(python)
+    try:
+        answer = subprocess.run(
+            [executable, "-c", _ASK],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env=None if environ is None else dict(environ),
+        )
+    except subprocess.TimeoutExpired:
+        return Interpreter(executable, error=f"it did not answer within {timeout_s:g} s")
+    except OSError as error:
+        return Interpreter(executable, error=f"it cannot be started: {error.strerror}")
+    try:
+        told = json.loads(answer.stdout.splitlines()[-1])
+        return Interpreter(
+            executable,
+            version=(int(told["version"][0]), int(told["version"][1]), int(told["version"][2])),
+            machine=str(told["machine"]),
+            translated=bool(told["translated"]),
+            bits=int(told["bits"]),
+            free_threaded=bool(told["free_threaded"]),
+            prefix=str(told["prefix"]),
+            base_prefix=str(told["base_prefix"]),
+            path=tuple(str(entry) for entry in told["path"]),
+            pip=bool(told["pip"]),
+            conda=bool(told["conda"]),
+            managed=bool(told["managed"]),
+            uv=bool(told["uv"]),
+            libc=str(told["libc"]),
+        )
+    except (ValueError, LookupError, TypeError):
+        last = clean(answer.stderr.strip()).splitlines()[-1:] or [f"it ended with {answer.returncode}"]
+        return Interpreter(executable, error=f"it is no Python that works: {last[0]}")
+
+
+def list_distributions(path: Sequence[str]) -> tuple[Distribution, ...]:
+    """Return the packages on an import path; the first of a name is the one that counts.
+
+    Source: names of the `*.dist-info` folders.
+    """
+    found: list[Distribution] = []
+    for folder in dict.fromkeys(path):
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if entry.name.endswith(".dist-info"))
+        except OSError:
+            continue
+        for name in names:
+            match = _DIST_INFO.fullmatch(name)
+            if match is not None:
+                known = re.sub(r"[-_.]+", "-", match[1]).lower()
+                found.append(Distribution(known, match[2], str(Path(folder) / name)))
+    return tuple(found)
+
+
+def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
+    """Return what in a folder would be imported as `tensorflow` and is not TensorFlow.
+
+    `alone`: nothing else on the path is called so; then a folder without `__init__.py` counts, too.
+    Source: the order in which Python looks,
+    https://docs.python.org/3/reference/import.html#the-path-based-finder.
+    """
+    here = Path(folder)
+    package = here / "tensorflow"
+    if (package / "python").is_dir() and (package / "__init__.py").is_file():
+        return ()
+    if (package / "__init__.py").is_file() or (alone and package.is_dir()):
+        return (str(package),)
+    return (str(here / "tensorflow.py"),) if (here / "tensorflow.py").is_file() else ()
+
+
+def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
+    """Return what comes before TensorFlow on an import path and is called like it."""
+    found: list[str] = []
+    for folder in path:
+        if (Path(folder) / "tensorflow/__init__.py").is_file() and not find_shadows(folder):
+            break
+        found.extend(find_shadows(folder))
+    return tuple(found)
+
+
+def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
+    """Return what the TensorFlow in a folder says of itself.
+
+    Source: its `build_info.py` as text; METADATA, WHEEL and INSTALLER of its distribution.
+    """
+    info = _build_info(Path(home) / BUILD_INFO)
+    folder = next((one.folder for one in distributions if one.name == name and one.name in BUILDS), "")
+    metadata, wheel = _header(folder, "METADATA"), _header(folder, "WHEEL")
+    return Build(
+        cuda_version=str(info.get("cuda_version") or ""),
+        cudnn_version=str(info.get("cudnn_version") or ""),
+        capabilities=tuple(str(one) for one in _listed(info.get("cuda_compute_capabilities"))),
+        requires_python=next((value for key, value in metadata if key == "Requires-Python"), ""),
+        requires=tuple(value for key, value in metadata if key == "Requires-Dist"),
+        tags=tuple(value for key, value in wheel if key == "Tag"),
+        installer=_read(Path(folder) / "INSTALLER").strip() if folder else "",
+    )
+
+
+def _build_info(file: Path) -> dict[str, object]:
+    match = re.search(r"\((\[.*\])\)", _read(file), re.DOTALL)
+    try:
+        return dict(ast.literal_eval(match[1])) if match is not None else {}
+    except (ValueError, TypeError, SyntaxError):
+        return {}
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _header(folder: str, name: str) -> list[tuple[str, str]]:
+    """Return the fields of a file of a distribution, up to the first empty line."""
+    lines = _read(Path(folder) / name).split("\n\n", 1)[0].splitlines() if folder else []
+    pairs = (line.partition(":") for line in lines if not line.startswith((" ", "\t")))
+    return [(key.strip(), value.strip()) for key, _, value in pairs]
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+    except OSError:
+        return ""

@@ -1,0 +1,161 @@
+"""The CUDA libraries that a TensorFlow opens when it looks for GPUs: each is opened here as well, and named.
+
+Source: the libraries are those of TensorFlow's own attempt before it registers GPUs (`TryDlopenCUDALibraries` in
+https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc); their versions those of
+https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tfmon.doctor.facts import Build, Library
+from tfmon.doctor.interpreter import NO_CWD
+from tfmon.doctor.versions import release
+
+DRIVER = "libcuda.so.1"
+_VERSIONS = {
+    11: {"cudart": "11.0", "cublas": "11", "cublasLt": "11", "cufft": "10", "cusolver": "11", "cusparse": "11"},
+    12: {"cudart": "12", "cublas": "12", "cublasLt": "12", "cufft": "11", "cusolver": "11", "cusparse": "12"},
+    13: {"cudart": "13", "cublas": "13", "cublasLt": "13", "cufft": "12", "cusolver": "12", "cusparse": "12"},
+}
+_ELSEWHERE = ("libtensorflow_framework.so.2", "libtensorflow_cc.so.2")
+
+_OPEN = (
+    NO_CWD
+    + r"""
+import ctypes, json, os
+def version(handle, name):
+    if "cudnn" not in name:
+        return ""
+    ask = handle.cudnnGetVersion
+    ask.restype = ctypes.c_size_t
+    number = ask()
+    scale = 10000 if number >= 90000 else 1000
+    return "%d.%d.%d" % (number // scale, number % scale // 100, number % 100)
+def place(name):
+    try:
+        with open("/proc/self/maps") as maps:
+            found = [line.split(None, 5)[5].strip() for line in maps if "/" + name.split(".so")[0] + ".so" in line]
+        return found[0] if found else ""
+    except OSError:
+        return ""
+told = []
+for name, file in json.loads(sys.argv[1]):
+    entry = {"name": name, "error": "", "path": file if "/" in file else "", "version": ""}
+    try:
+        handle = ctypes.CDLL(file)
+        entry["path"] = place(name) or entry["path"]
+        entry["version"] = version(handle, name)
+    except (OSError, AttributeError) as error:
+        entry["error"] = str(error)
+    told.append(entry)
+print(json.dumps(told))
+"""
+)
+
+
+def wanted_libraries(build: Build) -> tuple[str, ...]:
+    """Return the names of the libraries that a TensorFlow opens; empty where it names no CUDA that is known."""
+    cuda, cudnn = release(build.cuda_version), release(build.cudnn_version.rpartition("_")[2])
+    versions = _VERSIONS.get(cuda[0]) if cuda else None
+    if versions is None:
+        return ()
+    names = tuple(f"lib{name}.so.{version}" for name, version in versions.items())
+    return (*names, f"libcudnn.so.{cudnn[0]}") if cudnn else names
+
+
+def open_libraries(
+    python: str | Path,
+    home: str | Path,
+    build: Build,
+    *,
+    environ: Mapping[str, str],
+    timeout_s: float = 20.0,
+) -> tuple[Library, ...]:
+    """Open libcuda and each library that a TensorFlow wants, in a process of its interpreter.
+
+    A file is looked for where the dynamic linker would for TensorFlow: in LD_LIBRARY_PATH, in the folders that
+    TensorFlow's own libraries name, then in the system's.
+    Source: https://man7.org/linux/man-pages/man8/ld.so.8.html
+    """
+    asked = environ.get("LD_LIBRARY_PATH", "").split(":")
+    folders = [Path(one) for one in asked if one] + _own_folders(Path(home) / "tensorflow")
+    names = (DRIVER, *wanted_libraries(build))
+    files = [(name, _first_with(name, folders) if name != DRIVER else name) for name in names]
+    try:
+        answer = subprocess.run(
+            [str(python), "-c", _OPEN, json.dumps(files)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            env=dict(environ),
+        )
+        told = json.loads(answer.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return (Library(DRIVER, error=f"opening the libraries took longer than {timeout_s:g} s"),)
+    except (OSError, ValueError, LookupError):
+        return (Library(DRIVER, error="the process that opened the libraries broke down"),)
+    return tuple(_library(entry, Path(home)) for entry in told)
+
+
+def packaged_libraries(home: str | Path, names: Sequence[str]) -> dict[str, str]:
+    """Return the libraries that lie among the packages beside TensorFlow, by name."""
+    return {name: str(found[0]) for name in names if (found := sorted(Path(home).glob(f"nvidia/*/lib/{name}")))}
+
+
+def _library(entry: Mapping[str, str], home: Path) -> Library:
+    path, inside = entry["path"], (f"{home}/nvidia/", f"{home.resolve()}/nvidia/")
+    return Library(entry["name"], entry["error"], path, entry["version"], path.startswith(inside))
+
+
+def _first_with(name: str, folders: Sequence[Path]) -> str:
+    return next((str(folder / name) for folder in folders if (folder / name).exists()), name)
+
+
+def _own_folders(package: Path) -> list[Path]:
+    """Return the folders in which TensorFlow's libraries have the linker look, in its order."""
+    found: dict[Path, None] = {}
+    for name in _ELSEWHERE:
+        for entry in run_path(package / name):
+            folder = entry.replace("${ORIGIN}", "$ORIGIN").replace("$ORIGIN", str(package))
+            found[Path(os.path.normpath(folder))] = None
+    return [folder for folder in found if folder.is_dir()]
+
+
+def run_path(file: Path) -> list[str]:
+    """Return the folders that a shared library has the linker look in; empty for any other file.
+
+    Source: the dynamic section of an ELF file, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html
+    """
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(64)
+            if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
+                return []
+            start, size, count = (
+                struct.unpack_from("<Q", head, 32)[0],
+                struct.unpack_from("<H", head, 54)[0],
+                struct.unpack_from("<H", head, 56)[0],
+            )
+            stream.seek(start)
+            table = stream.read(size * count)
+            segments = [struct.unpack_from("<IIQQQQ", table, number * size) for number in range(count)]
+            dynamic = next(one for one in segments if one[0] == 2)
+            stream.seek(dynamic[2])
+            raw = stream.read(dynamic[5])
+            tags = dict(reversed(list(struct.iter_unpack("<qQ", raw[: len(raw) // 16 * 16]))))
+            names = next(one for one in segments if one[0] == 1 and one[3] <= tags[5] < one[3] + one[5])
+            stream.seek(names[2] + tags[5] - names[3] + tags.get(29, tags.get(15, -1)))
+            text = stream.read(tags[10]).split(b"\0", 1)[0].decode("utf-8", "replace")
+    except (OSError, struct.error, StopIteration, KeyError, ValueError):
+        return []
+    return list(dict.fromkeys(entry for entry in text.split(":") if entry))

@@ -1,0 +1,143 @@
+"""What to do about it, as commands for this platform and this environment."""
+
+from __future__ import annotations
+
+import shlex
+
+from tfmon.doctor.facts import Facts
+from tfmon.doctor.versions import release
+
+SUPPORTED_PYTHON = ((3, 10), (3, 13))
+"""Lowest and highest Python that TensorFlow 2.21 has wheels for. Source: https://pypi.org/project/tensorflow/2.21.0/#files"""
+METAL = "1.2.0"
+"""Last release of tensorflow-metal. Source: https://pypi.org/project/tensorflow-metal/#history"""
+METAL_TENSORFLOW = "'tensorflow>=2.18,<2.20'"
+_NGC = "https://catalog.ngc.nvidia.com/orgs/nvidia/containers/tensorflow"
+
+
+def install(facts: Facts, *packages: str) -> str:
+    """Return the command that installs packages into the examined environment."""
+    return _in_image(facts, f"{_before(facts)}{_pip(facts, 'install')} {' '.join(packages)}")
+
+
+def reinstall(facts: Facts, unwanted: tuple[str, ...], *packages: str) -> str:
+    """Return the commands that exchange packages; where nothing may be taken away, for a new environment."""
+    if facts.python.managed:
+        return install(facts, *packages)
+    away = f"{_before(facts)}{_remove(facts)} {' '.join(unwanted)}"
+    return _in_image(facts, f"{away} && {_pip(facts, 'install')} {' '.join(packages)}")
+
+
+def uninstall(facts: Facts, *packages: str) -> str:
+    """Return the command that takes packages away."""
+    return _in_image(facts, f"{_before(facts)}{_remove(facts)} {' '.join(packages)}")
+
+
+def tensorflow_package(facts: Facts, version: str = "") -> str:
+    """Return what pip calls a TensorFlow, with CUDA where a GPU for it is in sight."""
+    x86 = facts.platform.system == "Linux" and facts.platform.machine == "x86_64"
+    extra = "[and-cuda]" if x86 and (facts.has_nvidia or facts.platform.wsl) else ""
+    if facts.platform.system == "Darwin" and facts.platform.machine == "arm64" and not version:
+        return f"{METAL_TENSORFLOW} tensorflow-metal=={METAL}"
+    return f"'tensorflow{extra}=={version}'" if version else f"'tensorflow{extra}'" if extra else "tensorflow"
+
+
+def same_tensorflow(facts: Facts) -> str:
+    """Return what pip calls the TensorFlow that is installed."""
+    if facts.wheel is None or not facts.wheel.version:
+        return tensorflow_package(facts)
+    return f"'{facts.wheel.distribution}=={facts.wheel.version}'"
+
+
+def gpu_build(facts: Facts) -> str:
+    """Return how to get a TensorFlow with CUDA instead of the one there."""
+    if facts.platform.machine not in ("x86_64", "AMD64"):
+        return f"PyPI has no TensorFlow with CUDA for {facts.platform.machine}; NVIDIA's container has one: {_NGC}"
+    if _from_conda(facts):
+        return _in_image(facts, f"{_conda(facts, 'install')} -c conda-forge 'tensorflow=*=cuda*'")
+    name = facts.wheel.distribution if facts.wheel is not None else "tensorflow-cpu"
+    return reinstall(facts, tuple(dict.fromkeys((name, "tensorflow"))), "'tensorflow[and-cuda]'")
+
+
+def cuda_libraries(facts: Facts) -> str:
+    """Return how to get the CUDA libraries that this very TensorFlow wants."""
+    if _from_conda(facts):
+        return gpu_build(facts)
+    version = facts.wheel.version if facts.wheel is not None else ""
+    if facts.wheel is None or facts.wheel.distribution != "tensorflow" or release(version) < (2, 14):
+        major = facts.build.cuda_version.partition(".")[0]
+        return f"install the CUDA {major} toolkit and cuDNN {facts.build.cudnn_version}, or {gpu_build(facts)}"
+    return install(facts, f"'tensorflow[and-cuda]=={version}'")
+
+
+def give_gpu(facts: Facts) -> str:
+    """Return how a container gets the GPU of its host."""
+    if facts.platform.container == "kubernetes":
+        return "ask for it in the pod: resources: {limits: {nvidia.com/gpu: 1}}; its node needs NVIDIA's plugin"
+    if facts.platform.container == "podman":
+        return "podman run --device nvidia.com/gpu=all ..., with the NVIDIA Container Toolkit on the host"
+    return "docker run --gpus all ..., with the NVIDIA Container Toolkit on the host"
+
+
+def install_driver(facts: Facts) -> str:
+    """Return how the NVIDIA driver is installed here."""
+    if facts.platform.wsl:
+        return "install NVIDIA's driver in Windows, none in WSL, then `wsl --update` and `wsl --shutdown`"
+    if facts.platform.container:
+        return f"{_if_any(facts)}install the NVIDIA driver on the host, then {give_gpu(facts)}"
+    command = {
+        "ubuntu": "sudo ubuntu-drivers install",
+        "debian": "sudo apt install nvidia-driver (from non-free)",
+        "fedora": "sudo dnf install akmod-nvidia (from RPM Fusion)",
+        "arch": "sudo pacman -S nvidia",
+    }.get(facts.platform.distribution, "see https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/")
+    return f"{_if_any(facts)}install the NVIDIA driver: {command}; then restart"
+
+
+def _if_any(facts: Facts) -> str:
+    return "" if facts.has_nvidia else "if this machine has an NVIDIA GPU: "
+
+
+def other_python(facts: Facts) -> str:
+    """Return how to come by an environment with a Python that TensorFlow supports."""
+    high, package = ".".join(map(str, SUPPORTED_PYTHON[1])), tensorflow_package(facts)
+    if facts.python.conda:
+        return f"conda create -n tf python={high} && conda activate tf && python -m pip install {package}"
+    return f"uv venv --python {high} tf && uv pip install --python tf {package}"
+
+
+def _before(facts: Facts) -> str:
+    """Return what must be done before pip can install here."""
+    python = shlex.quote(facts.python.executable)
+    if facts.python.managed:
+        return f"{python} -m venv ~/tf && "
+    return "" if facts.python.pip or _uses_uv(facts) else f"{python} -m ensurepip && "
+
+
+def _pip(facts: Facts, verb: str) -> str:
+    python = shlex.quote(facts.python.executable)
+    if facts.python.managed:
+        return f"~/tf/bin/pip {verb}"
+    return f"uv pip {verb} --python {python}" if _uses_uv(facts) else f"{python} -m pip {verb}"
+
+
+def _remove(facts: Facts) -> str:
+    if _from_conda(facts):
+        return _conda(facts, "remove")
+    return _pip(facts, "uninstall") + ("" if _uses_uv(facts) else " -y")
+
+
+def _uses_uv(facts: Facts) -> bool:
+    return facts.python.uv and not facts.python.pip
+
+
+def _conda(facts: Facts, verb: str) -> str:
+    return f"conda {verb} -p {shlex.quote(facts.python.prefix)}"
+
+
+def _from_conda(facts: Facts) -> bool:
+    return facts.python.conda and (facts.build.installer == "conda" or facts.wheel is None)
+
+
+def _in_image(facts: Facts, command: str) -> str:
+    return f"{command}  # as RUN in the image, to keep it" if facts.platform.container else command

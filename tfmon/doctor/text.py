@@ -1,0 +1,96 @@
+"""How a report is written: in lines for people, in JSON for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import tfmon
+from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING, Finding
+from tfmon.doctor.report import Report
+from tfmon.model.text import clean
+
+SCHEMA = 1
+_HEADINGS = {TENSORFLOW: "TensorFlow", GPU: "GPU", FAIRNESS: "A fair race"}
+_MARKS = {OK: ("✓", "+"), WARNING: ("!", "!"), BROKEN: ("✗", "x"), NOT_APPLICABLE: ("–", "-")}
+_WORDS = {OK: "ok", WARNING: "warning", BROKEN: "broken", NOT_APPLICABLE: "n/a"}
+_MARGIN = " " * 13
+_PLAIN = str.maketrans({"…": "...", "°": " deg ", "–": "-", "×": "x", "≈": "~"})
+
+
+def to_text(
+    report: Report,
+    *,
+    verbose: bool = False,
+    ascii_only: bool = False,
+    paint: Callable[[str, str], str] = lambda text, status: text,
+) -> str:
+    """Write the report in lines; `paint` may colour a mark by its status.
+
+    With `verbose`, checks that do not apply and the evidence are written, too.
+    """
+    text = "\n".join(_lines(report, verbose, ascii_only, paint))
+    return text.translate(_PLAIN).encode("ascii", "replace").decode() if ascii_only else text
+
+
+def _lines(report: Report, verbose: bool, plain: bool, paint: Callable[[str, str], str]) -> Iterator[str]:
+    width = max(len(one.check.title) for one in report.results)
+    for subject, heading in _HEADINGS.items():
+        yield heading
+        for one in report.of(subject):
+            status = one.finding.status
+            if status == NOT_APPLICABLE and not verbose:
+                continue
+            mark = paint(f"{_MARKS[status][plain]} {_WORDS[status]:7}", status)
+            yield f"  {mark}  {one.check.title:{width}}  {_line(one.finding.found)}"
+            yield from _details(one.finding, verbose)
+        yield ""
+    passed = report.count(NOT_APPLICABLE)
+    if passed and not verbose:
+        yield f"{passed} of {len(report.results)} checks do not apply here; -v shows them, and the evidence."
+    yield _line(report.answer)
+
+
+def _details(finding: Finding, verbose: bool) -> Iterator[str]:
+    if finding.expected:
+        yield f"{_MARGIN}expected: {_line(finding.expected)}"
+    if finding.fix:
+        yield f"{_MARGIN}fix: {_line(finding.fix)}"
+    for line in finding.evidence if verbose else ():
+        if line:
+            yield f"{_MARGIN}seen: {_line(line)}"
+
+
+def _line(text: str) -> str:
+    """Return text from elsewhere as one line that cannot steer a terminal."""
+    return " ".join(clean(text).split("\n"))
+
+
+def to_json(report: Report) -> dict[str, object]:
+    """Return the report as JSON, schema 1."""
+    facts, obstacle = report.facts, report.no_gpu
+    return {
+        "schema": SCHEMA,
+        "tfmon": tfmon.__version__,
+        "python": facts.python.executable,
+        "tensorflow": None if facts.wheel is None else facts.wheel.version or None,
+        "imported": None if facts.imported is None else facts.imported.works,
+        "gpus": None if facts.imported is None else list(facts.imported.gpus),
+        "exit_code": report.exit_code,
+        "answer": report.answer,
+        "no_gpu": None if obstacle is None else {"why": obstacle.why, "fix": obstacle.hint},
+        "seconds": round(report.seconds, 3),
+        "checks": [
+            {
+                "id": one.check.id,
+                "title": one.check.title,
+                "subject": one.check.subject,
+                "status": one.finding.status,
+                "found": one.finding.found,
+                "expected": one.finding.expected,
+                "fix": one.finding.fix,
+                "evidence": [line for line in one.finding.evidence if line],
+                "source": one.check.source,
+            }
+            for one in report.results
+        ],
+    }
