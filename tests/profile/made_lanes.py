@@ -1,0 +1,99 @@
+"""Synthetic traces of lanes, built as TensorFlow's profiler records them. Times are in microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from xspace_writer import Mark, mark, plane, space
+
+from tfmon.profile.trace import Space
+from tfmon.profile.xspace import decode
+
+PERIOD = 1000
+"""From the beginning of a step to that of the next."""
+Marks = list[Mark]
+
+
+def trace(lines: dict[str, Iterable[Mark]], *devices: bytes, errors: Iterable[str] = ()) -> Space:
+    return decode(space(plane("/host:CPU", lines), *devices, plane("Task Environment", {}), errors=errors))
+
+
+def gpu(lines: dict[str, Iterable[Mark]], index: int = 0) -> bytes:
+    return plane(f"/device:GPU:{index}", lines)
+
+
+def each_step(steps: int, part: Callable[[int, int], Marks]) -> Marks:
+    """Collect the events of all steps; `part` gets a step's number and its beginning."""
+    return [one for number in range(steps) for one in part(number, number * PERIOD)]
+
+
+def marker(number: int, at: float, length: float = PERIOD) -> Mark:
+    return mark("train", at, length, step_num=number, _r=1)
+
+
+def waiting(at: float, length: float) -> Marks:
+    """The loop takes a batch."""
+    return [
+        mark("TFE_Py_FastPathExecute_C", at, length),
+        mark("EagerExecute", at, length, eager_op="IteratorGetNext"),
+        mark("EagerLocalExecute: IteratorGetNext", at, length),
+        mark("KernelAndDeviceFunc::Run", at, length),
+        mark("IteratorGetNextOp::DoCompute", at, length, id=-5),
+        mark("Iterator::Root", at, length),
+        mark("Iterator::Root::Prefetch", at, length),
+    ]
+
+
+def calling(at: float, length: float, run: int, kind: str = "notTraced-nonXla", binding: float = 10) -> Marks:
+    """The loop calls a tf.function; the executor knows the call by `run`."""
+    start = at + binding
+    return [
+        mark("step", at, length, tf_function_call=kind, tracing_count=1),
+        mark("TFE_Py_ExecuteCancelable", start, length - binding),
+        mark("EagerExecute", start, length - binding),
+        mark("EagerLocalExecute: __inference_step_12", start, length - binding),
+        mark("KernelAndDeviceFunc::Run", start, length - binding),
+        mark("FunctionRun", start, 5, id=run),
+    ]
+
+
+def processing(run: int, ops: Iterable[tuple[str, float, float]]) -> Marks:
+    """An executor's thread works on a function."""
+    found = [mark(name, start, length) for name, start, length in ops]
+    start = min(one.start_us for one in found)
+    end = max(one.start_us + one.length_us for one in found)
+    return [mark("ExecutorState::Process", start, end - start, id=run, iter_num=0), *found]
+
+
+def single(name: str, at: float, length: float, kernel: float) -> Marks:
+    """One operation in eager execution, whose kernel runs at its end."""
+    return [
+        mark("TFE_Py_FastPathExecute_C", at, length),
+        mark("EagerExecute", at, length, eager_op=name),
+        mark(f"EagerLocalExecute: {name}", at, length),
+        mark("KernelAndDeviceFunc::Run", at + length - kernel, kernel),
+    ]
+
+
+def graph_lane(input_us: float = 100, call_us: float = 800, op_us: float = 700, steps: int = 4) -> Space:
+    """A lane on the CPU: it waits, then calls a function of which one MatMul is all that is computed."""
+    loop = each_step(
+        steps,
+        lambda number, at: [
+            marker(number, at),
+            *waiting(at, input_us),
+            *calling(at + input_us, call_us, number + 1),
+        ],
+    )
+    ops = each_step(
+        steps, lambda number, at: processing(number + 1, [("net/dense/MatMul:MatMul", at + input_us + 50, op_us)])
+    )
+    return trace({"python": loop, "tf_Compute/1": ops})
+
+
+def gpu_lane(
+    loop_part: Callable[[int, int], Marks], queues: dict[str, Callable[[int, int], Marks]], steps: int = 4
+) -> Space:
+    """A lane on a GPU; each part gets a step's number and its beginning."""
+    lines = {name: each_step(steps, part) for name, part in queues.items()}
+    return trace({"python": each_step(steps, loop_part)}, gpu(lines))

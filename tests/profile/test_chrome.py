@@ -1,0 +1,80 @@
+"""The export for trace viewers."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from xspace_writer import mark, plane, space
+
+from tfmon.profile.chrome import trace_events, write_chrome
+from tfmon.profile.trace import TraceError
+from tfmon.profile.xspace import decode, read_space
+
+DATA = Path(__file__).parent / "data"
+
+
+def exported(trace, tmp_path) -> list[dict]:
+    path = tmp_path / "trace.json"
+    count = write_chrome(trace, path)
+    events = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))[
+        "traceEvents"
+    ]
+    assert len(events) == count
+    return events
+
+
+def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
+    trace = decode(
+        space(plane("/host:CPU", {"main": [], "python": [mark("step", 5, 2.5, step_num=3, how="xla")]}))
+    )
+    assert exported(trace, tmp_path) == [
+        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "/host:CPU"}},
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 1, "args": {"name": "main"}},
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "python"}},
+        {
+            "ph": "X",
+            "name": "step",
+            "pid": 1,
+            "tid": 2,
+            "ts": 5,
+            "dur": 2.5,
+            "args": {"step_num": 3, "how": "xla"},
+        },
+    ]
+
+
+def test_planes_do_not_share_threads_and_empty_ones_are_left_out(tmp_path):
+    lines = {"l": [mark("e", 0, 1)]}
+    events = exported(decode(space(plane("a", lines), plane("b", {}), plane("c", lines))), tmp_path)
+    assert {(one["pid"], one["tid"]) for one in events if one["ph"] == "X"} == {(1, 1), (3, 1)}
+
+
+def test_what_json_or_a_viewer_cannot_hold_is_written_as_text(tmp_path):
+    stats = {"id": -(1 << 60), "ratio": math.inf, "nothing": math.nan, "small": 7}
+    (event,) = (
+        one
+        for one in exported(decode(space(plane("p", {"l": [mark("e", 0, 1, **stats)]}))), tmp_path)
+        if one["ph"] == "X"
+    )
+    assert event["args"] == {"id": str(-(1 << 60)), "ratio": "inf", "nothing": "nan", "small": 7}
+
+
+@pytest.mark.parametrize("path", sorted(DATA.iterdir()), ids=lambda path: path.name)
+def test_a_real_trace_is_exported_whole(path, tmp_path):
+    trace = read_space(path)
+    complete = [one for one in exported(trace, tmp_path) if one["ph"] == "X"]
+    assert len(complete) == sum(len(line.events) for part in trace.planes for line in part.lines)
+    assert [one["name"] for one in complete].count("train") == 5
+
+
+def test_nothing_to_show_is_an_empty_list(tmp_path):
+    assert exported(decode(space()), tmp_path) == []
+    assert list(trace_events(decode(space()))) == []
+
+
+def test_a_file_that_cannot_be_written_is_told_in_words(tmp_path):
+    with pytest.raises(TraceError, match="cannot be written"):
+        write_chrome(decode(space()), tmp_path)

@@ -1,0 +1,239 @@
+"""Lanes on a GPU: what it did, and what the host did while it did nothing."""
+
+from __future__ import annotations
+
+import pytest
+from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, marker, single, trace, waiting
+from xspace_writer import mark
+
+from tfmon.model.readings import Missing
+from tfmon.profile.breakdown import analyse
+from tfmon.profile.parts import Device, Ops, Verdict
+
+COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
+
+
+def us(value) -> float:
+    assert not isinstance(value, Missing), value.reason
+    return round(value / 1000, 6)
+
+
+def launching(input_us: float, call_us: float):
+    """A loop that waits and launches, and is outside of both for the rest of the step."""
+    return lambda n, at: [marker(n, at), *waiting(at, input_us), *calling(at + input_us, call_us, n + 1)]
+
+
+def kernel(start: float, length: float, op: str = "net/MatMul:MatMul"):
+    return lambda _n, at: [mark("ampere_sgemm_128x64", at + start, length, tf_op=op, correlation_id=7)]
+
+
+def copy(start: float, length: float, kind: str, size: int = 4096):
+    details = f"kind_src:pageable kind_dst:device size:{size} dest:0 async:1"
+    return lambda _n, at: [mark(f"Memcpy{kind}", at + start, length, memcpy_details=details)]
+
+
+def device(lane, **kwargs) -> Device:
+    (one,) = analyse(lane, **kwargs).devices
+    return one
+
+
+def bound(lane) -> str:
+    verdict = analyse(lane).verdict
+    assert isinstance(verdict, Verdict)
+    return verdict.bound
+
+
+LANES = {
+    "compute": gpu_lane(launching(50, 100), {COMPUTE: kernel(20, 900)}),
+    "input": gpu_lane(launching(600, 200), {COMPUTE: kernel(650, 300)}),
+    "dispatch": gpu_lane(launching(50, 900), {COMPUTE: kernel(200, 200)}),
+    "transfer": gpu_lane(launching(50, 900), {TO_DEVICE: copy(60, 400, "H2D"), COMPUTE: kernel(460, 250)}),
+    "sync": gpu_lane(launching(100, 250), {COMPUTE: kernel(300, 600)}),
+    "eager": gpu_lane(
+        lambda n, at: [
+            marker(n, at),
+            *waiting(at, 50),
+            *(one for k in range(9) for one in single("Mul", at + 60 + 100 * k, 80, 60)),
+        ],
+        {COMPUTE: kernel(300, 200, "Mul:Mul")},
+    ),
+}
+
+
+@pytest.mark.parametrize("expected", LANES)
+def test_what_bounds_it(expected):
+    assert bound(LANES[expected]) == expected
+
+
+@pytest.mark.parametrize("lane", LANES.values(), ids=list(LANES))
+def test_the_parts_of_a_device_make_up_the_step(lane):
+    profile = analyse(lane)
+    (one,) = profile.devices
+    parts = one.kernels_ns + one.h2d_exposed_ns + one.d2h_exposed_ns + one.idle_ns
+    assert parts == pytest.approx(profile.step_ns)
+    idle = one.idle_input_ns + one.idle_launch_ns + one.idle_tracing_ns + one.idle_other_ns
+    assert idle == pytest.approx(one.idle_ns)
+    assert sum(profile.verdict.shares.values()) == pytest.approx(1)
+
+
+def test_an_idle_gap_is_blamed_on_what_the_loop_did_meanwhile():
+    one = device(gpu_lane(launching(300, 400), {COMPUTE: kernel(600, 200)}))
+    assert (us(one.idle_input_ns), us(one.idle_launch_ns), us(one.idle_other_ns)) == (300, 300, 200)
+    assert (us(one.kernels_ns), us(one.idle_ns), one.name) == (200, 800, "GPU:0")
+
+
+def test_a_gap_while_the_function_is_traced_is_told_apart():
+    def loop(n, at):
+        return [
+            marker(n, at),
+            *calling(at, 800, n + 1, "traced-nonXla"),
+            mark("tf.function-graph_building", at, 500),
+        ]
+
+    one = device(gpu_lane(loop, {COMPUTE: kernel(700, 100)}))
+    assert (us(one.idle_tracing_ns), us(one.idle_launch_ns), us(one.idle_other_ns)) == (700, 0, 200)
+
+
+def test_a_copy_behind_a_kernel_is_hidden():
+    lane = gpu_lane(
+        launching(50, 300),
+        {TO_DEVICE: copy(100, 300, "H2D", 1000), COMPUTE: kernel(200, 500), TO_HOST: copy(650, 150, "D2H", 4)},
+    )
+    one = device(lane)
+    assert (us(one.h2d_ns), us(one.h2d_exposed_ns), one.h2d_bytes) == (300, 100, 1000)
+    assert (us(one.d2h_ns), us(one.d2h_exposed_ns), one.d2h_bytes) == (150, 100, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "details", "way"),
+    [
+        ("MemcpyH2D", "", "h2d"),
+        ("Memcpy HtoD", "", "h2d"),
+        ("MemcpyD2H", "kind:D2H size:8", "d2h"),
+        ("MemcpyOther", "kind:H2D size:8", "h2d"),
+        ("MemcpyD2D", "kind:D2D size:8", "kernel"),
+        ("MemcpyP2P", "", "kernel"),
+        ("Memset", "", "kernel"),
+        ("void h2d_kernel<float>", "", "kernel"),
+    ],
+)
+def test_what_is_a_copy_from_or_to_the_host(name, details, way):
+    stats = {"memcpy_details": details} if details else {}
+    one = device(gpu_lane(launching(50, 100), {"Stream #1": lambda _n, at: [mark(name, at + 200, 70, **stats)]}))
+    found = {"h2d": one.h2d_ns, "d2h": one.d2h_ns, "kernel": one.kernels_ns}
+    assert {kind: us(time_ns) for kind, time_ns in found.items() if time_ns} == {way: 70}
+
+
+def test_a_size_that_the_trace_does_not_tell_is_missing():
+    queue = {TO_DEVICE: lambda _n, at: [mark("MemcpyH2D", at + 100, 50)]}
+    one = device(gpu_lane(launching(50, 300), queue))
+    assert isinstance(one.h2d_bytes, Missing)
+    assert one.d2h_bytes == 0
+
+
+def test_bytes_copied_before_the_capture_do_not_count():
+    # One before the first step, one in each of the two steps.
+    copies = [mark("MemcpyH2D", start, 10, memcpy_details="kind:H2D size:512") for start in (100, 1100, 2100)]
+    loop = each_step(2, lambda n, at: [marker(n, at + PERIOD), *calling(at + PERIOD, 500, n)])
+    one = device(trace({"python": loop}, gpu({TO_DEVICE: copies})))
+    assert one.h2d_bytes == 512
+
+
+def test_lines_that_the_profiler_derives_are_not_counted():
+    derived = {
+        name: kernel(0, 1000)
+        for name in ("Steps", "TensorFlow Ops", "TensorFlow Name Scope", "XLA Modules", "XLA Ops")
+    }
+    one = device(gpu_lane(launching(50, 100), {COMPUTE: kernel(200, 100), **derived}))
+    assert us(one.kernels_ns) == 100
+
+
+def test_the_capture_lasts_until_the_gpu_has_done_its_work():
+    lane = gpu_lane(launching(10, 100), {COMPUTE: lambda n, at: kernel(0, 3 * PERIOD)(n, 3 * at + 100)}, steps=2)
+    profile = analyse(lane)
+    assert us(profile.step_ns) == (6 * PERIOD + 100) / 2
+    assert us(profile.devices[0].kernels_ns) == 3 * PERIOD
+    assert us(profile.drain_ns) == (4 * PERIOD + 100) / 2
+    # What the loop did in its own time is not mixed up with the wait for the last work.
+    assert us(profile.sync_ns) + us(profile.other_ns) == 890
+
+
+def test_operations_are_the_kernels_by_what_they_were_launched_for():
+    def queue(_n, at):
+        return [
+            mark("sgemm_1", at + 100, 50, tf_op="net/dense/MatMul:MatMul"),
+            mark("sgemm_2", at + 200, 50, tf_op="net/dense/MatMul:MatMul"),
+            mark("loop_fusion_7", at + 300, 30, hlo_op="fusion.7"),
+            mark("memset_kernel", at + 400, 5),
+        ]
+
+    ops = analyse(gpu_lane(launching(10, 100), {COMPUTE: queue})).ops
+    assert isinstance(ops, Ops)
+    found = [(op.name, op.type, op.device, op.count, us(op.self_ns)) for op in ops.top]
+    assert found == [
+        ("net/dense/MatMul", "MatMul", "GPU:0", 8, 100),
+        ("fusion.7", "fusion", "GPU:0", 4, 30),
+        ("memset_kernel", "memset_kernel", "GPU:0", 4, 5),
+    ]
+
+
+def test_on_a_gpu_the_call_only_launches():
+    profile = analyse(LANES["dispatch"])
+    assert isinstance(profile.call.compute_ns, Missing)
+    assert us(profile.call.dispatch_ns) == 900
+
+
+def test_waiting_outside_of_the_step_while_the_gpu_works_is_waiting_for_it():
+    profile = analyse(gpu_lane(launching(100, 250), {COMPUTE: kernel(300, 600)}))
+    assert (us(profile.sync_ns), us(profile.other_ns)) == (550, 100)
+
+
+def test_in_eager_steps_it_cannot_be_told():
+    assert isinstance(analyse(LANES["eager"]).sync_ns, Missing)
+
+
+def test_of_several_gpus_the_busiest_is_judged_and_named_first():
+    loop = each_step(4, launching(50, 100))
+    busy, lazy = (
+        gpu({COMPUTE: each_step(4, kernel(100, length))}, index) for length, index in ((900, 1), (10, 0))
+    )
+    profile = analyse(trace({"python": loop}, lazy, busy))
+    assert [one.name for one in profile.devices] == ["GPU:1", "GPU:0"]
+    assert profile.verdict.bound == "compute"
+    assert "2 GPUs" in profile.notes[0]
+
+
+class TestHostOnly:
+    """What a Mac's Metal plugin leaves: a host plane without any of the GPU."""
+
+    def lane(self, kind: str = "notTraced-nonXla"):
+        return trace(
+            {
+                "python": each_step(
+                    4, lambda n, at: [marker(n, at), *waiting(at, 500), *calling(at + 500, 400, n + 1, kind)]
+                )
+            }
+        )
+
+    def test_it_says_so_and_makes_nothing_up(self):
+        profile = analyse(self.lane(), on_gpu=True)
+        assert profile.host_only and "only the host" in profile.notes[0]
+        assert profile.devices == ()
+        for part in (profile.verdict, profile.ops, profile.sync_ns, profile.call.compute_ns):
+            assert isinstance(part, Missing)
+
+    def test_what_the_host_did_is_told(self):
+        profile = analyse(self.lane(), on_gpu=True)
+        assert (us(profile.input.wait_ns), us(profile.call.total_ns)) == (500, 400)
+
+    def test_retracing_is_seen_on_the_host(self):
+        verdict = analyse(self.lane("traced-nonXla"), on_gpu=True).verdict
+        assert isinstance(verdict, Verdict) and verdict.bound == "retracing"
+
+    def test_the_same_trace_of_a_lane_on_the_cpu_is_whole(self):
+        profile = analyse(self.lane())
+        assert not profile.host_only and profile.notes == ()
+
+    def test_a_gpu_plane_without_work_is_as_good_as_none(self):
+        loop = each_step(2, launching(50, 100))
+        assert analyse(trace({"python": loop}, gpu({COMPUTE: []})), on_gpu=True).host_only

@@ -1,0 +1,134 @@
+"""The two forms in which a profile is shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from made_lanes import calling, each_step, gpu_lane, graph_lane, marker, processing, trace, waiting
+from xspace_writer import mark
+
+from tfmon.profile.breakdown import analyse, read_profile
+from tfmon.profile.text import WIDTH, to_json, to_text
+
+DATA = Path(__file__).parent / "data"
+
+GRAPH = """\
+4 steps of 1.00 ms (the longest 1.00 ms), tf.function
+bound by compute: 70 % of the time operations ran
+
+the loop's thread
+  input wait                                   0.10 ms    10 %
+  step call                                    0.80 ms    80 %
+    operations ran                             0.70 ms    70 %
+    dispatch                                   0.10 ms    10 %
+      of it Python                            0.010 ms     1 %
+  other                                        0.10 ms    10 %
+
+operations of the step, by their own time
+  MatMul net/dense                                       CPU      1/step   100 %     0.70 ms
+  all 4 that the trace shows                                                         0.70 ms"""
+
+
+def on_gpu():
+    copies = {
+        "Stream #1(MemcpyH2D)": lambda _n, at: [
+            mark("MemcpyH2D", at + 60, 100, memcpy_details="kind:H2D size:2048")
+        ],
+        "Stream #2(MemcpyD2H)": lambda _n, at: [mark("MemcpyD2H", at + 900, 10)],
+        "Stream #3(Kernel)": lambda _n, at: [mark("sgemm" * 30, at + 150, 300)],
+    }
+    return analyse(
+        gpu_lane(lambda n, at: [marker(n, at), *waiting(at, 50), *calling(at + 50, 300, n + 1)], copies)
+    )
+
+
+def retracing():
+    def loop(n, at):
+        building = mark("tf.function-graph_building", at + 20, 300)
+        return [marker(n, at), *calling(at, 900, n + 1, "traced-nonXla"), building]
+
+    long = processing(1, [("gradient_tape/" + "a_very_long_scope/" * 9 + "MatMul:MatMul", 700, 50)])
+    return analyse(trace({"python": each_step(2, loop), "x": long}, errors=["something " * 30]))
+
+
+def host_only():
+    return analyse(trace({"python": each_step(2, lambda n, at: [marker(n, at), *waiting(at, 9)])}), on_gpu=True)
+
+
+PROFILES = {
+    "graph": analyse(graph_lane()),
+    "gpu": on_gpu(),
+    "retracing": retracing(),
+    "host only": host_only(),
+    **{path.name: read_profile(path) for path in sorted(DATA.iterdir())},
+}
+
+
+class TestText:
+    def test_a_lane_on_the_cpu(self):
+        assert to_text(PROFILES["graph"]) == GRAPH
+
+    @pytest.mark.parametrize("name", PROFILES)
+    def test_it_fits_into_a_terminal_and_has_no_loose_ends(self, name):
+        lines = to_text(PROFILES[name]).splitlines()
+        assert max(map(len, lines)) <= WIDTH == 100
+        assert all(line == line.rstrip() for line in lines)
+        assert lines[0] and lines[-1]
+
+    def test_a_gpu_is_told_with_what_was_copied_and_why_it_was_idle(self):
+        lines = to_text(PROFILES["gpu"]).splitlines()
+        part = lines[lines.index("GPU:0") :]
+        assert part[1:5] == [
+            "  kernels                                      0.30 ms    30 %",
+            "  copies from the host                         0.10 ms    10 %  2.0 KiB a step",
+            "    that no kernel hid                        0.090 ms     9 %",
+            "  copies to the host                          0.010 ms     1 %  n/a (the trace does not tell sizes)",
+        ]
+        assert part[6].split() == ["idle", "0.60", "ms", "60", "%"]
+
+    def test_what_was_traced_is_told(self):
+        assert "  step was traced 2 times, 0.30 ms each" in to_text(PROFILES["retracing"]).splitlines()
+
+    def test_what_is_not_known_says_why(self):
+        text = to_text(PROFILES["host only"])
+        assert "bound by: n/a (what bounds a GPU lane cannot be told without its GPU)" in text
+        assert "n/a (the GPU left nothing in the trace)" in text
+        assert "only the host's side is known" in text
+
+
+class TestJson:
+    @pytest.mark.parametrize("name", PROFILES)
+    def test_it_is_json_and_names_everything_that_is_missing(self, name):
+        plain = to_json(PROFILES[name])
+        assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+        assert plain["schema"] == 1
+        nothing = {path for path, value in leaves(plain) if value is None}
+        assert nothing == set(plain["missing"])
+        assert all(plain["missing"].values())
+
+    def test_values_are_those_of_the_profile(self):
+        plain = to_json(PROFILES["gpu"])
+        assert plain["devices"][0]["kernels_ns"] == pytest.approx(300_000)
+        assert plain["devices"][0]["h2d_bytes"] == 2048
+        assert plain["verdict"]["bound"] == PROFILES["gpu"].verdict.bound
+        assert plain["missing"]["devices.0.d2h_bytes"] == "the trace does not tell sizes"
+
+    def test_units_are_in_the_names(self):
+        units = ("_ns", "_bytes")
+        plain = {name for name, value in leaves(to_json(PROFILES["gpu"])) if isinstance(value, float)}
+        ratios = ("share", "shares", "parallelism", "elements")
+        assert {
+            name for name in plain if not name.endswith(units) and not any(word in name for word in ratios)
+        } == set()
+
+
+def leaves(value, path=""):
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            if path or key != "missing":
+                yield from leaves(inner, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, value

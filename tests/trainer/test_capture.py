@@ -1,0 +1,339 @@
+"""Real captures of real training: each lane's profile says what bounds it, and agrees with TensorFlow's reader."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmon.model.readings import Missing, known
+from tfmon.profile.breakdown import MARKER, read_profile
+from tfmon.profile.parts import Profile
+from tfmon.profile.xspace import read_space
+from tfmon.trainer import capture as capture_module
+from tfmon.trainer.capture import Capture, CaptureError
+
+pytestmark = pytest.mark.trainer
+
+
+@pytest.fixture
+def capture(tf: Any, tmp_path: Path) -> Iterator[Capture]:
+    """A capture that is not left running."""
+    one = Capture(tmp_path)
+    yield one
+    one.abandon()
+
+
+def data(shape: tuple[int, ...], examples: int = 512) -> tuple[Any, Any]:
+    random = np.random.default_rng(0)
+    return random.normal(size=(examples, *shape)).astype("float32"), random.integers(0, 10, examples)
+
+
+def dense(tf: Any) -> Any:
+    layers = tf.keras.layers
+    return tf.keras.Sequential([tf.keras.Input((32,)), layers.Dense(64, activation="relu"), layers.Dense(10)])
+
+
+def conv(tf: Any) -> Any:
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            tf.keras.Input((28, 28, 1)),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(10),
+        ]
+    )
+
+
+def training(tf: Any, model: Any) -> Callable[..., Any]:
+    """Return a plain training step."""
+    loss_of = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    adam = tf.keras.optimizers.Adam(1e-3)
+    weights = model.trainable_variables
+    adam.build(weights)
+
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        adam.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    return step
+
+
+def take(capture: Capture, step: Callable[..., Any], batches: Iterator[Any], steps: int = 12) -> Path:
+    """Train some steps to get warm, then some that are captured."""
+    for _ in range(3):
+        loss = step(*next(batches))
+    loss.numpy()
+    capture.start()
+    for _ in range(steps):
+        with capture.step():
+            loss = step(*next(batches))
+    loss.numpy()
+    return capture.stop()
+
+
+def batches_of(tf: Any, examples: tuple[Any, Any], size: int, prefetch: int = 2) -> Iterator[Any]:
+    dataset = tf.data.Dataset.from_tensor_slices(examples).repeat().batch(size, drop_remainder=True)
+    return iter(dataset.prefetch(prefetch))
+
+
+def python_map(tf: Any) -> Iterator[Any]:
+    """A pipeline that calls Python for each batch, and takes 20 ms for it: much more than the step."""
+
+    def slow(x: Any, y: Any) -> tuple[Any, Any]:
+        time.sleep(0.02)  # the work of the pipeline under test; nothing waits for it to have passed
+        return x, y
+
+    def through_python(x: Any, y: Any) -> tuple[Any, Any]:
+        slowed = tf.numpy_function(slow, [x, y], (tf.float32, tf.int64))
+        return tf.ensure_shape(slowed[0], (10, 32)), tf.ensure_shape(slowed[1], (10,))
+
+    dataset = tf.data.Dataset.from_tensor_slices(data((32,))).repeat().batch(10, drop_remainder=True)
+    return iter(dataset.map(through_python).prefetch(2))
+
+
+def adding_up(profile: Profile) -> None:
+    call = profile.call
+    assert not isinstance(call, Missing) and not isinstance(call.compute_ns, Missing)
+    waits = known(profile.input.wait_ns) or 0.0
+    parts = call.compute_ns + call.dispatch_ns + call.tracing_ns + call.compile_ns
+    assert parts == pytest.approx(call.total_ns)
+    assert waits + call.total_ns + profile.other_ns == pytest.approx(profile.step_ns)
+
+
+class TestVerdicts:
+    def test_a_small_dense_net_is_bound_by_dispatch(self, tf: Any, capture: Capture) -> None:
+        step = tf.function(training(tf, dense(tf)))
+        profile = read_profile(take(capture, step, batches_of(tf, data((32,)), 10)))
+        assert (profile.steps, profile.mode, profile.retraced_steps) == (12, "graph", 0)
+        assert profile.verdict.bound == "dispatch"
+        assert profile.call.dispatch_ns > profile.call.compute_ns
+        assert isinstance(profile.input.python_ns, Missing)
+        adding_up(profile)
+
+    def test_a_convolution_is_bound_by_compute(self, tf: Any, capture: Capture) -> None:
+        step = tf.function(training(tf, conv(tf)))
+        profile = read_profile(take(capture, step, batches_of(tf, data((28, 28, 1)), 64), steps=6))
+        assert profile.verdict.bound == "compute"
+        assert any("Conv2D" in op.type for op in profile.ops.top[:3])
+        adding_up(profile)
+
+    def test_python_in_the_pipeline_is_bound_by_input(self, tf: Any, capture: Capture) -> None:
+        step = tf.function(training(tf, dense(tf)))
+        profile = read_profile(take(capture, step, python_map(tf)))
+        assert profile.verdict.bound == "input"
+        # The longest part of the pipeline is the stage that sleeps, and its time is known to be Python's.
+        assert profile.input.stages[0].name.endswith("Map")
+        assert profile.input.python_ns / 1e6 > 15
+        assert not [op for op in profile.ops.top if "PyFunc" in op.type]
+        adding_up(profile)
+
+    def test_an_eager_step_is_bound_by_starting_operations(self, tf: Any, capture: Capture) -> None:
+        profile = read_profile(take(capture, training(tf, dense(tf)), batches_of(tf, data((32,)), 10), steps=5))
+        assert (profile.mode, profile.verdict.bound) == ("eager", "eager")
+        assert profile.ops.runs / profile.steps > 100
+        assert {"MatMul", "ReadVariableOp"} <= {op.type for op in profile.ops.top}
+        adding_up(profile)
+
+    def test_growing_batches_are_bound_by_retracing(self, tf: Any, capture: Capture) -> None:
+        sizes = itertools.count(5)
+        x, y = data((32,))
+        batches = ((tf.constant(x[:size]), tf.constant(y[:size])) for size in sizes)
+        step = tf.function(training(tf, dense(tf)), reduce_retracing=False)
+        profile = read_profile(take(capture, step, batches, steps=4))
+        assert profile.verdict.bound == "retracing"
+        assert (profile.retraced_steps, [(one.function, one.count) for one in profile.retraces]) == (
+            4,
+            [("step", 4)],
+        )
+        assert 1e6 < profile.retraces[0].cost_ns < profile.longest_ns
+        assert isinstance(profile.input.wait_ns, Missing)
+
+    def test_xla_shows_its_operations_and_that_it_compiled(self, tf: Any, capture: Capture) -> None:
+        x, y = data((32,))
+        sizes = itertools.chain([10] * 5, [12] * 3)
+        batches = ((tf.constant(x[:size]), tf.constant(y[:size])) for size in sizes)
+        signature = [tf.TensorSpec([None, 32]), tf.TensorSpec([None], tf.int64)]
+        step = tf.function(training(tf, dense(tf)), jit_compile=True, input_signature=signature)
+        profile = read_profile(take(capture, step, batches, steps=5))
+        assert profile.mode == "xla"
+        assert [(one.function, one.count) for one in profile.compiles] == [("step", 1)]
+        assert (profile.retraces, profile.retraced_steps, profile.verdict.bound) == ((), 1, "retracing")
+        # All of such a call but its operations counts as compiling, TensorFlow's own part of it too.
+        assert 5 * profile.call.compile_ns > profile.compiles[0].cost_ns > 1e6
+        assert not isinstance(profile.ops, Missing)
+        adding_up(profile)
+
+
+class TestAgainstTensorFlow:
+    """TensorFlow's own reader is private, and no part of what tfmon uses: where it is there, it must agree."""
+
+    @pytest.mark.parametrize(("model", "shape", "size"), [(dense, (32,), 10), (conv, (28, 28, 1), 32)])
+    def test_self_times_of_the_top_operations_are_equal(
+        self, tf: Any, capture: Capture, model: Any, shape: tuple[int, ...], size: int, tmp_path: Path
+    ) -> None:
+        path = take(capture, tf.function(training(tf, model(tf))), batches_of(tf, data(shape), size), steps=5)
+        profile = read_profile(path)
+        table = tensorflows_table(path, tmp_path)
+        assert len(profile.ops.top) == 10
+        for op in profile.ops.top:
+            assert 5 * op.self_ns / 1e3 == pytest.approx(table[op.type, op.name], rel=1e-6, abs=0.002)
+        assert 5 * profile.ops.time_ns / 1e3 == pytest.approx(
+            sum(time_us for (kind, _), time_us in table.items() if kind not in ("Dataset", "IDLE")), rel=1e-6
+        )
+
+    def test_the_generated_class_reads_the_same(self, tf: Any, capture: Capture) -> None:
+        xplane = pytest.importorskip(
+            "tensorflow.tsl.profiler.protobuf.xplane_pb2", reason="it has moved", exc_type=ImportError
+        )
+        path = take(capture, tf.function(training(tf, dense(tf))), batches_of(tf, data((32,)), 10), steps=3)
+        theirs, ours = xplane.XSpace(), read_space(path)
+        theirs.ParseFromString(path.read_bytes())
+        assert [plane.name for plane in ours.planes] == [plane.name for plane in theirs.planes]
+        for mine, other in zip(ours.planes, theirs.planes, strict=True):
+            assert [len(line.events) for line in mine.lines] == [len(line.events) for line in other.lines]
+            for line, raw in zip(mine.lines, other.lines, strict=True):
+                shift_ps = (raw.timestamp_ns - ours.origin_ns) * 1000
+                expected = sorted(
+                    (shift_ps + one.offset_ps, one.duration_ps, other.event_metadata[one.metadata_id].name)
+                    for one in raw.events
+                )
+                assert (
+                    sorted((one.start_ps, one.end_ps - one.start_ps, one.name) for one in line.events) == expected
+                )
+
+
+def tensorflows_table(path: Path, folder: Path) -> dict[tuple[str, str], float]:
+    """Return the self times in microseconds, by type and name, that TensorFlow's own reader finds."""
+    internal = "tensorflow.python.profiler.internal"
+    for name in ("_pywrap_profiler_plugin", "_pywrap_profiler"):
+        try:
+            convert = importlib.import_module(f"{internal}.{name}").xspace_to_tools_data
+            break
+        except (ImportError, AttributeError):
+            continue
+    else:
+        pytest.skip("this TensorFlow has no reader of its own")
+    copy = folder / "copy" / path.name  # the reader leaves files beside it
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+    answer, fine = convert([str(copy)], "framework_op_stats")
+    assert fine
+    return from_json(answer) if answer.startswith(b"[") else from_protobuf(answer)
+
+
+def from_json(answer: bytes) -> dict[tuple[str, str], float]:
+    """Read the answer of TensorFlow 2.21: tables of Google's charts; the first one includes idle time."""
+    table = json.loads(answer)[0]
+    names = [column["id"] for column in table["cols"]]
+    rows = [dict(zip(names, (cell["v"] for cell in row["c"]), strict=True)) for row in table["rows"]]
+    return {(row["type"], row["operation"]): float(row["total_self_time"]) for row in rows}
+
+
+def from_protobuf(answer: bytes) -> dict[tuple[str, str], float]:
+    """Read the answer of TensorFlow 2.18: a table that holds records with type (3), name (4), self time (8)."""
+    (table, *_) = (value for _, value in protobuf_fields(answer))
+    found = {}
+    for number, record in protobuf_fields(table):
+        if number == 1:
+            row = {3: b"", 4: b"", 8: bytes(8), **dict(protobuf_fields(record))}  # zeros are not written
+            found[row[3].decode(), row[4].decode()] = struct.unpack("<d", row[8])[0]
+    return found
+
+
+def protobuf_fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            yield key >> 3, number()
+            continue
+        size = {1: 8, 5: 4}.get(key & 7) or number()
+        yield key >> 3, data[at : at + size]
+        at += size
+
+
+class TestCapture:
+    def test_the_marker_is_the_one_that_the_reader_looks_for(self) -> None:
+        assert capture_module.MARKER == MARKER
+
+    def test_a_second_one_at_the_same_time_is_refused_in_words(
+        self, tf: Any, capture: Capture, tmp_path: Path
+    ) -> None:
+        capture.start()
+        with pytest.raises(CaptureError, match="another profile is being taken in this process"):
+            Capture(tmp_path / "second").start()
+        with capture.step():
+            tf.constant(1) + 1
+        assert capture.stop().exists()
+
+    def test_one_after_the_other_each_has_its_own_steps(self, tf: Any, tmp_path: Path) -> None:
+        counts = []
+        for steps in (2, 3):
+            one = Capture(tmp_path)
+            one.start()
+            for _ in range(steps):
+                with one.step():
+                    tf.constant(1) + 1
+            assert one.steps == steps
+            counts.append(read_profile(one.stop()).steps)
+        assert counts == [2, 3]
+
+    def test_an_abandoned_one_writes_nothing_and_lets_the_next_one_start(
+        self, tf: Any, capture: Capture, tmp_path: Path
+    ) -> None:
+        capture.start()
+        capture.abandon()
+        capture.abandon()
+        assert not list(tmp_path.rglob("*.xplane.pb"))
+        capture.start()
+
+    def test_stopping_what_was_not_started_is_refused(self, capture: Capture) -> None:
+        with pytest.raises(CaptureError, match="no profile is being taken"):
+            capture.stop()
+
+    def test_what_somebody_else_stopped_is_told(self, tf: Any, capture: Capture) -> None:
+        capture.start()
+        tf.profiler.experimental.stop(save=False)
+        with pytest.raises(CaptureError, match="could not write"):
+            capture.stop()
+
+    def test_a_folder_that_cannot_be_made_is_told_and_the_profiler_is_free_again(
+        self, tf: Any, tmp_path: Path
+    ) -> None:
+        (tmp_path / "file").touch()
+        blocked, free = Capture(tmp_path / "file" / "below"), Capture(tmp_path)
+        with pytest.raises(CaptureError):
+            blocked.start()
+            blocked.stop()
+        free.start()
+        assert free.stop().exists()
+
+    def test_steps_outside_of_a_capture_are_trained_all_the_same(self, tf: Any, capture: Capture) -> None:
+        with capture.step():
+            assert int(tf.constant(1) + 1) == 2

@@ -1,0 +1,218 @@
+"""From a trace to what it says of the captured steps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tfmon.model.readings import Missing, Reading, known
+from tfmon.profile import gpu, loop_thread, pipeline
+from tfmon.profile.gpu import Gpu
+from tfmon.profile.intervals import Times, both, total, unite, without
+from tfmon.profile.loop_thread import LoopThread
+from tfmon.profile.operations import OpRun, executed
+from tfmon.profile.parts import Call, Input, Mode, Op, Ops, Profile, Repeat, Verdict
+from tfmon.profile.trace import Space
+from tfmon.profile.verdict import Evidence, judge
+from tfmon.profile.xspace import read_space
+
+MARKER = "train"
+"""Name of the marker around each step."""
+TOP = 10
+
+NO_STEP = Missing("no tf.function and no operation is in the trace")
+NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
+UNTOLD = Missing("what bounds a GPU lane cannot be told without its GPU")
+NO_OPS = Missing("the trace shows no operation of the step")
+NO_BATCH = Missing("the loop took no batch from a tf.data iterator")
+NO_PYTHON = Missing("the trace shows no Python function in the input pipeline")
+NO_RUNTIME = Missing("the trace does not show TensorFlow's runtime apart from Python")
+LAUNCHES_ONLY = Missing("the step runs on the GPU")
+WAITS_IN_STEP = Missing("on the CPU the loop waits for results in the step itself")
+WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be told from the step")
+
+
+def read_profile(path: Path, *, on_gpu: bool = False) -> Profile:
+    """Return what a `.xplane.pb` file says; see `analyse`.
+
+    Errors: TraceError.
+    """
+    return analyse(read_space(path), on_gpu=on_gpu)
+
+
+def analyse(space: Space, *, on_gpu: bool = False, marker: str = MARKER) -> Profile:
+    """Return what a trace says of the captured steps.
+
+    `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for
+    Apple's, only what the host did is told.
+
+    Errors: TraceError when no step is marked.
+    """
+    gpus = gpu.read(space)
+    loop = loop_thread.find(space, marker, max((one.until_ps for one in gpus), default=0))
+    steps = len(loop.steps)
+    lines = loop_thread.host_lines(space)
+    cpu = executed(lines, loop)
+    host_only = on_gpu and not gpus
+    devices = tuple(sorted((gpu.busy(one, loop) for one in gpus), key=lambda device: -device.kernels_ns))
+    runs = [run for one in gpus for run in one.runs] if gpus else cpu.step
+    sync_ns, other_ns = _rest(loop, gpus, host_only)
+    profile = Profile(
+        steps=steps,
+        step_ns=total(loop.window) / 1000 / steps,
+        longest_ns=max(end - start for start, end in loop.steps) / 1000,
+        mode=_mode(loop),
+        input=Input(
+            wait_ns=total(loop.input) / 1000 / steps if loop.input else NO_BATCH,
+            stages=pipeline.stages(lines, loop.window[0], cpu.functions, steps),
+            python_ns=NO_PYTHON if cpu.python_ps is None else cpu.python_ps / 1000 / steps,
+        ),
+        call=_call(loop, None if gpus or on_gpu else cpu.step),
+        sync_ns=sync_ns,
+        other_ns=other_ns,
+        drain_ns=total(_drain(loop)) / 1000 / steps,
+        devices=devices,
+        ops=NO_GPU_EVENTS if host_only else _ops(runs, loop),
+        retraced_steps=_retraced(loop),
+        retraces=_repeats((one.function, one.building_ps or None) for one in loop.tracings),
+        compiles=_repeats((one.function, total(one.times)) for one in loop.compilings),
+        verdict=UNTOLD,
+        host_only=host_only,
+        notes=_notes(space, len(devices), host_only),
+    )
+    return replace(profile, verdict=_verdict(profile))
+
+
+def _mode(loop: LoopThread) -> Mode:
+    if not loop.known:
+        return "unknown"
+    return "eager" if loop.eager else "xla" if loop.xla else "graph"
+
+
+def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
+    """Split the step; `runs` are its operations on the CPU, None if it runs elsewhere."""
+    if not loop.known:
+        return NO_STEP
+    steps = len(loop.steps)
+
+    def per_step(times: Times) -> float:
+        return total(times) / 1000 / steps
+
+    compute = both(loop.calls, unite((run.start_ps, run.end_ps) for run in runs or ()))
+    tracing = without(loop.traced, compute)
+    compiling = without(without(loop.compiled, compute), tracing)
+    dispatch = without(without(without(loop.calls, compute), tracing), compiling)
+    return Call(
+        total_ns=per_step(loop.calls),
+        dispatch_ns=per_step(dispatch),
+        python_ns=per_step(without(dispatch, loop.runtime)) if loop.runtime else NO_RUNTIME,
+        compute_ns=LAUNCHES_ONLY if runs is None else per_step(compute),
+        tracing_ns=per_step(tracing),
+        compile_ns=per_step(compiling),
+    )
+
+
+def _rest(loop: LoopThread, gpus: Sequence[Gpu], host_only: bool) -> tuple[Reading, float]:
+    """Return the time that the loop was outside of pipeline and step: while a GPU worked, and otherwise."""
+    steps = len(loop.steps)
+    rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
+    if not gpus:
+        return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), total(rest) / 1000 / steps
+    if loop.eager:
+        return WAITS_UNSEEN, total(rest) / 1000 / steps
+    working = unite(span for one in gpus for times in (one.kernels, one.h2d, one.d2h) for span in times)
+    return total(both(rest, working)) / 1000 / steps, total(without(rest, working)) / 1000 / steps
+
+
+def _drain(loop: LoopThread) -> Times:
+    """Return the time after the last step in which the loop had nothing to do but to wait for the device."""
+    tail = unite([(max(end for _, end in loop.steps), loop.window[0][1])])
+    return without(without(tail, loop.input), loop.calls)
+
+
+def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
+    steps = len(loop.steps)
+    window = loop.window[0]
+    inside = [run for run in runs if run.start_ps < window[1] and run.end_ps > window[0]]
+    self_ps = sum(run.self_ps for run in inside)
+    busy_ps = total(both(unite((run.start_ps, run.end_ps) for run in inside), loop.window))
+    if not self_ps or not busy_ps:
+        return NO_OPS
+    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    for run in inside:
+        key = (run.name, run.type, run.device)
+        count, spent = sums.get(key, (0, 0))
+        sums[key] = count + 1, spent + run.self_ps
+    ranked = sorted(sums.items(), key=lambda item: (-item[1][1], item[0]))
+    top = tuple(
+        Op(*key, count=count, self_ns=spent / 1000 / steps, share=spent / self_ps)
+        for key, (count, spent) in ranked[:TOP]
+    )
+    return Ops(top, len(inside), self_ps / 1000 / steps, busy_ps / 1000 / steps, self_ps / busy_ps)
+
+
+def _retraced(loop: LoopThread) -> int:
+    """Count the steps in which a function was traced or compiled."""
+    starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
+    return sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps)
+
+
+def _repeats(found: Iterable[tuple[str, int | None]]) -> tuple[Repeat, ...]:
+    costs: dict[str, list[int | None]] = {}
+    for function, cost_ps in found:
+        costs.setdefault(function, []).append(cost_ps)
+    repeats = []
+    for function, each in costs.items():
+        told = [cost for cost in each if cost is not None]
+        cost_ns = sum(told) / len(told) / 1000 if told else Missing("the trace does not tell its cost")
+        repeats.append(Repeat(function, len(each), cost_ns))
+    return tuple(sorted(repeats, key=lambda repeat: (-repeat.count, repeat.function)))
+
+
+def _verdict(profile: Profile) -> Verdict | Missing:
+    call = profile.call
+    if profile.host_only and not profile.retraced_steps:
+        return UNTOLD
+    if isinstance(call, Missing) and not profile.devices:
+        return call
+
+    def share(time_ns: Reading) -> float:
+        return (known(time_ns) or 0.0) / profile.step_ns
+
+    if profile.devices:
+        device = profile.devices[0]
+        waits = (device.idle_input_ns, device.idle_launch_ns, device.h2d_exposed_ns + device.d2h_exposed_ns)
+        compute_ns, other_ns, tracing_ns = device.kernels_ns, device.idle_other_ns, device.idle_tracing_ns
+    else:
+        assert isinstance(call, Call)
+        waits = (known(profile.input.wait_ns) or 0.0, call.dispatch_ns, 0.0)
+        compute_ns, other_ns = known(call.compute_ns) or 0.0, profile.other_ns
+        tracing_ns = call.tracing_ns + call.compile_ns
+    return judge(
+        Evidence(
+            steps=profile.steps,
+            retraced_steps=profile.retraced_steps,
+            eager=profile.mode == "eager",
+            compute=share(compute_ns),
+            input=share(waits[0]),
+            dispatch=share(waits[1]),
+            transfer=share(waits[2]),
+            other=share(other_ns),
+            retracing=share(tracing_ns),
+            sync=share(profile.sync_ns),
+        )
+    )
+
+
+def _notes(space: Space, gpus: int, host_only: bool) -> tuple[str, ...]:
+    notes = []
+    if host_only:
+        notes.append(
+            "The GPU left nothing in the trace, so only the host's side is known. TensorFlow's plugin for Apple's "
+            "GPU records nothing; on NVIDIA's, the profiling library CUPTI may be missing or not allowed."
+        )
+    if gpus > 1:
+        notes.append(f"The trace has {gpus} GPUs; the verdict is that of the busiest.")
+    return (*notes, *(f"The profiler said: {trouble}" for trouble in space.troubles))

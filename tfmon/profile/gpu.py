@@ -1,0 +1,135 @@
+"""What GPUs did during the capture, and what the host did while they did nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tfmon.model.readings import Missing, Reading
+from tfmon.profile.intervals import Interval, Times, both, total, unite, without
+from tfmon.profile.loop_thread import LoopThread
+from tfmon.profile.operations import OpRun, hlo_type, parse
+from tfmon.profile.parts import Device
+from tfmon.profile.trace import Event, Plane, Space
+
+_PLANE = "/device:GPU:"
+_QUEUE = "Stream"
+"""Other lines of a GPU's plane are made from these by the profiler: steps, modules, names."""
+_KIND = re.compile(r"\bkind:(\w+)")
+_SIZE = re.compile(r"\b(?:size|num_bytes):(\d{1,18})")
+_TO_DEVICE, _TO_HOST = ("H2D", "HTOD"), ("D2H", "DTOH")
+_DETAILS = "memcpy_details"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What a GPU did; the times may overlap."""
+
+    name: str
+    kernels: Times
+    """And all else that is no copy from or to the host."""
+    h2d: Times
+    d2h: Times
+    sizes: dict[str, list[tuple[int, int | None]]]
+    """When each copy from the host (h2d) and to the host (d2h) began, and its bytes if they are told."""
+    runs: tuple[OpRun, ...]
+
+    @property
+    def until_ps(self) -> int:
+        """When its last work ended."""
+        return max((times[-1][1] for times in (self.kernels, self.h2d, self.d2h) if times), default=0)
+
+
+def read(space: Space) -> list[Gpu]:
+    """Return the GPUs that did anything."""
+    planes = [plane for plane in space.planes if plane.name.startswith(_PLANE)]
+    found = [_read(plane) for plane in planes]
+    return [gpu for gpu in found if gpu.kernels or gpu.h2d or gpu.d2h]
+
+
+def busy(gpu: Gpu, loop: LoopThread) -> Device:
+    """Return what a GPU did in the capture, a step."""
+    steps, window = len(loop.steps), loop.window
+
+    def per_step(times: Times) -> float:
+        return total(times) / 1000 / steps
+
+    kernels, h2d, d2h = (both(times, window) for times in (gpu.kernels, gpu.h2d, gpu.d2h))
+    h2d_exposed = without(h2d, kernels)
+    d2h_exposed = without(without(d2h, kernels), h2d)
+    idle = without(without(without(window, kernels), h2d), d2h)
+    tracing = unite([*loop.traced, *loop.compiled])
+    idle_tracing = both(idle, tracing)
+    idle_launch = both(without(idle, tracing), loop.calls)
+    idle_input = both(idle, loop.input)
+    parts = (idle_tracing, idle_launch, idle_input)
+    return Device(
+        name=gpu.name,
+        kernels_ns=per_step(kernels),
+        h2d_ns=per_step(h2d),
+        d2h_ns=per_step(d2h),
+        h2d_exposed_ns=per_step(h2d_exposed),
+        d2h_exposed_ns=per_step(d2h_exposed),
+        h2d_bytes=_bytes(gpu.sizes["h2d"], loop),
+        d2h_bytes=_bytes(gpu.sizes["d2h"], loop),
+        idle_ns=per_step(idle),
+        idle_input_ns=per_step(idle_input),
+        idle_launch_ns=per_step(idle_launch),
+        idle_tracing_ns=per_step(idle_tracing),
+        idle_other_ns=(total(idle) - sum(total(part) for part in parts)) / 1000 / steps,
+    )
+
+
+def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
+    began, ended = loop.window[0]
+    amount = 0
+    for start_ps, size in copies:
+        if began <= start_ps < ended:
+            if size is None:
+                return Missing("the trace does not tell sizes")
+            amount += size
+    return amount / len(loop.steps)
+
+
+def _read(plane: Plane) -> Gpu:
+    kernels: list[Interval] = []
+    copies: dict[str, list[Interval]] = {"h2d": [], "d2h": []}
+    sizes: dict[str, list[tuple[int, int | None]]] = {"h2d": [], "d2h": []}
+    name = plane.name.removeprefix("/device:")
+    runs: list[OpRun] = []
+    for event in _work(plane):
+        span = (event.start_ps, event.end_ps)
+        way = _way(event)
+        if way:
+            copies[way].append(span)
+            size = _SIZE.search(str(event.stats.get(_DETAILS, "")))
+            sizes[way].append((event.start_ps, int(size[1]) if size else None))
+        else:
+            kernels.append(span)
+            runs.append(OpRun(*_title(event), name, *span, event.end_ps - event.start_ps))
+    return Gpu(name, unite(kernels), unite(copies["h2d"]), unite(copies["d2h"]), sizes, tuple(runs))
+
+
+def _work(plane: Plane) -> Iterator[Event]:
+    for line in plane.lines:
+        if line.name.startswith(_QUEUE):
+            yield from line.events
+
+
+def _way(event: Event) -> str:
+    """Return whether it is a copy from the host (h2d) or to the host (d2h); empty for all else."""
+    if not event.name.lower().startswith("memcpy"):
+        return ""
+    told = _KIND.search(str(event.stats.get(_DETAILS, "")))
+    kinds = {event.name[len("Memcpy") :].strip().upper(), told[1].upper() if told else ""}
+    return "h2d" if kinds & set(_TO_DEVICE) else "d2h" if kinds & set(_TO_HOST) else ""
+
+
+def _title(event: Event) -> tuple[str, str]:
+    """Return the operation that a kernel was launched for and its type; else the kernel's own name for both."""
+    named = parse(str(event.stats.get("tf_op", "")))
+    if named is not None:
+        return named
+    hlo = str(event.stats.get("hlo_op", ""))
+    return (hlo, hlo_type(hlo)) if hlo else (event.name, event.name)

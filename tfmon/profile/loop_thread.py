@@ -1,0 +1,176 @@
+"""The thread that trains: its steps, and what it was busy with in them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from tfmon.profile.intervals import Interval, Times, both, total, unite, without
+from tfmon.profile.trace import Event, Line, Space, TraceError
+
+STEP_STAT = "step_num"
+CALL_STAT = "tf_function_call"
+BUILDING = "tf.function-graph_building"
+EAGER = "EagerLocalExecute: "
+HOST = "/host:CPU"
+
+_INPUT = ("IteratorGetNextOp::DoCompute", f"{EAGER}IteratorGetNext")
+_RUNTIME = ("TFE_Py_ExecuteCancelable", "TFE_Py_Execute", "TFE_Py_FastPathExecute_C")
+_SINGLE = ("EagerExecute", *_RUNTIME)
+_COMPILE = re.compile(r"\w*Compiler::(Compile\w*|Run\w*)|HLO Transforms:.*|XlaCompile.*")
+_FUNCTION = re.compile(r"_inference_(.+?)_\d+(?![^_\W])")
+
+
+@dataclass(frozen=True, slots=True)
+class Tracing:
+    """A call that traced its function."""
+
+    function: str
+    span: Interval
+    building_ps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compiling:
+    """XLA compiled a function, in a call of it."""
+
+    function: str
+    span: Interval
+    """The whole call: what it took beside its operations is for compiling too."""
+    times: Times
+    """XLA itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopThread:
+    """The thread that trains, within the capture."""
+
+    line: Line
+    steps: tuple[Interval, ...]
+    window: Times
+    """From the first step's beginning to the last one's end; one interval."""
+    input: Times
+    calls: Times
+    """In a tf.function, or if `eager`, in a step and not in its input."""
+    eager: bool
+    known: bool
+    """The trace shows how the step ran: as a tf.function or as single operations."""
+    xla: bool
+    runtime: Times
+    """In the calls, where TensorFlow's runtime was at work."""
+    traced: Times
+    """In calls that traced."""
+    tracings: tuple[Tracing, ...]
+    compilings: tuple[Compiling, ...]
+
+    @property
+    def compiled(self) -> Times:
+        """In calls that XLA compiled in."""
+        return both(self.calls, unite(one.span for one in self.compilings))
+
+
+def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
+    """Return the thread that holds the markers of the steps. The capture lasts until its last step has ended.
+
+    `until_ps` puts its end off: a device may still be at work then.
+
+    Errors: TraceError when no step is marked.
+    """
+    line, marks = _marked(space, marker)
+    window = [(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))]
+    if window[0][0] >= window[0][1]:
+        raise TraceError("the profile is damaged: its steps took no time")
+
+    def times(wanted: Callable[[Event], bool]) -> Times:
+        return both(unite((event.start_ps, event.end_ps) for event in line.events if wanted(event)), window)
+
+    waits = times(lambda event: event.name in _INPUT)
+    calls = without(times(lambda event: CALL_STAT in event.stats), waits)
+    single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
+    eager = total(single) > total(calls)
+    if eager:
+        calls = without(unite((mark.start_ps, mark.end_ps) for mark in marks), waits)
+    inside = _lying_in(list(line.events), *window[0])
+    tracings = tuple(_tracings(inside))
+    return LoopThread(
+        line=line,
+        steps=tuple((mark.start_ps, mark.end_ps) for mark in marks),
+        window=window,
+        input=waits,
+        calls=calls,
+        eager=eager,
+        known=bool(calls),
+        xla=any(str(event.stats.get(CALL_STAT, "")).endswith("-xla") for event in line.events),
+        runtime=both(times(lambda event: event.name in _RUNTIME), calls),
+        traced=both(unite(tracing.span for tracing in tracings), calls),
+        tracings=tracings,
+        compilings=tuple(_compilings(inside)),
+    )
+
+
+def host_lines(space: Space) -> list[Line]:
+    """Return the threads of the process."""
+    return [line for plane in space.planes if plane.name.startswith(HOST) for line in plane.lines]
+
+
+def _marked(space: Space, marker: str) -> tuple[Line, list[Event]]:
+    best: tuple[Line, list[Event]] | None = None
+    for line in host_lines(space):
+        marks = [event for event in line.events if event.name == marker and STEP_STAT in event.stats]
+        if marks and (best is None or len(marks) > len(best[1])):
+            best = line, marks
+    if best is None:
+        raise TraceError(
+            f"the profile has no step marked {marker!r}",
+            "each step must run inside tf.profiler.experimental.Trace",
+        )
+    return best
+
+
+def outermost(events: Iterable[Event]) -> list[Event]:
+    """Return those of a line's events that lie in no other one of them."""
+    found: list[Event] = []
+    for event in events:
+        if not found or event.start_ps >= found[-1].end_ps:
+            found.append(event)
+    return found
+
+
+def _lying_in(events: list[Event], start_ps: int, end_ps: int) -> list[Event]:
+    """Return those of a line's events that begin in an interval."""
+    first = bisect_left(events, (start_ps,))
+    return events[first : bisect_left(events, (end_ps,), lo=first)]
+
+
+def _tracings(events: list[Event]) -> Iterator[Tracing]:
+    """Find the calls that traced; a function traced while another one is built is part of that."""
+    building = outermost(event for event in events if event.name == BUILDING)
+    for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
+        own = _lying_in(building, call.start_ps, call.end_ps)
+        yield Tracing(call.name, (call.start_ps, call.end_ps), sum(one.end_ps - one.start_ps for one in own))
+
+
+def _compilings(events: list[Event]) -> Iterator[Compiling]:
+    """Find what XLA compiled: all of its work within one call is one compilation."""
+    found = outermost(event for event in events if _COMPILE.fullmatch(event.name))
+    if not found:
+        return
+    seen: set[int] = set()
+    for call in outermost(event for event in events if CALL_STAT in event.stats):
+        own = _lying_in(found, call.start_ps, call.end_ps)
+        if own:
+            seen.update(one.start_ps for one in own)
+            times = unite((one.start_ps, one.end_ps) for one in own)
+            yield Compiling(call.name, (call.start_ps, call.end_ps), times)
+    for one in found:
+        if one.start_ps not in seen:
+            name = function_name(f"{one.name} {one.stats.get('name', '')}") or "a function"
+            yield Compiling(name, (one.start_ps, one.end_ps), [(one.start_ps, one.end_ps)])
+
+
+def function_name(internal: str) -> str:
+    """Return the Python name of a function, which TensorFlow and XLA put numbers and settings around."""
+    match = _FUNCTION.search(internal)
+    return match[1] if match else ""

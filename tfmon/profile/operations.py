@@ -1,0 +1,156 @@
+"""What ran on the CPU: the operations of the step, and Python functions of the input pipeline."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeAlias
+
+from tfmon.profile.intervals import Times
+from tfmon.profile.loop_thread import EAGER, LoopThread
+from tfmon.profile.trace import Event, Line, Stat
+
+Function: TypeAlias = Stat | None
+"""The number by which the executor knows one call of a function."""
+
+CPU = "CPU"
+PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+_PROCESS, _RUN, _KERNEL, _HLO = "ExecutorState::Process", "FunctionRun", "KernelAndDeviceFunc::Run", "hlo_op"
+_NOT_SINGLE = (f"{EAGER}IteratorGetNext", f"{EAGER}__inference_", f"{EAGER}__forward_", f"{EAGER}__backward_")
+_OP = re.compile(r"([A-Za-z0-9.][\w.\-/>]*):(_?[A-Za-z]\w*)")
+_NUMBER = re.compile(r"(\.\d+)+$")
+
+
+@dataclass(slots=True)
+class OpRun:
+    """One run of an operation."""
+
+    name: str
+    type: str
+    device: str
+    start_ps: int
+    end_ps: int
+    self_ps: int
+    """Without the operations that ran inside it on the same thread."""
+
+
+@dataclass(slots=True)
+class Executed:
+    """What ran on the CPU during the capture."""
+
+    step: list[OpRun] = field(default_factory=list)
+    """The operations of the step."""
+    python_ps: int | None = None
+    """Python functions that ran outside of the step, which is in the input pipeline; None if there were none."""
+    functions: dict[Function, int] = field(default_factory=dict)
+    """How long the executor worked on each call of a function."""
+
+
+@dataclass(slots=True)
+class _Found:
+    runs: list[tuple[Function, OpRun]] = field(default_factory=list)
+    """Operations, and the function whose they are."""
+    step: list[OpRun] = field(default_factory=list)
+    """Operations that no executor ran: XLA's, and single ones."""
+    roots: set[Function] = field(default_factory=set)
+    """Functions that the loop's thread called in a step."""
+    callees: dict[Function, set[Function]] = field(default_factory=dict)
+    functions: dict[Function, int] = field(default_factory=dict)
+
+
+def executed(lines: Iterable[Line], loop: LoopThread) -> Executed:
+    """Return what ran on these threads.
+
+    The step's are the operations of functions that the loop's thread called in a step, and of those that they
+    called in turn: what a pipeline computes meanwhile is none of the step's.
+    """
+    found = _Found()
+    starts = [start for start, _ in loop.calls]
+    for line in lines:
+        _read(line, loop, starts, found)
+    step = _reached(found.roots, found.callees)
+    python = [
+        run.end_ps - run.start_ps for function, run in found.runs if function not in step and run.type in PYTHON
+    ]
+    runs = [run for function, run in found.runs if function in step]
+    return Executed(runs + found.step, sum(python) if python else None, found.functions)
+
+
+def _reached(roots: set[Function], callees: dict[Function, set[Function]]) -> set[Function]:
+    reached, fresh = set(roots), roots
+    while fresh:
+        fresh = {callee for caller in fresh for callee in callees.get(caller, ())} - reached
+        reached |= fresh
+    return reached
+
+
+def _read(line: Line, loop: LoopThread, starts: list[int], found: _Found) -> None:
+    """Add what ran on a thread; `starts` are the beginnings of the calls."""
+    is_loop = line is loop.line
+    began, ended = loop.window[0]
+    processes: list[Event] = []
+    singles: list[Event] = []
+    runs: list[OpRun] = []
+
+    def add(event: Event, name: str, kind: str) -> OpRun:
+        """Note a run, and take it off the self time of the one it lies in."""
+        span = event.end_ps - event.start_ps
+        while runs and runs[-1].end_ps <= event.start_ps:
+            runs.pop()
+        if runs:
+            runs[-1].self_ps = max(0, runs[-1].self_ps - span)
+        runs.append(OpRun(name, kind, CPU, event.start_ps, event.end_ps, span))
+        return runs[-1]
+
+    for event in line.events:
+        start, end, name, stats = event
+        if end <= began or start >= ended:
+            continue
+        while processes and processes[-1].end_ps <= start:
+            processes.pop()
+        if name == _PROCESS:
+            processes.append(event)
+            function = stats.get("id")
+            found.functions[function] = found.functions.get(function, 0) + end - start
+        elif name == _RUN:
+            if processes:
+                found.callees.setdefault(processes[-1].stats.get("id"), set()).add(stats.get("id"))
+            elif is_loop and _holds(loop.calls, starts, start):
+                found.roots.add(stats.get("id"))
+        elif _HLO in stats:
+            if _holds(loop.calls, starts, start):
+                hlo = str(stats[_HLO])
+                found.step.append(add(event, hlo, hlo_type(hlo)))
+        elif processes:
+            named = parse(name)
+            if named is not None:
+                found.runs.append((processes[-1].stats.get("id"), add(event, *named)))
+        elif is_loop and loop.eager:
+            if name.startswith(EAGER):
+                singles.append(event)
+            elif name == _KERNEL and singles and end <= singles[-1].end_ps:
+                single = singles[-1].name
+                if not single.startswith(_NOT_SINGLE) and _holds(loop.calls, starts, start):
+                    kind = single.removeprefix(EAGER)
+                    found.step.append(add(event, kind, kind))
+
+
+def _holds(times: Times, starts: list[int], at_ps: int) -> bool:
+    """Return whether a moment lies in a set of time, the beginnings of whose intervals are given."""
+    index = bisect_right(starts, at_ps) - 1
+    return index >= 0 and at_ps < times[index][1]
+
+
+@lru_cache(maxsize=4096)
+def parse(name: str) -> tuple[str, str] | None:
+    """Return the name and the type of an operation from an event's name; None for any other event."""
+    match = _OP.fullmatch(name)
+    return (match[1], match[2]) if match else None
+
+
+def hlo_type(name: str) -> str:
+    """Return the type of an operation of XLA's: fusion.12 is a fusion."""
+    return _NUMBER.sub("", name)

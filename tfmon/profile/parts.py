@@ -1,0 +1,168 @@
+"""What a profile says: where the time of a step went, what ran, and what bounds the lane.
+
+Units: times are means over the captured steps, in nanoseconds a step, unless a field says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tfmon.model.readings import Missing, Reading
+
+Bound: TypeAlias = Literal[
+    "input", "dispatch", "eager", "compute", "retracing", "sync", "transfer", "other", "mixed"
+]
+"""What keeps a lane from being faster. `other` is the loop's own work outside of pipeline and step."""
+
+Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
+"""How the step ran; `unknown` when the trace shows neither a tf.function nor single operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of the input pipeline, such as Map or BatchV2."""
+
+    name: str
+    busy_ns: float
+    """Its own work without that of the stages before it, on all threads: it may exceed the step's time."""
+    elements: float
+    """What it made, a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The input pipeline."""
+
+    wait_ns: Reading
+    """The loop waited for the next batch."""
+    stages: tuple[Stage, ...]
+    """The busiest first. Stages that only pass on what other threads made are left out."""
+    python_ns: Reading
+    """Python functions in the pipeline, on all threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What the loop's thread did in the step; the parts do not overlap and add up to `total_ns`."""
+
+    total_ns: float
+    """In a graph: the calls of the tf.function. Eager: all but the wait for input."""
+    dispatch_ns: float
+    """Nothing of the step was computed: Python, TensorFlow's runtime, launching. On a GPU this is all of it."""
+    python_ns: Reading
+    """Of that, before and after TensorFlow's runtime was at work: binding arguments, making results."""
+    compute_ns: Reading
+    """Operations of the step ran on the CPU meanwhile."""
+    tracing_ns: float
+    """Calls that traced, without their operations: building a graph, and making it ready to run."""
+    compile_ns: float
+    """Calls in which XLA compiled and that traced nothing, without their operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU in the trace; `kernels`, the exposed copies and `idle` do not overlap and add up to the step."""
+
+    name: str
+    kernels_ns: float
+    """Kernels ran, and what else is no copy from or to the host."""
+    h2d_ns: float
+    d2h_ns: float
+    """Copies from the host and to the host were under way."""
+    h2d_exposed_ns: float
+    d2h_exposed_ns: float
+    """Of that, nothing else ran; where both ways were under way, it counts as from the host."""
+    h2d_bytes: Reading
+    d2h_bytes: Reading
+    idle_ns: float
+    idle_input_ns: float
+    idle_launch_ns: float
+    idle_tracing_ns: float
+    idle_other_ns: float
+    """The device's idle time by what the loop's thread did meanwhile; `other` is reading results and Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An operation of the step, summed over its runs."""
+
+    name: str
+    type: str
+    """Such as MatMul; the kernel's or XLA's own name where there is no type."""
+    device: str
+    count: int
+    """Runs in the whole capture."""
+    self_ns: float
+    """Without the operations that ran inside it."""
+    share: float
+    """Of the self time of all operations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ops:
+    """The operations of the step that the trace shows; TensorFlow does not record its cheapest ones."""
+
+    top: tuple[Op, ...]
+    """The ten that took most, by self time."""
+    runs: int
+    """Operations that ran in the whole capture."""
+    time_ns: float
+    """Their self time, added up."""
+    busy_ns: float
+    """At least one of them ran."""
+    parallelism: Reading
+    """How many ran at once while any ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A function that was traced or compiled during the capture."""
+
+    function: str
+    count: int
+    """In the whole capture."""
+    cost_ns: Reading
+    """What it took each time: building the graph, or compiling it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What bounds the lane."""
+
+    bound: Bound
+    text: str
+    """Why, in one line."""
+    shares: dict[str, float]
+    """What the time of a step is made of; the names are those of `Bound`. They add up to at most 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A capture of some training steps, read."""
+
+    steps: int
+    step_ns: float
+    """From the beginning of the first step to the end of the last one's work, over the number of steps."""
+    longest_ns: float
+    """The longest step, on the loop's thread."""
+    mode: Mode
+    input: Input
+    call: Call | Missing
+    sync_ns: Reading
+    """The loop was outside of pipeline and step while the GPU worked: as a rule, it read a result."""
+    other_ns: float
+    """The loop was outside of pipeline and step otherwise."""
+    drain_ns: float
+    """After the last step, until the GPU had done its work."""
+    devices: tuple[Device, ...]
+    ops: Ops | Missing
+    retraced_steps: int
+    """Steps in which a function was traced or compiled."""
+    retraces: tuple[Repeat, ...]
+    compiles: tuple[Repeat, ...]
+    verdict: Verdict | Missing
+    host_only: bool
+    """The lane's GPU left nothing in the trace, so that only what the host did is known."""
+    notes: tuple[str, ...]
+    """What else has to be said, a sentence each."""
