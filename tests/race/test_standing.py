@@ -72,7 +72,7 @@ class TestInTurns:
         assert (verdict.winner, verdict.note) == ("gpu:0", "")
         assert verdict.interval.low < 3 < verdict.interval.high
         assert verdict.ratio == verdict.interval.value == pytest.approx(3, rel=0.03)
-        assert verdict.text == "gpu:0 is 2.99× faster than cpu (95 % CI 2.94 to 3.03, 12 pairs)"
+        assert verdict.text == "gpu:0 is 3.0× faster than cpu (95 % CI 2.9 to 3.1, 12 pairs)"
 
     def test_the_order_of_the_lanes_does_not_matter(self):
         slow, fast = lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))

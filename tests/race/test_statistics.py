@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tfmon.model.measures import TurnSpeed
-from tfmon.race.statistics import LEAST_PAIRS, Estimate, drift, outliers, ratio, speed, trimmed
+from tfmon.race.statistics import LEAST_PAIRS, LOTTERY_95, Estimate, drift, gain, outliers, ratio, speed, trimmed
 
 
 def turns(speeds, first: int = 1) -> list[TurnSpeed]:
@@ -62,7 +62,18 @@ class TestTrimmed:
 class TestRatio:
     def test_a_constant_ratio_is_found(self):
         estimate = ratio(turns([300.0] * 6), turns([100.0] * 6))
-        assert (estimate.value, estimate.low, estimate.high) == (pytest.approx(3),) * 3
+        assert estimate.value == pytest.approx(3)
+
+    def test_the_interval_is_never_narrower_than_what_two_processes_differ_by(self):
+        estimate = ratio(turns([300.0] * 6), turns([100.0] * 6))
+        assert math.log(estimate.high / 3) == pytest.approx(LOTTERY_95)
+        assert math.log(3 / estimate.low) == pytest.approx(LOTTERY_95)
+
+    def test_one_wide_for_other_reasons_is_hardly_widened(self):
+        fast, slow = turns(noisy(300, 12, scatter=0.2)), turns(noisy(100, 12, scatter=0.2, seed=2))
+        logs = [math.log(a.examples_per_s / b.examples_per_s) for a, b in zip(fast, slow, strict=True)]
+        bare, estimate = trimmed(logs), ratio(fast, slow)
+        assert math.log(estimate.high) - bare.value == pytest.approx(bare.high - bare.value, rel=0.02)
 
     def test_the_other_way_round_it_is_the_inverse(self):
         fast, slow = turns(noisy(300, 12)), turns(noisy(100, 12, seed=2))
@@ -77,7 +88,7 @@ class TestRatio:
     def test_what_drifts_slowly_cancels_in_the_pairs(self):
         heat = [1.0 - 0.05 * number for number in range(10)]
         estimate = ratio(turns([300 * factor for factor in heat]), turns([100 * factor for factor in heat]))
-        assert (estimate.low, estimate.high) == (pytest.approx(3), pytest.approx(3))
+        assert (estimate.low, estimate.high) == (pytest.approx(3, rel=0.02), pytest.approx(3, rel=0.02))
 
     def test_only_rounds_that_both_ran_in_are_pairs(self):
         first = turns([900.0, *[200.0] * 5, None, 200.0], first=1)
@@ -100,6 +111,21 @@ class TestRatio:
         disturbed = ratio(turns([3.0, *fast[1:]]), turns(slow))
         assert disturbed.value == pytest.approx(calm.value, rel=0.01)
         assert disturbed.half_width < 0.03
+
+
+class TestGain:
+    """One lane against itself under other settings."""
+
+    def test_slices_are_paired_in_their_order_whatever_their_rounds(self):
+        estimate = gain(turns([100.0] * 6, first=1), turns([130.0] * 6, first=50))
+        assert (estimate.value, estimate.low, estimate.high, estimate.pairs) == (*(pytest.approx(1.3),) * 3, 6)
+
+    def test_what_has_no_partner_is_left_out(self):
+        assert gain(turns([100.0] * 9), turns([130.0] * 5)).pairs == 5
+        assert gain(turns([100.0] * 9), turns([130.0] * 4)) is None
+
+    def test_a_slice_in_which_nothing_was_trained_is_no_pair(self):
+        assert gain(turns([0.0] + [100.0] * 5), turns([130.0] * 6)).pairs == 5
 
 
 class TestSpeed:

@@ -21,6 +21,15 @@ from tfmon.model.measures import TurnSpeed
 
 TRIM = 0.2
 """Share of the pairs left out at each end."""
+LOTTERY = 0.008
+"""Standard deviation of the log ratio of two lanes that do the same.
+
+Two processes differ in speed for as long as they live, by how their memory happens to lie, and no number of pairs
+averages that out. In 20 races of 15 s of identical lanes on 2 cores it was 0.006, and up to 0.014 in one race.
+Source: `tests/benchmarks/fairness.py identical`.
+"""
+LOTTERY_95 = 1.96 * LOTTERY
+"""Half the interval that is left after any number of pairs."""
 LEAST_PAIRS = 5
 """Fewer pairs than these give no interval."""
 DRIFT = 0.05
@@ -48,8 +57,28 @@ class Estimate:
 
 
 def ratio(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
-    return _exponential(trimmed(_log_ratios(first, second)))
+    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few.
+
+    The interval holds what two processes that do the same differ by; see `LOTTERY`.
+    """
+    return _exponential(_between_processes(trimmed(_log_ratios(first, second))))
+
+
+def gain(before: Sequence[TurnSpeed], after: Sequence[TurnSpeed]) -> Estimate | None:
+    """Return one lane's throughput under other settings over that before; None from too few.
+
+    Slices are paired in their order: a trial runs them by turns, in one process.
+    """
+    pairs = zip(before, after, strict=False)
+    return _exponential(
+        trimmed(
+            [
+                math.log(new.examples_per_s / old.examples_per_s)
+                for old, new in pairs
+                if old.examples * new.examples
+            ]
+        )
+    )
 
 
 def speed(turns: Sequence[TurnSpeed]) -> Estimate | None:
@@ -112,6 +141,18 @@ def _trimmed(values: tuple[float, ...]) -> Estimate | None:
     if not (math.isfinite(low) and math.isfinite(high)):
         return None
     return Estimate(mean, low, high, len(values))
+
+
+def _between_processes(logs: Estimate | None) -> Estimate | None:
+    if logs is None:
+        return None
+    lower, upper = logs.value - logs.low, logs.high - logs.value
+    return Estimate(
+        logs.value,
+        logs.value - math.hypot(lower, LOTTERY_95),
+        logs.value + math.hypot(upper, LOTTERY_95),
+        logs.pairs,
+    )
 
 
 def _exponential(logs: Estimate | None) -> Estimate | None:

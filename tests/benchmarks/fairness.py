@@ -1,0 +1,291 @@
+"""Measure whether a race says the truth: against lanes that run alone, a count of their own, and known handicaps.
+
+    python tests/benchmarks/fairness.py alone [--repetitions 5]   turns and concurrent against each lane alone
+    python tests/benchmarks/fairness.py count                     throughput against the scenario's own count
+    python tests/benchmarks/fairness.py identical [--races 20]    how often two identical lanes get a winner
+    python tests/benchmarks/fairness.py handicap [--races 10]     how often a lane 10 % faster is found
+
+`alone`: in one race of two lanes, each trains alone for a while, one after the other and in both orders, with the
+other one held; then both train in turns, then at once. So the three ratios are those of the same two processes:
+what two processes that do the same differ by for as long as they live is measured by `identical`, and is a part
+of every interval. The pairs of lanes use the cores very differently: small-dense trains on one, the conv net of
+slow-preprocess on all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.overhead import Watch
+from tfmon.catalog import find_card
+from tfmon.model.events import Window
+from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.planner import Wishes
+from tfmon.program import Program
+from tfmon.race.standing import standing
+from tfmon.race.statistics import Estimate, ratio
+
+PAIRS = {
+    "small-dense": ("cpu,batch_size=10", "cpu,batch_size=256"),
+    "slow-preprocess": ("cpu,cpu_cost_ms=0", "cpu,cpu_cost_ms=0,parallel_calls=auto,prefetch=auto"),
+}
+ALONE_S, TURNS_S, TOGETHER_S = 4.0, 15.0, 4.0
+SETTLING_S = 1.0
+"""Left out after every change of who trains."""
+HANDICAP = 1.10
+
+SPIN = '''"""A step that takes a known time."""
+
+import time
+
+import numpy as np
+
+from tfmon.trainer import Knob, Scenario
+
+
+class Spin(Scenario):
+    knobs = (Knob("step_us", 2000, "How long a step takes.", low=1, high=1000000),)
+    without = ("batch_size", "prefetch", "graph", "xla", "mixed_precision", "sync_every_step")
+    contrast = ("step_us=2000", "step_us=2200")
+
+    def step(self, model):
+        span_ns = self.knob("step_us") * 1000
+
+        def spin():
+            until = time.monotonic_ns() + span_ns
+            while time.monotonic_ns() < until:
+                pass
+            return np.float32(0)
+
+        spin.runs_in_python = True
+        return spin
+'''
+
+COUNTED = '''"""A net with a count of its own: a line with the time and the examples after every 20th step."""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.trainer import Scenario
+
+LOG = open({log!r}, "w")
+
+
+class Counted(Scenario):
+    batch_size = 32
+    without = ("graph", "xla", "mixed_precision")
+
+    def data(self):
+        return np.random.rand(4096, 100).astype("float32"), np.random.randint(2, size=4096)
+
+    def model(self):
+        model = tf.keras.Sequential([tf.keras.Input((100,)), tf.keras.layers.Dense(128), tf.keras.layers.Dense(2)])
+        model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    def step(self, model):
+        train = tf.function(super().step(model), reduce_retracing=True)
+        done = [0, 0]
+
+        def counted(x, y):
+            loss = train(x, y)
+            done[0] += 1
+            done[1] += len(y)
+            if done[0] % 20 == 0:
+                loss.numpy()
+                LOG.write(f"{{time.monotonic_ns()}} {{done[1]}}\\n")
+                LOG.flush()
+            return loss
+
+        counted.runs_in_python = True
+        return counted
+'''
+
+
+class Race:
+    """A race that this script conducts."""
+
+    def __init__(self, scenario: str, lanes: Sequence[str], **wishes: Any) -> None:
+        self.program = Program(Wishes(lanes=tuple(lanes), python=Path(sys.executable), **wishes))
+        self.watch = Watch(self.program.session)
+        self.program.begin(self.program.plan(find_card(scenario)))
+        self.names = [lane.spec.name for lane in self.program.session.snapshot().lanes]
+
+    def __enter__(self) -> Race:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.program.close()
+
+    def until_racing(self) -> None:
+        for name in self.names:
+            self.watch.wait(lambda event, name=name: isinstance(event, Window) and event.lane == name, 0, 120)
+
+    def speed(self, lane: str, seconds: float) -> float:
+        """Return a lane's throughput from now on, over its steady windows."""
+        time.sleep(SETTLING_S)
+        start = self.watch.heard
+        time.sleep(seconds)
+        events = [one for one in self.watch.since(start) if isinstance(one, Window) and one.lane == lane]
+        steady = [one for one in events if not one.marks][1:]
+        return sum(one.examples for one in steady) / sum(one.span_ns for one in steady) * 1e9
+
+    def alone(self, lane: str) -> float:
+        others = [name for name in self.names if name != lane]
+        self.program.lanes.hold(others)
+        self.program.lanes.run([lane])
+        return self.speed(lane, ALONE_S)
+
+    def ratio(self) -> Estimate:
+        first, second = self.program.session.snapshot().lanes
+        found = ratio(first.turns, second.turns)
+        assert found is not None, "too few slices"
+        return found
+
+
+def alone(repetitions: int) -> dict[str, Any]:
+    """Compare turns and concurrent with each lane alone."""
+    rows = []
+    for scenario, lanes in PAIRS.items():
+        for number in range(repetitions):
+            with Race(scenario, lanes, mode=CONCURRENT) as race:
+                race.until_racing()
+                one, two = race.names
+                order = (one, two, two, one) if number % 2 else (two, one, one, two)
+                speeds: dict[str, list[float]] = {one: [], two: []}
+                for lane in order:
+                    speeds[lane].append(race.alone(lane))
+                truth = statistics.mean(speeds[one]) / statistics.mean(speeds[two])
+                race.program.lanes.run(race.names)
+                together = race.speed(one, TOGETHER_S), race.speed(two, TOGETHER_S)
+                race.program.lanes.set_mode(TURNS)
+                time.sleep(TURNS_S)
+                found = race.ratio()
+            row = {
+                "scenario": scenario,
+                "alone": truth,
+                "turns": found.value,
+                "turns_ci95": [found.low, found.high],
+                "covered": found.low <= truth <= found.high,
+                "turns_off_pct": 100 * (found.value / truth - 1),
+                "concurrent_off_pct": 100 * (together[0] / together[1] / truth - 1),
+            }
+            rows.append(row)
+            tell(
+                f"{scenario}: alone {truth:.3f}, turns {found.value:.3f} ({found.low:.3f} to {found.high:.3f}, "
+                f"{row['turns_off_pct']:+.1f} %), concurrent {row['concurrent_off_pct']:+.1f} %"
+            )
+    summary = {
+        scenario: {
+            "median_turns_off_pct": statistics.median(
+                abs(r["turns_off_pct"]) for r in rows if r["scenario"] == scenario
+            ),
+            "median_concurrent_off_pct": statistics.median(
+                abs(r["concurrent_off_pct"]) for r in rows if r["scenario"] == scenario
+            ),
+        }
+        for scenario in PAIRS
+    }
+    return {"rows": rows, "covered": f"{sum(r['covered'] for r in rows)} of {len(rows)}", "summary": summary}
+
+
+def count(_: int) -> dict[str, Any]:
+    """Compare the throughput that tfmon reports with what a scenario counts itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        log, path = Path(folder, "count.log"), Path(folder, "counted.py")
+        path.write_text(COUNTED.format(log=str(log)))
+        with Race(str(path), ["cpu"]) as race:
+            race.until_racing()
+            time.sleep(10)
+            lane = race.program.session.snapshot().lanes[0]
+            windows = [one for one in race.watch.since(0) if isinstance(one, Window) and not one.marks]
+        reported = lane.steady.examples_per_s
+        since_ns, until_ns = windows[0].at_ns - windows[0].span_ns, windows[-1].at_ns
+        lines = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+        inside = [line for line in lines if since_ns <= line[0] <= until_ns]
+    counted = (inside[-1][1] - inside[0][1]) / (inside[-1][0] - inside[0][0]) * 1e9
+    assert reported is not None
+    off = 100 * (reported / counted - 1)
+    tell(f"reported {reported:.0f} examples/s, counted {counted:.0f}: {off:+.2f} %")
+    return {"reported": reported, "counted": counted, "off_pct": off}
+
+
+def identical(races: int) -> dict[str, Any]:
+    """Race two lanes that are the same, and count the verdicts that name a winner."""
+    rows = []
+    for number in range(races):
+        scenario = ("small-dense", "large-dense")[number % 2]
+        with Race(scenario, ["cpu", "cpu"]) as race:
+            race.until_racing()
+            time.sleep(15)
+            verdict = standing(race.program.session.snapshot())
+            found = race.ratio()
+        rows.append({"scenario": scenario, "ratio": found.value, "ci95": [found.low, found.high]})
+        rows[-1]["winner"] = verdict.winner
+        tell(f"{number + 1}: {verdict.text}")
+    close = sum(row["winner"] is None for row in rows)
+    spread = statistics.stdev(row["ratio"] for row in rows) if len(rows) > 1 else None
+    return {"rows": rows, "too_close_to_call": f"{close} of {races}", "stdev_of_ratios": spread}
+
+
+def handicap(races: int) -> dict[str, Any]:
+    """Race a lane whose steps take 10 % longer, and see when the verdict names the other one."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "spin.py")
+        path.write_text(SPIN)
+        slow = round(2000 * HANDICAP)
+        for number in range(races):
+            with Race(str(path), ["cpu,step_us=2000", f"cpu,step_us={slow}"]) as race:
+                race.until_racing()
+                began = time.monotonic()
+                found_after = None
+                while time.monotonic() - began < 30:
+                    time.sleep(0.5)
+                    right = standing(race.program.session.snapshot()).winner == race.names[0]
+                    found_after = (found_after or time.monotonic() - began) if right else None
+                ratio_now = race.ratio()
+            rows.append({"found_after_s": found_after, "ratio": ratio_now.value})
+            rows[-1]["ci95"] = [ratio_now.low, ratio_now.high]
+            tell(
+                f"{number + 1}: {ratio_now.value:.3f} ({ratio_now.low:.3f} to {ratio_now.high:.3f}), {found_after}"
+            )
+    found = sum(row["found_after_s"] is not None for row in rows)
+    return {"rows": rows, "found": f"{found} of {races}"}
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+BENCHMARKS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
+    "alone": (alone, 5),
+    "count": (count, 1),
+    "identical": (identical, 20),
+    "handicap": (handicap, 10),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("benchmark", choices=BENCHMARKS)
+    parser.add_argument("--repetitions", "--races", type=int, dest="times")
+    arguments = parser.parse_args()
+    benchmark, times = BENCHMARKS[arguments.benchmark]
+    print(json.dumps(benchmark(arguments.times or times), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What may help against what bounds a lane: a knob to try on the spot, and the code that does it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.lane_state import LaneState
+
+BATCH_FACTOR = 4
+"""How much larger a batch is proposed: one power of two changes too little to be worth a trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One change that may make a lane faster."""
+
+    knob: str
+    value: KnobValue
+    why: str
+    """What it does, in a few words."""
+
+    @property
+    def text(self) -> str:
+        """Such as "prefetch auto"."""
+        return f"{self.knob.removesuffix('_size').replace('_', ' ')} {show(self.value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    knob: str
+    value: KnobValue
+    why: str
+
+
+_TRIES = {
+    "input": (
+        _Try("parallel_calls", "auto", "prepare several examples at once"),
+        _Try("prefetch", "auto", "make batches while the step runs"),
+        _Try("cache", True, "prepare each example only once"),
+    ),
+    "sync": (_Try("sync_every_step", False, "let the device run ahead instead of reading each loss"),),
+    "transfer": (
+        _Try("prefetch", "auto", "make and copy batches while the step runs"),
+        _Try("mixed_precision", "bfloat16", "half the bytes"),
+    ),
+    "eager": (_Try("graph", True, "start one graph instead of every operation"),),
+    "dispatch": (
+        _Try("batch_size", 0, "more work for each start"),
+        _Try("xla", True, "fewer, larger operations"),
+    ),
+    "compute": (
+        _Try("xla", True, "fuse operations"),
+        _Try("mixed_precision", "bfloat16", "compute in 16 bits"),
+        _Try("mixed_precision", "float16", "compute in 16 bits"),
+        _Try("batch_size", 0, "fill the processor better"),
+    ),
+}
+_VARIANTS_HELP = ("input", "transfer", "retracing", "dispatch", "eager", "other")
+_CODE = {
+    ("parallel_calls", "auto"): ("dataset = dataset.map(prepare, num_parallel_calls=tf.data.AUTOTUNE)",),
+    ("prefetch", "auto"): ("dataset = dataset.batch(batch_size).prefetch(tf.data.AUTOTUNE)",),
+    ("cache", True): ("dataset = dataset.map(prepare).cache()  # before shuffle, repeat and batch",),
+    ("sync_every_step", False): (
+        "loss = train_step(x, y)  # a tensor: do not call .numpy(), float() or print it in every step",
+        "if step % 100 == 0:",
+        "    print(float(loss))",
+    ),
+    ("graph", True): ("@tf.function(input_signature=[...], reduce_retracing=True)", "def train_step(x, y): ..."),
+    ("xla", True): ("@tf.function(jit_compile=True)  # or model.compile(..., jit_compile=True)",),
+    ("mixed_precision", "bfloat16"): ('keras.mixed_precision.set_global_policy("mixed_bfloat16")',),
+    ("mixed_precision", "float16"): ('keras.mixed_precision.set_global_policy("mixed_float16")',),
+}
+RETRACING_CODE = (
+    "step = tf.constant(step)  # a Python number makes a new graph for each value; a tensor does not",
+    "@tf.function(input_signature=[tf.TensorSpec([None, 100]), ...])  # None: any batch size, one graph",
+)
+
+
+def advice_for(
+    kind: str, lane: LaneState, knobs: Sequence[Knob], tried: Sequence[tuple[str, KnobValue]] = ()
+) -> tuple[Advice, ...]:
+    """Return what may help against a bound, the likeliest first; without what is in force or was tried."""
+    found = []
+    for one in _proposals(kind, lane, knobs):
+        in_force = lane.settings.get(one.knob) == one.value
+        if not in_force and (one.knob, one.value) not in tried and one not in found:
+            found.append(one)
+    return tuple(found)
+
+
+def code_for(advice: Advice) -> tuple[str, ...]:
+    """Return the lines of TensorFlow that do outside of tfmon what a knob does here."""
+    if advice.knob == "batch_size":
+        return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
+    return _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
+
+
+def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Advice]:
+    for one in _TRIES.get(kind, ()):
+        knob = _find(knobs, one.knob)
+        if knob is None or not _makes_sense(lane, one):
+            continue
+        value = _larger_batch(knob, lane) if one.knob == "batch_size" else one.value
+        if value is not None:
+            yield Advice(one.knob, value, one.why)
+    variant = _find(knobs, "variant")
+    if variant is not None and kind in _VARIANTS_HELP:
+        for choice in variant.choices:
+            yield Advice("variant", choice, "another form of this scenario")
+
+
+def _makes_sense(lane: LaneState, one: _Try) -> bool:
+    if one.knob == "xla" and not lane.settings.get("graph", True):
+        return False
+    # 16 bits on a CPU are emulated unless it is a recent one, and float16 nearly always.
+    return not (one.value == "float16" and lane.spec.kind == "cpu")
+
+
+def _larger_batch(knob: Knob, lane: LaneState) -> KnobValue | None:
+    value = lane.settings.get("batch_size")
+    if not isinstance(value, int):
+        return None
+    larger = value * BATCH_FACTOR
+    if lane.data_examples is not None:
+        larger = min(larger, lane.data_examples)
+    try:
+        return knob.check(larger) if larger > value else None
+    except KnobError:
+        return None
+
+
+def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
+    try:
+        return find(knobs, name)
+    except KnobError:
+        return None
