@@ -22,11 +22,12 @@ ALLOWED: dict[str, set[str]] = {
     "units": {"model"},
     "errors": set(),
     "race": {"race", "model", "units", "numpy", "scipy"},
+    "profile": {"profile", *SHARED},
     "probes": {"probes", "model", "errors", "psutil", "pynvml"},
     "lanes": {"lanes", "race", "model", "errors"},
     "trials": {"trials", "race", "model", "errors"},
     "record": {"record", "model", "errors"},
-    "doctor": {"doctor", "model", "errors", "psutil", "pynvml"},
+    "doctor": {"doctor", "probes", "model", "units", "errors"},
     "trainer": {"trainer", "model", "numpy", "tensorflow", "keras"},
     "ui": {"ui", "race", *SHARED, "textual", "rich"},
 }

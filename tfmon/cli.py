@@ -15,6 +15,7 @@ import click
 
 import tfmon
 from tfmon.commands.crossover import crossover
+from tfmon.commands.profile import profile
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SCENARIO = "small-dense"
 HEADLESS_SECONDS = 30.0
+LEAST_CI = 0.02
+"""A narrower interval is never reached: `race.statistics.LOTTERY` is a part of it."""
 LONGEST_S = 365 * 86_400
 
 
@@ -217,7 +220,37 @@ def show(scenario: str) -> None:
         click.echo(f"  {knob.name}={written(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
 
 
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("-v", "--verbose", is_flag=True, help="Show what was seen, and the checks that do not apply.")
+@click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
+@click.option("--python", metavar="PATH", help="The interpreter to examine; it should have TensorFlow.")
+def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) -> NoReturn:
+    """Say why TensorFlow uses no GPU here, and whether a race would be fair.
+
+    Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable.
+    """
+    from tfmon.doctor.report import run_checks
+    from tfmon.doctor.text import to_json, to_text
+    from tfmon.planner import find_python
+    from tfmon.ui.charset import charset
+
+    report = run_checks(find_python(python) if python else Path(sys.executable), imports=not no_import)
+    if as_json:
+        click.echo(json.dumps(to_json(report), indent=2))
+        sys.exit(report.exit_code)
+    ascii_only = charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
+    colours = {} if os.environ.get("NO_COLOR") else {"ok": "green", "warning": "yellow", "broken": "red"}
+
+    def paint(text: str, status: str) -> str:
+        return click.style(text, fg=colours[status]) if status in colours else text
+
+    click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only, paint=paint))
+    sys.exit(report.exit_code)
+
+
 cli.add_command(crossover)
+cli.add_command(profile)
 
 
 def main() -> NoReturn:
@@ -247,8 +280,12 @@ def _percentage(text: str) -> float:
         value = float(text.strip().removesuffix("%")) / 100
     except ValueError:
         value = 0.0
-    if not 0 < value < 1:
-        raise UsageError(f"--until-ci {text} is not a percentage between 0 and 100", "for example --until-ci 5%")
+    if not LEAST_CI <= value < 1:
+        least = f"{100 * LEAST_CI:g}%"
+        raise UsageError(
+            f"--until-ci {text} is not a percentage from {least} to 100%",
+            f"two processes that do the same differ by almost {least}, however long they race",
+        )
     return value
 
 

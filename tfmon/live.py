@@ -32,6 +32,8 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
         program.lanes,
         program.bench,
         scenarios=list_cards,
+        examine=program.examine,
+        profile=program.profile_text,
         on_ready=lambda: program.begin(plan or program.plan(card)),
     )
 

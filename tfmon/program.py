@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import queue
+import tempfile
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from tfmon.catalog import Card, find_card
-from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.events import Event, TurnEnded
+from tfmon.model.events import Event, LaneEnded, LaneFailed, Profiled, ProfileFailed, TurnEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Machine, Race, Session
 from tfmon.planner import Wishes, plan_race
-from tfmon.probes.absent import AbsentProbe
+from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Probe
 from tfmon.probes.gpus import GpuSearch, find_gpus
 from tfmon.probes.host import HostProbe
@@ -25,6 +28,8 @@ from tfmon.race.standing import standing
 from tfmon.trials.bench import Bench
 
 SAMPLE_EVERY_S = 1.0
+PROFILE_STEPS = 20
+PROFILE_PATIENCE_S = 90.0
 
 
 class Program:
@@ -65,10 +70,10 @@ class Program:
         threading.Thread(target=_load_statistics, name="tfmon-statistics", daemon=True).start()
         probes: list[Probe] = [HostProbe(self.lanes.pids)]
         gpus = self._search.gpus if self._search is not None else ()
-        if gpus and gpus[0].uuid.startswith("GPU-"):
+        if gpus and gpus[0].uuid.startswith(("GPU-", "MIG-")):
             probes.append(NvidiaProbe(gpus))
         elif gpus:
-            probes.append(AbsentProbe(gpus, "not read on Apple GPUs yet"))
+            probes.append(AppleProbe(gpus[0]))
         for probe in probes:
             ticker = Ticker(probe, self.session.accept, interval_s=SAMPLE_EVERY_S)
             self._tickers.append(ticker)
@@ -80,6 +85,50 @@ class Program:
         self.lanes.stop()
         for ticker in self._tickers:
             ticker.close()
+
+    def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Path:
+        """Have a lane write a profile of some steps into a folder, and return the file.
+
+        Errors: TfmonError when none can be taken; the lane trains on.
+        """
+        answers: queue.Queue[Event] = queue.Queue()
+
+        def hear(event: Event) -> None:
+            over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
+            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == str(folder)):
+                answers.put(event)
+
+        forget = self.session.listen(hear)
+        try:
+            self.lanes.profile(lane, folder, steps)
+            answer = answers.get(timeout=PROFILE_PATIENCE_S)
+        except queue.Empty:
+            raise TfmonError(f"{lane} wrote no profile within {PROFILE_PATIENCE_S:.0f} s") from None
+        finally:
+            forget()
+        if isinstance(answer, Profiled):
+            return Path(answer.path)
+        reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
+        raise TfmonError(f"no profile of {lane} could be taken: {reason}")
+
+    def profile_text(self, lane: str) -> str:
+        """Take a profile of a lane and return it as a table.
+
+        Errors: TfmonError when none can be taken or read.
+        """
+        from tfmon.profile.breakdown import read_profile
+        from tfmon.profile.text import to_text
+
+        on_gpu = self.session.snapshot().lane(lane).spec.kind == "gpu"
+        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
+            return to_text(read_profile(self.profile(lane, Path(folder)), on_gpu=on_gpu))
+
+    def examine(self) -> str:
+        """Return what the doctor finds, without loading TensorFlow beside the lanes that are measured."""
+        from tfmon.doctor.report import run_checks
+        from tfmon.doctor.text import to_text
+
+        return to_text(run_checks(self._wishes.python, imports=False))
 
     def exit_code(self) -> int:
         """Return the exit code that the lanes' ends stand for."""

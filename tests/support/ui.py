@@ -214,7 +214,11 @@ class Demo:
         self.session.accept(
             Window(
                 lane=lane, at_ns=at_ns, span_ns=SECOND // 5, steps=steps, examples=steps * batch, step=done,
-                input_ns=0, call_ns=0, sync_ns=0, report_ns=0, longest_ns=round(spread[-1]),
+                input_ns=SECOND // 25, call_ns=SECOND // 7, sync_ns=SECOND // 500, report_ns=SECOND // 1_000,
+                longest_ns=round(spread[-1]), floor_ns=round(step_ms * 4e5), sampled=1,
+                sampled_call_ns=round(step_ms * 3e5),
+                sampled_tail_ns=round(step_ms * 5e5) if lane.startswith("gpu") else 10_000,
+                sampled_copy_ns=round(step_ms * 1e5) if lane.startswith("gpu") else None,
                 histogram=histogram.count(spread), loss=1.9 + 0.4 * math.exp(-done / 3_000),
                 settings=self.settings[lane], marks=marks, turn=turn,
                 gpu_in_use_bytes=38 * 2**20 if lane.startswith("gpu") else None,

@@ -7,17 +7,19 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from tfmon.model.events import Finished, KnobApplied, KnobRefused, TurnEnded, Window
+from tfmon.model.events import Finished, KnobApplied, KnobRefused, Profiled, ProfileFailed, TurnEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
-from tfmon.model.wire import Hold, Run, SetKnob, Stop, Turn
+from tfmon.model.wire import Hold, Profile, Run, SetKnob, Stop, Turn
 from tfmon.trainer import Scenario, step_clock
 from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.loop import TURN_START_NS, WINDOW_NS
+from tfmon.trainer.loop import COMPILE, TRACE, TURN_START_NS, WINDOW_NS
 from trainer.running import DEADLINE_S, Numbers, Running, Steps
 
 pytestmark = pytest.mark.trainer
@@ -67,10 +69,17 @@ class Once(Numbers):
 
 
 def follow_each_other(windows: Sequence[Window]) -> None:
-    """Check that every window begins where the one before ended, and goes on counting."""
+    """Check that every window begins where the one before, or a sampled step after it, ended, and counts on."""
     for before, after in itertools.pairwise(windows):
-        assert after.at_ns - after.span_ns == before.at_ns
-        assert after.step == before.step + after.steps
+        sampled = bool(after.sampled_examples)
+        assert (after.at_ns - after.span_ns == before.at_ns) is not sampled
+        assert after.at_ns - after.span_ns >= before.at_ns
+        assert after.step == before.step + after.steps + sampled
+
+
+def steps_in(window: Window) -> int:
+    """Count a window's steps, and the sampled one before it."""
+    return window.steps + bool(window.sampled_examples)
 
 
 def stopped(loop: Running) -> int:
@@ -101,7 +110,7 @@ def test_it_finishes_after_exactly_the_steps_it_was_asked_for(running: Start) ->
     warm_up = len(step.batches)
     loop.tell(Run())
     assert loop.until_event(Finished).steps == 257
-    assert sum(window.steps for window in loop.windows) == 257
+    assert sum(map(steps_in, loop.windows)) == 257
     assert len(step.batches) == warm_up + 257
 
 
@@ -129,7 +138,7 @@ def test_hold_stops_the_steps_and_run_goes_on_with_the_same_count(running: Start
     assert len(step.batches) - warm_up == held.step
     run_ns = loop.tell(Run())
     after = loop.until_windows(1)[-1]
-    assert after.step == held.step + after.steps
+    assert after.step == held.step + steps_in(after)
     assert after.at_ns - after.span_ns >= run_ns
     assert after.marks == ("pause",)
     assert loop.phases[-3:] == [RACING, PAUSED, RACING]
@@ -178,9 +187,10 @@ def test_windows_leave_nothing_out_and_count_nothing_twice(running: Start) -> No
     stopped(loop)
     windows = loop.windows
     follow_each_other(windows)
-    assert windows[0].step == windows[0].steps
+    assert windows[0].step == steps_in(windows[0])
     assert windows[-1].step == len(step.batches) - warm_up
-    assert sum(window.examples for window in windows) == sum(map(len, step.batches[warm_up:]))
+    examples = sum(window.examples + window.sampled_examples for window in windows)
+    assert examples == sum(map(len, step.batches[warm_up:]))
     for window in windows:
         assert sum(window.histogram.values()) == window.steps
         assert window.examples == 10 * window.steps
@@ -238,7 +248,8 @@ def test_batches_of_different_sizes_are_counted_one_by_one(running: Start, scena
     loop.until_windows(2)
     stopped(loop)
     assert set(sizes) == {10, 7}
-    assert sum(window.examples for window in loop.windows) == sum(sizes[warm_up:])
+    examples = sum(window.examples + window.sampled_examples for window in loop.windows)
+    assert examples == sum(sizes[warm_up:])
 
 
 def test_the_loss_of_a_window_is_that_of_its_last_step(running: Start) -> None:
@@ -247,7 +258,7 @@ def test_the_loss_of_a_window_is_that_of_its_last_step(running: Start) -> None:
     loop.tell(Run())
     first, second = loop.until_windows(2)[:2]
     assert first.loss is not None and second.loss is not None
-    assert second.loss - first.loss == second.steps
+    assert second.loss - first.loss == steps_in(second)
 
 
 def test_a_step_without_a_loss_has_none(running: Start) -> None:
@@ -549,3 +560,113 @@ def test_hold_ends_a_turn(running: Start) -> None:
     assert not loop.reporter.of(TurnEnded)
     loop.tell(Run())
     assert loop.until_windows(1)[-1].turn is None
+
+
+# ---------------------------------------------------------------- where the time goes
+
+
+def test_a_step_is_sampled_now_and_then_and_has_no_part_in_the_window(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until(lambda: sum(window.sampled for window in loop.windows) >= 2, "two sampled steps")
+    sampled = [window for window in loop.windows if window.sampled]
+    for window in sampled:
+        assert window.sampled == 1 and window.sampled_examples == 10
+        assert window.sampled_call_ns > 0 and window.sampled_tail_ns >= 0
+        assert window.sampled_copy_ns is None, "there is no device to copy to"
+    assert sampled[1].at_ns - sampled[0].at_ns >= 0.9e9, "once a second at most"
+    assert any(not window.sampled_examples for window in loop.windows)
+
+
+def test_the_first_sampled_step_after_a_change_is_dropped(running: Start) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until(lambda: any(window.sampled for window in loop.windows), "a sampled step")
+    assert next(window.sampled for window in loop.windows if window.sampled_examples) == 0
+
+
+def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start) -> None:
+    double = tf.function(lambda number, times: number * times)
+
+    def step(batch: Any) -> Any:
+        step.done += 1
+        return tf.reduce_sum(double(batch, step.done if step.retraces else 2))
+
+    step.done, step.retraces = 0, False
+    loop = running(step)
+    loop.until_ready()
+    step.retraces = True
+    loop.tell(Run())
+    loop.until(lambda: len(loop.windows) > 5, "some windows")
+    first, *_, last = loop.windows
+    assert first.traced_steps > 0 and first.marks == (TRACE,)
+    assert last.marks == (), "what every window has is what this lane's steps are like"
+    assert last.traced_steps >= last.steps - 1 and 0 < last.traced_ns <= last.call_ns
+    assert "was the Python value" in last.traced
+
+
+def test_a_single_trace_is_left_out(running: Start) -> None:
+    double = tf.function(lambda number: number * 2)
+
+    def step(batch: Any) -> Any:
+        return tf.reduce_sum(double(batch))
+
+    loop = running(step)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until_windows(1)
+    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+    applied = loop.until_event(KnobApplied)
+    loop.until(lambda: loop.windows[-1].at_ns > applied.at_ns + 0.5e9, "windows after the change")
+    steady = [window for window in loop.windows if not window.marks]
+    assert steady and all(window.traced_steps == 0 for window in steady)
+
+
+def test_a_call_far_longer_than_the_others_marks_its_window(running: Start) -> None:
+    long_one: list[float] = []
+
+    def step(_batch: Any) -> np.float32:
+        if long_one:
+            time.sleep(long_one.pop())
+        return np.float32(0)
+
+    loop = running(step)
+    loop.until_ready()
+    loop.tell(Run())
+    loop.until_windows(2)
+    long_one.append(0.08)
+    loop.until(lambda: any(COMPILE in window.marks for window in loop.windows), "the mark")
+    assert sum(COMPILE in window.marks for window in loop.windows) == 1
+
+
+def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running: Start, tmp_path: Path) -> None:
+    step = Steps()
+    loop = running(step)
+    loop.until_ready()
+    warm_up = len(step.batches)
+    loop.tell(Run())
+    loop.until_windows(1)
+    loop.tell(Profile(folder=str(tmp_path), steps=7))
+    profiled = loop.until_event(Profiled)
+    assert profiled.folder == str(tmp_path) and Path(profiled.path).is_file()
+    loop.until(lambda: loop.windows[-1].at_ns > profiled.at_ns, "a window after it")
+    stopped(loop)
+    assert all(window.longest_ns < 5e9 and window.marks == () for window in loop.windows)
+    examples = sum(window.examples + window.sampled_examples for window in loop.windows)
+    assert examples == sum(map(len, step.batches[warm_up:])), "captured steps are counted, in no window"
+
+
+def test_a_profile_that_cannot_be_taken_is_refused_and_the_lane_trains_on(running: Start, tmp_path: Path) -> None:
+    loop = running(Steps())
+    loop.until_ready()
+    loop.tell(Run())
+    tf.profiler.experimental.start(str(tmp_path / "other"))
+    try:
+        loop.tell(Profile(folder=str(tmp_path), steps=7))
+        failed = loop.until_event(ProfileFailed)
+    finally:
+        tf.profiler.experimental.stop(save=False)
+    assert "another profile is being taken" in failed.reason
+    loop.until(lambda: loop.windows[-1].at_ns > failed.at_ns, "a window after it")

@@ -29,7 +29,7 @@ from tfmon.model.events import (
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import Session
-from tfmon.model.wire import Assign, Request, SetKnob, Stop
+from tfmon.model.wire import Assign, Profile, Request, SetKnob, Stop
 
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
 """How long a child gets after Stop, after SIGTERM and after SIGKILL: 2.6 s in all, so that quitting is quick."""
@@ -128,6 +128,11 @@ class LaneGroup:
         """Let paused lanes train on."""
         with self._lock:
             self._conductor.run(lanes)
+
+    def profile(self, lane: str, folder: Path, steps: int) -> None:
+        """Have a lane train some steps under the profiler; its answer comes as an event."""
+        with self._lock:
+            self.send(lane, Profile(folder=str(folder), steps=steps))
 
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or at once."""

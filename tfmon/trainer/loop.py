@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from tfmon.model.events import Finished, KnobApplied, KnobRefused, PhaseEntered, TurnEnded, Window
+from tfmon.model.events import (
+    Finished,
+    KnobApplied,
+    KnobRefused,
+    PhaseEntered,
+    Profiled,
+    ProfileFailed,
+    TurnEnded,
+    Window,
+)
+from tfmon.model.histogram import quantile_ns
 from tfmon.model.knobs import KnobError, KnobValue, find
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
-from tfmon.model.wire import Assign, Hold, Request, Run, SetKnob, Stop, Turn
+from tfmon.model.wire import Assign, Hold, Profile, Request, Run, SetKnob, Stop, Turn
 from tfmon.trainer import device
+from tfmon.trainer.capture import Capture, CaptureError
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.mailbox import Mailbox
 from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.reporter import Reporter
+from tfmon.trainer.sampler import Sampler, Samples, measure_floor
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, StepClock
 from tfmon.trainer.steps import Steps
+from tfmon.trainer.tracing import TraceWatch
 from tfmon.trainer.workshop import Setup, Workshop
 
 WINDOW_NS = 200_000_000
@@ -33,6 +47,13 @@ long, or of a step, two at least, and more until one is not faster than the one 
 is compared is left out, so what is kept was not chosen by its speed. Half the slice at most."""
 KNOB_CHANGE = "knob change"
 """Mark of the window in which a knob took effect."""
+TRACE, COMPILE = "trace", "long call (compile?)"
+LONG_CALL_NS, LONG_CALL = 50_000_000, 10
+"""A call that takes so long, and so many times the usual, without a trace: XLA compiles, or TensorFlow builds the
+function anew for other devices; neither tells. It may be the machine, too."""
+MOST_ODD_WINDOWS = 3
+"""Windows left out for these after a knob change; more of them, and it is what this lane's steps are like."""
+DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +88,11 @@ class Loop:
         self._reporter = reporter
         self._clock = StepClock()
         self._collector = CollectorWatch()
+        self._sampler = Sampler(assign.device)
+        self._floor_ns: int | None = None
+        self._period_ns = 0.0
+        self._profile: Profile | None = None
+        self._odd_windows = 0
         self._workshop = Workshop(pipelines, steps, lambda number, setup: mailbox.post(Made(number, setup)))
         self._worked = 0
         self._settings = dict(assign.settings)
@@ -91,6 +117,13 @@ class Loop:
 
     def run(self) -> None:
         """Warm up, wait for the start signal, and train until the end."""
+        self._traces = TraceWatch()
+        try:
+            self._live()
+        finally:
+            self._traces.close()
+
+    def _live(self) -> None:
         self._workshop.start()
         self._workshop.prepare_neighbours(self._settings)
         self._warm_up()
@@ -116,6 +149,7 @@ class Loop:
                 break
             self._read_letters()
         self._done_steps = 0
+        self._measure_floor()
         self._collector.settle()
         self._worked = self._workshop.worked
 
@@ -130,6 +164,10 @@ class Loop:
 
     def _train_window(self) -> None:
         clock = self._clock
+        if self._profile is not None and not clock.steps and (self._turn is None or self._turn_started):
+            self._take_profile(self._profile)
+        if self._may_sample():
+            self._sample_step()
         # Not from the window's beginning: one that was refused grows, and is due again after the same time.
         end_ns, least = self._tried_ns + WINDOW_NS, 1
         if self._turn is not None:
@@ -207,13 +245,14 @@ class Loop:
         times, waiting = self._clock.times, self._mailbox.waiting
         size = self._feed.batch_examples
         reads = self._settings.get("sync_every_step", False)
-        steps = input_ns = call_ns = sync_ns = examples = 0
+        traces, seen = self._traces, self._traces.count
+        steps = input_ns = call_ns = sync_ns = examples = longest_ns = 0
         began_ns = clock_ns()
         while True:
             try:
                 batch = next(batches)
             except StopIteration:
-                raise ScenarioError("the data ended: `batches` must return a Dataset that repeats") from None
+                raise ScenarioError(DATA_ENDED) from None
             fed_ns = clock_ns()
             self._loss = step(*batch)
             ended_ns = called_ns = clock_ns()
@@ -225,6 +264,12 @@ class Loop:
             steps += 1
             input_ns += fed_ns - began_ns
             call_ns += called_ns - fed_ns
+            if called_ns - fed_ns > longest_ns:
+                longest_ns = called_ns - fed_ns
+            if traces.count != seen:
+                seen = traces.count
+                self._clock.traced_steps += 1
+                self._clock.traced_ns += called_ns - fed_ns
             examples += count_examples(batch) if size is None else size
             began_ns = ended_ns
             if ended_ns >= deadline_ns or steps >= limit or waiting:
@@ -235,6 +280,7 @@ class Loop:
         self._clock.input_ns += input_ns
         self._clock.call_ns += call_ns
         self._clock.sync_ns += sync_ns
+        self._clock.longest_call_ns = max(self._clock.longest_call_ns, longest_ns)
         self._last_end_ns = ended_ns
         return ended_ns
 
@@ -249,6 +295,8 @@ class Loop:
         if self._workshop.worked != self._worked:
             clock.marks.add("preparing pipelines")
         self._worked = self._workshop.worked - self._workshop.worked % 2
+        self._mark_odd_steps()
+        samples = self._sampler.samples
         in_use, peak = device.gpu_memory(self._assign.device)
         window = Window(
             at_ns=at_ns,
@@ -268,11 +316,84 @@ class Loop:
             marks=tuple(sorted(clock.marks)),
             gpu_in_use_bytes=in_use,
             gpu_peak_bytes=peak,
+            traced_steps=clock.traced_steps,
+            traced_ns=clock.traced_ns,
+            traced=self._traces.cause() if clock.traced_steps else "",
+            floor_ns=self._floor_ns,
+            sampled=samples.steps,
+            sampled_examples=samples.examples,
+            sampled_input_ns=samples.input_ns,
+            sampled_copy_ns=samples.copy_ns if self._sampler.copies else None,
+            sampled_call_ns=samples.call_ns,
+            sampled_tail_ns=samples.tail_ns,
         )
+        self._period_ns = (at_ns - clock.began_ns) / max(1, clock.steps)
         self._tried_ns = at_ns
         if self._reporter.offer(window):
             clock.reset(at_ns)
+            self._sampler.samples = Samples()
         clock.report_ns += time.monotonic_ns() - at_ns
+
+    def _take_profile(self, wish: Profile) -> None:
+        """Train some steps under the profiler, before the window that is about to begin."""
+        self._profile = None
+        capture = Capture(Path(wish.folder))
+        try:
+            capture.start()
+            for _ in range(min(wish.steps, self._steps_left())):
+                with capture.step():
+                    self._steps_until(0, 1)
+                    if self._settings.get("sync_every_step", False):
+                        self._read_loss()
+            self._read_loss()
+            path = capture.stop()
+        except CaptureError as error:
+            self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=wish.folder, reason=str(error)))
+        else:
+            self._reporter.send(Profiled(at_ns=time.monotonic_ns(), folder=wish.folder, path=str(path)))
+        finally:
+            capture.abandon()
+        self._sampler.samples.examples += self._clock.examples
+        self._last_end_ns = self._tried_ns = time.monotonic_ns()
+        self._clock.reset(self._last_end_ns)
+
+    def _may_sample(self) -> bool:
+        """Tell whether a step may be sampled: between two windows of a steady run, when it is time for one."""
+        if self._clock.steps or self._clock.marks or self._fresh or self._steps_left() < 2:
+            return False
+        return (self._turn is None or self._turn_started) and self._sampler.due(time.monotonic_ns())
+
+    def _sample_step(self) -> None:
+        """Train a step before the window that is about to begin; it begins after that step."""
+        try:
+            self._loss = self._sampler.take(self._feed, self._step, self._period_ns)
+        except StopIteration:
+            raise ScenarioError(DATA_ENDED) from None
+        self._done_steps += 1
+        self._last_end_ns = self._tried_ns = time.monotonic_ns()
+        self._clock.reset(self._last_end_ns)
+
+    def _mark_odd_steps(self) -> None:
+        """Mark a window with a trace or a call far longer than the others, unless that is what this lane does."""
+        clock = self._clock
+        if KNOB_CHANGE in clock.marks or not clock.steps:
+            return
+        usual_ns = quantile_ns(clock.histogram, 0.5) or 0.0
+        mark = ""
+        if clock.traced_steps:
+            mark = TRACE
+        elif clock.longest_call_ns > max(LONG_CALL_NS, LONG_CALL * usual_ns):
+            mark = COMPILE
+        if mark and self._odd_windows < MOST_ODD_WINDOWS:
+            self._odd_windows += 1
+            clock.marks.add(mark)
+
+    def _measure_floor(self) -> None:
+        """Measure what a call costs that does nothing, where the step is such a call."""
+        if self._settings.get("graph", True) and not getattr(self._step, "runs_in_python", False):
+            batch = next(self._feed.batches, None)
+            if batch is not None:
+                self._floor_ns = measure_floor(batch, self._makers[0].signature(self._settings))
 
     # ------------------------------------------------------------ requests
 
@@ -296,6 +417,8 @@ class Loop:
                     if not self._held:
                         self._turn, self._held = None, True
                         self._enter(PAUSED)
+                case Profile():
+                    self._profile = letter
                 case Stop():
                     self._stopped = True
                 case Assign():
@@ -341,6 +464,8 @@ class Loop:
         if setup.step is not None:
             self._step = setup.step
         self._settings = setup.settings
+        self._sampler.expect_change()
+        self._odd_windows = 0
         self._fresh.append(wish)
         self._clock.marks.add(KNOB_CHANGE)
         if not self._wishes:

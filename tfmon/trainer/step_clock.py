@@ -38,6 +38,9 @@ class StepClock:
         self.sync_ns = 0
         self.report_ns = 0
         self.longest_ns = 0
+        self.longest_call_ns = 0
+        self.traced_steps = 0
+        self.traced_ns = 0
         self.histogram: dict[int, int] = {}
         self.marks: set[str] = set()
 

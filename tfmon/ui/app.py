@@ -59,6 +59,8 @@ class MonitorApp(App[Ending]):
         trials: Trials,
         *,
         scenarios: Callable[[], Sequence[ScenarioCard]] = tuple,
+        examine: Callable[[], str] = str,
+        profile: Callable[[str], str] = str,
         on_ready: Callable[[], None] | None = None,
         theme: str = "textual-dark",
         keymap: Mapping[str, str] | None = None,
@@ -66,8 +68,10 @@ class MonitorApp(App[Ending]):
     ) -> None:
         """Prepare the screen.
 
-        `scenarios` is called when the picker opens. `on_ready` is called in a thread of its own once the first
-        paint is done: it starts the lanes. `keymap` gives other keys by the ids of `tfmon.ui.keys`.
+        `scenarios` is called when the picker opens; in a thread, `examine` when the doctor is asked, and `profile`
+        with the name of a lane when that is profiled: both return a report.
+        `on_ready` is called in a thread of its own once the first paint is done: it starts the lanes.
+        `keymap` gives other keys by the ids of `tfmon.ui.keys`.
         `characters` overrides what the locale says the terminal can show.
         """
         colourless = _without_colour()
@@ -79,6 +83,8 @@ class MonitorApp(App[Ending]):
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
         self.view = View(charset=chosen, keys=dict(keymap or {}))
         self._scenarios = scenarios
+        self._examine = examine
+        self._profile = profile
         self._on_ready = on_ready
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
@@ -140,6 +146,16 @@ class MonitorApp(App[Ending]):
     def cards(self) -> Sequence[ScenarioCard]:
         """Return the scenarios that can be raced."""
         return self._scenarios()
+
+    def examine(self, then: Callable[[str], None]) -> None:
+        """Let the doctor look at the machine, and hand over its report; the screen stays awake."""
+        found: list[str] = []
+        self._in_thread(lambda: found.append(self._examine()), lambda: then(found[0]))
+
+    def profile(self, lane: str, then: Callable[[str], None]) -> None:
+        """Profile a lane, and hand over the report or why there is none; the screen stays awake."""
+        found: list[str] = []
+        self._in_thread(lambda: found.append(self._profile(lane)), lambda: then(found[0]), then)
 
     def start_race(self, scenario: str) -> None:
         """Start the race of another scenario; it takes a while, and the screen stays awake."""

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS, key_of
 from tfmon.ui.rows import BLANK, Row, wrap
-from tfmon.ui.sheet import Sheet
+from tfmon.ui.sheet import ScrollSheet
 from tfmon.ui.style import KEY, STRONG, TEXT
 
 EXPLAINED = (
@@ -26,6 +26,13 @@ EXPLAINED = (
     ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
     ("gpu", "Share of time in which the GPU ran at least one kernel, whoever started it, as its driver says."),
     ("gpu mem", "What the driver holds for the lane, and what TensorFlow's live tensors take of it."),
+    (
+        "time",
+        "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (input), "
+        "copying it to the device, starting the step (dispatch), computing, reading the loss (sync), tfmon's own "
+        "work, and the rest. On the CPU dispatch is the least that it is: what a call costs that does nothing.",
+    ),
+    ("why", "What bounds the lane, by the same figures; Enter shows all of them and what may help."),
     ("knobs", "Settings in force, as the lane said. What was asked and is not in force yet is quiet: 20 asked."),
     ("chart", "Examples/s over the last 60 s on one scale for all lanes. A gap: nothing was trained. ┬: a knob."),
     ("ahead", "The fastest lane over the slowest, since each one's last knob change."),
@@ -36,30 +43,15 @@ EXPLAINED = (
 _LABEL_CELLS = 13
 
 
-class HelpSheet(Sheet):
-    """Lists keys and explains numbers; it scrolls where they do not fit."""
+class HelpSheet(ScrollSheet):
+    """Lists keys and explains numbers."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,f1,q,enter", "dismiss", "close"),
-        Binding("down,j,space", "scroll_rows(1)", "down"),
-        Binding("up,k", "scroll_rows(-1)", "up"),
-        Binding("pagedown", "scroll_rows(10)", "page down"),
-        Binding("pageup", "scroll_rows(-10)", "page up"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1,q,enter", "dismiss", "close")]
     title_text = "Help"
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the part of the help that is in view."""
-        rows = help_rows(dict(self.shell.view.keys), width)
-        self.cursor = max(0, min(self.cursor, len(rows) - height))
-        more = len(rows) > height
-        self.foot_text = "Esc closes" + (" · ↑ ↓ PgUp PgDn scroll" if more else "")
-        return rows[self.cursor : self.cursor + height]
-
-    def action_scroll_rows(self, amount: int) -> None:
-        """Move down, or up for a negative amount."""
-        self.cursor += amount
-        self.redraw()
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the whole help."""
+        return help_rows(dict(self.shell.view.keys), width)
 
 
 def help_rows(keys: dict[str, str], width: int) -> list[Row]:
@@ -70,14 +62,15 @@ def help_rows(keys: dict[str, str], width: int) -> list[Row]:
         if key.group != group:
             group = key.group
             rows += [BLANK, ((f"  {group}", STRONG),)]
-        rows += _entry(key_of(key.id, keys), key.help, width, KEY)
+        rows += entry(key_of(key.id, keys), key.help, width, KEY)
     rows += [BLANK, (("  Numbers", STRONG),)]
     for name, meaning in EXPLAINED:
-        rows += _entry(name, meaning, width, TEXT)
+        rows += entry(name, meaning, width, TEXT)
     return rows
 
 
-def _entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
+def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
+    """Return a name and what is said of it, wrapped beside it."""
     lines = wrap(meaning, max(10, min(100, width - _LABEL_CELLS - 4)), 9)
     return [
         ((f"  {name if place == 0 else '':<{_LABEL_CELLS}}", style), (line, TEXT))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import TURNS, Snapshot
+from tfmon.race.diagnosis import diagnose
 from tfmon.race.standing import standing
 from tfmon.ui import chart
 from tfmon.ui.charset import to_ascii
@@ -108,6 +109,7 @@ def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[
                 device=snapshot.device_name(lane),
                 gpu=snapshot.gpu_of(lane),
                 any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
+                diagnosis=diagnose(snapshot, lane),
                 lead=lead if lane.spec.name == said.winner else "",
                 in_turns=snapshot.race.mode == TURNS and len(snapshot.lanes) > 1,
                 its_turn=lane.spec.name == snapshot.race.turn,

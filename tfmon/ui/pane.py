@@ -9,6 +9,7 @@ from tfmon import units
 from tfmon.model.events import GpuSample
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.session import Machine
+from tfmon.race.diagnosis import Diagnosis
 from tfmon.ui import chart, digits, life, readings
 from tfmon.ui.charset import Charset
 from tfmon.ui.rows import BLANK, Row, cells, crop, fit
@@ -33,6 +34,8 @@ class PaneView:
     gpu: GpuSample | None = None
     any_gpu: bool = False
     """True if some lane of the race has a GPU: then every pane keeps a line for GPU memory."""
+    diagnosis: Diagnosis | None = None
+    """What bounds the lane; None while that is not known."""
     lead: str = ""
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     focused: bool = False
@@ -131,8 +134,10 @@ def _body(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]
     return rows
 
 
-_ORDER = ("gap1", "step", "loss", "done", "knobs", "cpu", "memory", "gpu", "gpu memory", "note", "gap2")
-_PRIORITY = ("step", "cpu", "gpu", "knobs", "loss", "chart", "memory", "done", "gpu memory", "note")
+_ORDER = (
+    "gap1", "step", "time", "why", "loss", "done", "knobs", "cpu", "memory", "gpu", "gpu memory", "note", "gap2",
+)  # fmt: skip
+_PRIORITY = ("step", "cpu", "gpu", "why", "knobs", "time", "loss", "chart", "memory", "done", "gpu memory", "note")
 _LEAST_CHART = 3
 
 
@@ -164,6 +169,8 @@ def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[
     accent = view.accent
     return {
         "step": lambda: readings.step_row(lane),
+        "time": lambda: readings.time_row(view.diagnosis.shares if view.diagnosis else None, width, accent),
+        "why": lambda: readings.why_row(view.diagnosis),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane),
         "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),

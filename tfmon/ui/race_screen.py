@@ -186,6 +186,30 @@ class RaceScreen(Screen[None]):
 
         self.app.push_screen(CrossoverSheet(self.shell))
 
+    def action_show_lane(self) -> None:
+        """Open the page of the focused lane, or of the first."""
+        from tfmon.ui.lane_sheet import LaneSheet
+
+        if self.shell.snapshot.lanes:
+            index = focused_index(self.shell.view, self.shell.snapshot) or 0
+            self.app.push_screen(LaneSheet(self.shell, index))
+
+    def action_show_doctor(self) -> None:
+        """Open the page of the doctor."""
+        from tfmon.ui.report_sheet import doctor_sheet
+
+        self.app.push_screen(doctor_sheet(self.shell))
+
+    def action_profile_lane(self) -> None:
+        """Profile the focused lane, or the first, and show the report."""
+        from tfmon.ui.report_sheet import profile_sheet
+
+        lanes = living(self._targets())
+        if lanes:
+            self.app.push_screen(profile_sheet(self.shell, lanes[0]))
+        else:
+            self.shell.say("no lane trains, so there is nothing to profile")
+
     def action_show_knobs(self) -> None:
         """Open the page of all knobs."""
         from tfmon.ui.knob_sheet import KnobSheet

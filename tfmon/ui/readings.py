@@ -9,6 +9,8 @@ from tfmon.model.events import GpuSample
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading, known
+from tfmon.race.attribution import Shares
+from tfmon.race.diagnosis import Diagnosis
 from tfmon.ui.rows import BLANK, Row, cells
 from tfmon.ui.style import DIM, TEXT, WARN
 from tfmon.ui.wishes import short_name
@@ -55,15 +57,17 @@ def loss_row(lane: LaneState) -> Row:
 
 
 def done_row(lane: LaneState) -> Row:
-    """Count steps and examples since the lane began to race."""
+    """Count steps and examples since the lane began to race, and the windows that no figure has a part in."""
     if not lane.points:
         return labelled("done", (UNKNOWN, DIM))
+    left_out = sum(lane.excluded.values())
     return labelled(
         "done",
         (units.count(lane.steps), TEXT),
         (" steps · ", DIM),
         (units.count(lane.examples), TEXT),
         (" ex.", DIM),
+        (f" · {units.count(left_out)} of {units.count(lane.measured.windows)} left out", DIM),
     )
 
 
@@ -131,6 +135,56 @@ def _in_use(lane: LaneState, *, peak: bool) -> str:
         return ""
     most = f" (peak {units.memory(lane.gpu_peak_bytes)})" if peak and lane.gpu_peak_bytes is not None else ""
     return f"{units.memory(lane.gpu_in_use_bytes)} in use{most}"
+
+
+_PARTS = (
+    ("input", "input_pct", "█"),
+    ("copy", "copy_pct", "▚"),
+    ("dispatch", "dispatch_pct", "▓"),
+    ("compute", "device_pct", "▒"),
+    ("sync", "sync_pct", "═"),
+    ("tfmon", "report_pct", "·"),
+    ("other", "other_pct", "░"),
+)
+_LEAST_PCT = 2.0
+"""Smaller shares have no words in the pane."""
+
+
+def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
+    """Return the parts of step time that are known: name, percent and the character that draws it; 100 in all."""
+    parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
+    found = [(name, value, glyph) for name, value, glyph in parts if value is not None]
+    if known(shares.dispatch_pct) is None and known(shares.device_pct) is None:
+        found.insert(1, ("step", shares.step_pct, "▓"))
+    return found
+
+
+def time_row(shares: Shares | None, width: int, accent: str) -> Row:
+    """Show where the time of a step goes: a bar that is 100 %, then the largest parts in words."""
+    if shares is None:
+        return labelled("time", (UNKNOWN, DIM))
+    parts = time_parts(shares)
+    length = min(20, max(8, (width - LABEL_CELLS) // 3))
+    spans: list[tuple[str, str]] = []
+    drawn, total = 0, 0.0
+    for _, value, glyph in parts:
+        total += value
+        end = round(total / 100 * length)
+        spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚" else DIM))
+        drawn = max(drawn, end)
+    room = width - LABEL_CELLS - drawn
+    words = ""
+    for name, value, glyph in sorted(parts, key=lambda part: -part[1]):
+        word = f" {glyph}{name} {value:.0f} %"
+        if value < _LEAST_PCT or len(words) + len(word) > room:
+            break
+        words += word
+    return labelled("time", *spans, (words, TEXT))
+
+
+def why_row(diagnosis: Diagnosis | None) -> Row:
+    """Say what bounds the lane."""
+    return labelled("why", (UNKNOWN, DIM) if diagnosis is None else (diagnosis.text, TEXT))
 
 
 def knobs_row(lane: LaneState, width: int) -> Row:

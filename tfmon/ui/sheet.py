@@ -73,3 +73,31 @@ class Sheet(ModalScreen[str | None]):
     async def action_dismiss(self, result: str | None = None) -> None:
         """Close the page."""
         self.dismiss(result)
+
+
+class ScrollSheet(Sheet):
+    """A page of rows that scrolls where they do not fit."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j,space", "scroll_rows(1)", "down"),
+        Binding("up,k", "scroll_rows(-1)", "up"),
+        Binding("pagedown", "scroll_rows(10)", "page down"),
+        Binding("pageup", "scroll_rows(-10)", "page up"),
+    ]
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return all rows of the page."""
+        raise NotImplementedError
+
+    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
+        """Return the rows that are in view."""
+        rows = self.rows(snapshot, width)
+        self.cursor = max(0, min(self.cursor, len(rows) - height))
+        more = len(rows) > height
+        self.foot_text = "Esc closes" + (" · ↑ ↓ PgUp PgDn scroll" if more else "")
+        return rows[self.cursor : self.cursor + height]
+
+    def action_scroll_rows(self, amount: int) -> None:
+        """Move down, or up for a negative amount."""
+        self.cursor += amount
+        self.redraw()

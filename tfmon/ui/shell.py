@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from rich.style import Style
@@ -49,6 +49,12 @@ class Shell(Protocol):
 
     def cards(self) -> Sequence[ScenarioCard]:
         """Return the scenarios that can be raced."""
+
+    def examine(self, then: Callable[[str], None]) -> None:
+        """Let the doctor look at the machine, and hand over its report; the screen stays awake."""
+
+    def profile(self, lane: str, then: Callable[[str], None]) -> None:
+        """Profile a lane, and hand over the report or why there is none; the screen stays awake."""
 
     def start_race(self, scenario: str) -> None:
         """Start the race of another scenario, without blocking the screen."""
