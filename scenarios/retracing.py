@@ -1,9 +1,9 @@
 """A Python number as an argument of a tf.function: every new value is traced into a graph of its own.
 
 100 features → Dense 128 relu → Dense 10, Adam, a batch of 32. `variant=python-number` hands the number of the step
-to the training function as a Python integer, as a schedule or a log line often does. TensorFlow keeps one graph for
-each value it has seen, so each step builds a new one, and the memory grows. `variant=tensor` hands over the same
-number as a tensor: one graph serves all steps.
+to the training function as a Python integer, as a schedule or a log line often does. TensorFlow keeps one graph
+for each value it has seen, so each step builds a new one, and the memory grows. `variant=tensor` hands over the
+same number as a tensor: one graph serves all steps.
 
 The pane says so: the bar is nearly all step, and below it stands which argument made TensorFlow trace anew.
 """

@@ -70,6 +70,21 @@ class TestLane:
         assert "other programs keep 0.8 cores busy" in text
         assert "for a core   n/a (this system keeps no account of pressure)" in text
 
+    def test_what_changes_is_drawn_over_the_last_minute(self):
+        demo = racing_demo()
+        sample = demo.session.snapshot().gpus[0]
+        for second in range(90):
+            demo.session.accept(replace(sample, at_ns=sample.at_ns + second, busy_pct=float(second)))
+        (curve,) = [line for line in page(demo, "gpu:0").splitlines() if "last minute, up to 89 %" in line]
+        assert curve.startswith("  busy") and any(0x2800 < ord(character) < 0x2900 for character in curve)
+        assert len(demo.session.snapshot().gpu_history["GPU-1"]) == 60
+
+    def test_a_single_sample_makes_no_curve(self):
+        demo = Demo(mode="turns")
+        demo.go()
+        demo.sample()
+        assert "last minute" not in page(demo, "gpu:0")
+
     def test_readings_that_should_be_younger_say_how_old_they_are(self):
         demo = racing_demo()
         demo.clock.ahead(42)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import Event, GpuSample, HostSample
@@ -13,6 +14,8 @@ from tfmon.model.lane_state import LaneState, advance, disturbed, measure_afresh
 from tfmon.model.spec import LaneSpec
 from tfmon.model.trials import CrossoverState
 
+HISTORY_SAMPLES = 60
+"""Samples of a GPU or of the machine that are kept: a minute at one a second."""
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
 
@@ -65,6 +68,9 @@ class Snapshot:
     host: HostSample | None = None
     trial: CrossoverState | None = None
     """The series of measurements that runs, or ran last in this race."""
+    gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
+    """The last samples of each GPU by its key, oldest first."""
+    host_history: tuple[HostSample, ...] = ()
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name; KeyError if there is none."""
@@ -108,6 +114,8 @@ class Session:
         self._lanes: dict[str, LaneState] = {}
         self._gpus: dict[str, GpuSample] = {}
         self._host: HostSample | None = None
+        self._gpu_history: dict[str, deque[GpuSample]] = {}
+        self._host_history: deque[HostSample] = deque(maxlen=HISTORY_SAMPLES)
         self._trial: CrossoverState | None = None
         self._listeners: tuple[Callable[[Event], None], ...] = ()
 
@@ -163,11 +171,13 @@ class Session:
             if isinstance(event, GpuSample):
                 before = self._gpus.get(event.key)
                 self._gpus[event.key] = event
+                self._gpu_history.setdefault(event.key, deque(maxlen=HISTORY_SAMPLES)).append(event)
                 self._lanes = self._after_gpu_sample(event)
                 hit = [name for name, lane in self._lanes.items() if trains_on(lane, event)]
                 self._disturb(hit, before, event, gpu_disturbances(event))
             elif isinstance(event, HostSample):
                 before_host, self._host = self._host, event
+                self._host_history.append(event)
                 self._disturb(list(self._lanes), before_host, event, host_disturbances(event))
             elif event.lane in self._lanes:
                 self._lanes[event.lane] = advance(self._lanes[event.lane], event)
@@ -206,4 +216,6 @@ class Session:
                 gpus=tuple(sorted(self._gpus.values(), key=lambda gpu: gpu.index)),
                 host=self._host,
                 trial=self._trial,
+                gpu_history={key: tuple(samples) for key, samples in self._gpu_history.items()},
+                host_history=tuple(self._host_history),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -10,10 +10,12 @@ from textual.binding import Binding, BindingType
 from tfmon import units
 from tfmon.model.events import GpuSample, HostSample
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import Missing, Reading
-from tfmon.model.session import Snapshot
+from tfmon.model.readings import NOT_READ, Missing, Reading, known
+from tfmon.model.session import HISTORY_SAMPLES, Snapshot
 from tfmon.race.advice import RETRACING_CODE, code_for
 from tfmon.race.diagnosis import Diagnosis, diagnose
+from tfmon.ui import chart
+from tfmon.ui.charset import Charset
 from tfmon.ui.help_sheet import entry
 from tfmon.ui.readings import time_parts
 from tfmon.ui.rows import BLANK, Row, wrap
@@ -31,6 +33,16 @@ _MEANINGS = {
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
 }
+_CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "busy_pct": ("busy", units.percent),
+    "used_bytes": ("memory", units.memory),
+    "power_w": ("power", lambda value: f"{value:.0f} W"),
+    "temperature_c": ("temperature", lambda value: f"{value:.0f} °C"),
+    "sm_clock_mhz": ("clocks", lambda value: f"{value:.0f} MHz"),
+    "cpu_pct": ("cpu", units.percent),
+    "others_cpu_pct": ("others", units.percent),
+}
+"""Readings that are drawn over time, and how their peak is written."""
 Lines = Iterator[tuple[str, str]]
 
 
@@ -53,7 +65,7 @@ class LaneSheet(ScrollSheet):
             return []
         lane = snapshot.lanes[self._index % len(snapshot.lanes)]
         self.title_text = f"Lane {lane.spec.letter}: {lane.title}   (Tab: the next lane)"
-        return lane_rows(snapshot, lane, width)
+        return lane_rows(snapshot, lane, width, self.shell.view.charset)
 
     def action_turn(self, direction: int) -> None:
         """Show another lane."""
@@ -62,7 +74,7 @@ class LaneSheet(ScrollSheet):
         self.redraw()
 
 
-def lane_rows(snapshot: Snapshot, lane: LaneState, width: int) -> list[Row]:
+def lane_rows(snapshot: Snapshot, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
     """Return the page of a lane for a width."""
     rows = [*_diagnosis_rows(diagnose(snapshot, lane), width)]
     sections: list[tuple[str, Lines]] = [("Lane", _of_lane(lane))]
@@ -75,6 +87,25 @@ def lane_rows(snapshot: Snapshot, lane: LaneState, width: int) -> list[Row]:
         rows += [BLANK, ((f"  {heading}", STRONG),)]
         for name, text in lines:
             rows += entry(name, text, width, DIM)
+        rows += _curves(heading, snapshot, gpu, charset)
+    return rows
+
+
+def _curves(heading: str, snapshot: Snapshot, gpu: GpuSample | None, charset: Charset) -> list[Row]:
+    """Draw the last minute of the readings that change, each from 0 to its own peak."""
+    samples: Sequence[GpuSample | HostSample] = ()
+    if heading.startswith("GPU") and gpu is not None:
+        samples = snapshot.gpu_history.get(gpu.key, ())
+    elif heading.startswith("Machine"):
+        samples = snapshot.host_history
+    rows: list[Row] = []
+    for field, (name, write) in _CURVES.items():
+        values = [known(getattr(sample, field, NOT_READ)) for sample in samples]
+        peak = max((value for value in values if value is not None), default=0.0)
+        if len(samples) < 2 or peak <= 0:
+            continue
+        (line,) = chart.plot([*[None] * (HISTORY_SAMPLES - len(values)), *values], peak, 1, charset)
+        rows.append(((f"  {name:<13}", DIM), (line, TEXT), (f"  last minute, up to {write(peak)}", DIM)))
     return rows
 
 
