@@ -172,7 +172,7 @@ def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[
         "time": lambda: readings.time_row(view.diagnosis.shares if view.diagnosis else None, width, accent),
         "why": lambda: readings.why_row(view.diagnosis),
         "loss": lambda: readings.loss_row(lane),
-        "done": lambda: readings.done_row(lane),
+        "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
         "gpu": lambda: readings.gpu_row(lane, view.gpu, width, accent),

@@ -56,19 +56,20 @@ def loss_row(lane: LaneState) -> Row:
     return labelled("loss", (units.loss(lane.first_loss), TEXT), (" → ", DIM), (units.loss(lane.last_loss), TEXT))
 
 
-def done_row(lane: LaneState) -> Row:
+def done_row(lane: LaneState, width: int) -> Row:
     """Count steps and examples since the lane began to race, and the windows that no figure has a part in."""
     if not lane.points:
         return labelled("done", (UNKNOWN, DIM))
     left_out = sum(lane.excluded.values())
-    return labelled(
+    row = labelled(
         "done",
         (units.count(lane.steps), TEXT),
         (" steps · ", DIM),
         (units.count(lane.examples), TEXT),
         (" ex.", DIM),
-        (f" · {units.count(left_out)} of {units.count(lane.measured.windows)} left out", DIM),
     )
+    windows = (f" · {units.count(left_out)} of {units.count(lane.measured.windows)} left out", DIM)
+    return (*row, windows) if cells((*row, windows)) <= width else row
 
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
