@@ -11,7 +11,10 @@ LONGEST_S = 365 * 86_400
 
 
 class Seconds(click.FloatRange):
-    """A span of time; `nan`, which lies in every range that Click checks, lies in none."""
+    """A span of time, of a year at most; `nan`, which lies in every range that Click checks, lies in none."""
+
+    def __init__(self, min: float, max: float = LONGEST_S, *, min_open: bool = False) -> None:
+        super().__init__(min=min, max=max, min_open=min_open)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
         """Read the number.

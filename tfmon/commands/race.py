@@ -1,0 +1,155 @@
+"""`tfmon race`: a race on the screen, or without one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from tfmon.commands import options
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
+
+if TYPE_CHECKING:
+    from tfmon.catalog import Card
+    from tfmon.planner import Wishes
+
+DEFAULT_SCENARIO = "small-dense"
+HEADLESS_SECONDS = 30.0
+LEAST_CI = 0.02
+"""A narrower interval is never reached: `race.statistics.LOTTERY` is a part of it."""
+
+
+@click.command()
+@click.argument("scenario", default=DEFAULT_SCENARIO)
+@options.lanes
+@options.settings
+@click.option(
+    "--seconds", type=options.Seconds(min=0, min_open=True, max=options.LONGEST_S), help="Race so long, then stop."
+)
+@click.option("--steps", type=click.IntRange(min=1), help="Race so many steps in each lane, then stop.")
+@click.option(
+    "--mode",
+    type=click.Choice(["turns", "concurrent"]),
+    default="turns",
+    show_default=True,
+    help="One lane at a time in short slices, which is fair, or all at once.",
+)
+@options.slice_s
+@click.option(
+    "--until-ci",
+    metavar="PERCENT",
+    help="Race until every ratio is known to ± so much, for example 5%.",
+)
+@click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
+@click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
+@options.python
+def race(
+    scenario: str,
+    lanes: tuple[str, ...],
+    settings: tuple[str, ...],
+    seconds: float | None,
+    steps: int | None,
+    mode: str,
+    slice_s: float,
+    until_ci: str | None,
+    headless: bool,
+    as_json: bool,
+    python: str | None,
+) -> None:
+    """Race SCENARIO: a name from `tfmon list`, or a file of your own such as ./mine.py.
+
+    By default on the CPU and the first GPU; without a GPU, in two variants on the CPU.
+    """
+    from tfmon.catalog import find_card
+    from tfmon.planner import Wishes, find_python
+
+    if seconds is not None and steps is not None:
+        raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
+    card = find_card(scenario)
+    interpreter = find_python(python) if python else Path(sys.executable)
+    headless = headless or as_json
+    notes = []
+    if not headless and (why := _why_no_screen()):
+        notes.append(f"{why}: racing without the screen (--headless)")
+        headless = True
+    narrow = None if until_ci is None else _percentage(until_ci)
+    if narrow is not None and mode != "turns":
+        raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
+    if headless and seconds is None and steps is None and narrow is None:
+        seconds = HEADLESS_SECONDS
+        notes.append(f"racing for {seconds:g} s; --seconds or --steps says how long")
+    wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
+    if headless:
+        _race_headless(card, wishes, as_json, notes)
+    _race_on_screen(card, wishes)
+
+
+def _percentage(text: str) -> float:
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = 0.0
+    if not LEAST_CI <= value < 1:
+        least = f"{100 * LEAST_CI:g}%"
+        raise UsageError(
+            f"--until-ci {text} is not a percentage from {least} to 100%",
+            f"two processes that do the same differ by almost {least}, however long they race",
+        )
+    return value
+
+
+def _race_headless(card: Card, wishes: Wishes, as_json: bool, notes: list[str]) -> NoReturn:
+    from tfmon import headless, result
+    from tfmon.program import Program
+
+    program = Program(wishes)
+    try:
+        plan = program.plan(card)
+    except TfmonError:
+        program.close()
+        raise
+    for note in notes:
+        click.echo(f"tfmon: {note}", err=True)
+    interrupted = headless.run(program, plan)
+    snapshot = program.session.snapshot()
+    if as_json:
+        click.echo(json.dumps(result.to_json(snapshot, interrupted), indent=2, allow_nan=False))
+    else:
+        click.echo(result.to_text(snapshot, interrupted))
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
+
+
+def _race_on_screen(card: Card, wishes: Wishes) -> NoReturn:
+    from tfmon import live, result
+    from tfmon.program import Program
+
+    program = Program(wishes)
+    try:
+        # What the command line names must be there, or nothing is started; the default lanes can wait.
+        plan = program.plan(card) if wishes.lanes or wishes.settings else None
+    except TfmonError:
+        program.close()
+        raise
+    interrupted = live.run(program, card, plan)
+    snapshot = program.session.snapshot()
+    if any(lane.points for lane in snapshot.lanes) or program.exit_code():
+        with contextlib.suppress(OSError):
+            click.echo(result.to_text(snapshot, interrupted))
+    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
+
+
+def _why_no_screen() -> str:
+    if not sys.stdout.isatty():
+        return "stdout is no terminal"
+    if not sys.stdin.isatty():
+        return "stdin is no terminal"
+    if not sys.stderr.isatty():
+        return "stderr is no terminal, and the screen is drawn there"
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
+    return ""
