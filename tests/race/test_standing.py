@@ -7,9 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tfmon.model.events import GpuSample
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
 from tfmon.model.measured import Measured
 from tfmon.model.measures import Tally, TurnSpeed
+from tfmon.model.readings import Missing
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.race.standing import CONTENDED, standing
@@ -157,3 +159,31 @@ class TestAtOnce:
     def test_a_lane_that_trained_nothing_gives_no_factor(self):
         verdict = standing(snapshot(lane("cpu", [0.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
         assert verdict.text == "no verdict: nothing was measured"
+
+
+class TestWhatLimitsIt:
+    def gpu_samples(self, *clocks: float):
+        unread = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
+        missing = dict.fromkeys(unread, Missing("not asked"))
+        return tuple(
+            GpuSample(at_ns=at, key="GPU-1", index=0, name="GPU", busy_source="", sm_clock_mhz=clock, **missing)
+            for at, clock in enumerate(clocks)
+        )
+
+    @pytest.mark.parametrize(
+        ("clocks", "noted"), [((1_980, 345, 1_980), True), ((1_980, 1_900), False), ((345,), False)]
+    )
+    def test_clocks_that_sink_between_turns_are_noted(self, clocks, noted):
+        samples = self.gpu_samples(*clocks)
+        raced = replace(
+            snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))),
+            gpus=samples[-1:],
+            gpu_history={"GPU-1": samples},
+        )
+        assert ("clocks sink between its turns (345 to 1980 MHz)" in standing(raced).note) is noted
+
+    def test_a_disturbance_that_is_always_there_is_noted(self):
+        slow = lane("cpu", noisy(100))
+        slow = replace(slow, measured=replace(slow.measured, constant=("cgroup throttled",)))
+        note = standing(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
+        assert note == "cgroup throttled most of the time: the figures are those of such a machine"

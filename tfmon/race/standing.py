@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.readings import known
 from tfmon.model.session import CONCURRENT, Snapshot
 from tfmon.race import statistics
 from tfmon.race.statistics import LEAST_PAIRS, Estimate
 
 CONTENDED = "contended: all train at once and share the cores (t: take turns)"
 
+SUNK = 0.75
+"""A GPU whose clocks fell below this share of their highest in the last minute has rested between turns."""
 MANY_ODD = 0.1
 """Share of pairs out of line from which on that is worth a word."""
 
@@ -64,7 +67,7 @@ def standing(snapshot: Snapshot) -> Standing:
     lanes.sort(key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
     if snapshot.race.mode == CONCURRENT:
         return _contended(lanes)
-    return _in_turns(lanes)
+    return _in_turns(lanes, _sinking_clocks(snapshot))
 
 
 def _contended(lanes: Sequence[LaneState]) -> Standing:
@@ -77,7 +80,7 @@ def _contended(lanes: Sequence[LaneState]) -> Standing:
     return Standing(*_named(said, winner, loser), winner.spec.name, ratio, note=CONTENDED)
 
 
-def _in_turns(lanes: Sequence[LaneState]) -> Standing:
+def _in_turns(lanes: Sequence[LaneState], clocks: Sequence[str]) -> Standing:
     lanes = sorted(lanes, key=_pace, reverse=True)
     slowest = lanes[-1]
     estimates = [(lane, statistics.ratio(lane.turns, slowest.turns)) for lane in lanes[:-1]]
@@ -87,7 +90,7 @@ def _in_turns(lanes: Sequence[LaneState]) -> Standing:
         yet = "" if all(lane.over for lane in lanes) else " yet"
         return Standing(f"no verdict{yet}: {pairs} of the {LEAST_PAIRS} pairs that an interval takes")
     best = ranking[0].ratio
-    note = _note(lanes)
+    note = "; ".join([*_notes(lanes), *clocks])
     second = statistics.ratio(lanes[0].turns, lanes[1].turns)
     if second is None or second.low <= 1:
         said = f"too close to call: {{}} over {{}} ({_written(second or best)[1]})"
@@ -112,8 +115,21 @@ def _written(estimate: Estimate) -> tuple[str, str]:
     return factor, f"95 % CI {interval}, {estimate.pairs} pairs"
 
 
-def _note(lanes: Sequence[LaneState]) -> str:
-    """Say what makes the figure less sure: drift and pairs that stand out."""
+def _sinking_clocks(snapshot: Snapshot) -> list[str]:
+    """Say which GPUs slow down while they wait for their turn, and have to speed up in it."""
+    words = []
+    for lane in snapshot.lanes:
+        gpu = snapshot.gpu_of(lane)
+        samples = snapshot.gpu_history.get(gpu.key, ()) if gpu is not None else ()
+        clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
+        if len(clocks) > 1 and min(clocks) < SUNK * max(clocks):
+            span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
+            words.append(f"{lane.title}'s clocks sink between its turns ({span}); a longer --slice hides it")
+    return words
+
+
+def _notes(lanes: Sequence[LaneState]) -> list[str]:
+    """Say what makes the figure less sure: drift, pairs that stand out, and what disturbs all the time."""
     words = []
     for lane in lanes:
         drift = statistics.drift(lane.turns)
@@ -123,4 +139,6 @@ def _note(lanes: Sequence[LaneState]) -> str:
     odd = statistics.outliers(lanes[0].turns, lanes[-1].turns)
     if odd > max(1, MANY_ODD * len(lanes[0].turns)):
         words.append(f"{odd} pairs out of line: something else disturbs the lanes")
-    return "; ".join(words)
+    constant = sorted({reason for lane in lanes for reason in lane.measured.constant})
+    words += [f"{reason} most of the time: the figures are those of such a machine" for reason in constant]
+    return words
