@@ -496,7 +496,8 @@ class TestRealChildren:
         assert one.own_s == pytest.approx(other.own_s, abs=0.05)
         assert one.reaped_s == pytest.approx(other.reaped_s, abs=0.05)
         assert one.parent == other.parent == os.getppid()
-        assert one.private_bytes == pytest.approx(other.private_bytes, rel=0.2)
+        # psutil's also counts pages of libraries that no other process has mapped at the moment.
+        assert 5e6 < one.private_bytes < 1.2 * other.private_bytes
         age = mine.now_s() - one.started_s, theirs.now_s() - other.started_s
         assert age[0] == pytest.approx(age[1], abs=1.5)
         row, their_row = mine.rows()[pid], theirs.rows()[pid]

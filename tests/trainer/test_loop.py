@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tfmon.model.events import Finished, KnobApplied, KnobRefused, Profiled, ProfileFailed, TurnEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
@@ -587,7 +586,7 @@ def test_the_first_sampled_step_after_a_change_is_dropped(running: Start) -> Non
     assert next(window.sampled for window in loop.windows if window.sampled_examples) == 0
 
 
-def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start) -> None:
+def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start, tf: Any) -> None:
     double = tf.function(lambda number, times: number * times)
 
     def step(batch: Any) -> Any:
@@ -607,7 +606,7 @@ def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start)
     assert "was the Python value" in last.traced
 
 
-def test_a_single_trace_is_left_out(running: Start) -> None:
+def test_a_single_trace_is_left_out(running: Start, tf: Any) -> None:
     double = tf.function(lambda number: number * 2)
 
     def step(batch: Any) -> Any:
@@ -658,7 +657,9 @@ def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running: 
     assert examples == sum(map(len, step.batches[warm_up:])), "captured steps are counted, in no window"
 
 
-def test_a_profile_that_cannot_be_taken_is_refused_and_the_lane_trains_on(running: Start, tmp_path: Path) -> None:
+def test_a_profile_that_cannot_be_taken_is_refused_and_the_lane_trains_on(
+    running: Start, tf: Any, tmp_path: Path
+) -> None:
     loop = running(Steps())
     loop.until_ready()
     loop.tell(Run())

@@ -46,7 +46,7 @@ def test_the_table_of_scenarios_is_there() -> None:
     assert {card.name for card in CARDS} == {
         "text-tiny", "text-conv", "slow-preprocess", "fine-grained-ops", "host-transfer", "op-placement",
         "tensor-core-shapes", "sequential-rnn", "model-creation", "small-dense", "large-dense", "python-feed",
-        "eager-graph", "device-choice",
+        "eager-graph", "device-choice", "retracing",
     }  # fmt: skip
 
 
