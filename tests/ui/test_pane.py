@@ -237,3 +237,14 @@ def test_a_machine_without_known_cores_still_shows_the_cpu():
     demo = racing_demo(replace(GPU_MACHINE, usable_cores=0))
     assert line(drawn(demo, "cpu"), "cpu") == "cpu      212 %"
     assert demo.clock() > 40 * SECOND
+
+
+def test_a_gpu_that_is_not_read_any_more_says_how_old_its_readings_are():
+    demo = racing_demo()
+    demo.clock.ahead(12)
+    snapshot = demo.session.snapshot()
+    gpu = snapshot.gpus[0]
+    stale = readings.gpu_row(snapshot.lane("gpu:0"), gpu, 56, "lane1", snapshot.stale_s(gpu))
+    assert "".join(words for words, _ in stale) == "gpu     stale: read 12.0 s ago"
+    fresh = readings.gpu_row(snapshot.lane("gpu:0"), gpu, 56, "lane1")
+    assert "6 % busy" in "".join(words for words, _ in fresh)

@@ -102,12 +102,14 @@ def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[
         blocks = []
         for place in places:
             lane = snapshot.lanes[place.lane]
+            gpu = snapshot.gpu_of(lane)
             pane = PaneView(
                 index=place.lane,
                 now_ns=snapshot.at_ns,
                 machine=snapshot.machine,
                 device=snapshot.device_name(lane),
-                gpu=snapshot.gpu_of(lane),
+                gpu=gpu,
+                gpu_stale_s=snapshot.stale_s(gpu) if gpu is not None else None,
                 any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
                 diagnosis=diagnose(snapshot, lane),
                 lead=lead if lane.spec.name == said.winner else "",

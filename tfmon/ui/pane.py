@@ -32,6 +32,8 @@ class PaneView:
     device: str = ""
     """Model of the lane's processor."""
     gpu: GpuSample | None = None
+    gpu_stale_s: float | None = None
+    """How old its readings are, if they should be younger."""
     any_gpu: bool = False
     """True if some lane of the race has a GPU: then every pane keeps a line for GPU memory."""
     diagnosis: Diagnosis | None = None
@@ -175,7 +177,7 @@ def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
-        "gpu": lambda: readings.gpu_row(lane, view.gpu, width, accent),
+        "gpu": lambda: readings.gpu_row(lane, view.gpu, width, accent, view.gpu_stale_s),
         "gpu memory": lambda: readings.gpu_memory_row(lane, view.gpu, width),
         "knobs": lambda: readings.knobs_row(lane, width),
         "note": lambda: readings.note_row(lane),

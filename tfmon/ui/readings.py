@@ -90,12 +90,17 @@ def memory_row(lane: LaneState) -> Row:
     return labelled("memory", (units.memory(value), TEXT), (" private", DIM))
 
 
-def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str) -> Row:
-    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane."""
+def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
+    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
+
+    Readings that should be younger are not shown, but how old they are.
+    """
     if lane.spec.kind != "gpu":
         return labelled("gpu", (units.absent(NO_GPU), DIM))
     if gpu is None:
         return labelled("gpu", (units.absent(NO_SAMPLE), DIM))
+    if stale_s is not None:
+        return labelled("gpu", (f"stale: read {units.seconds(stale_s)} ago", WARN))
     if isinstance(gpu.busy_pct, Missing):
         return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
     words = f"{gpu.busy_pct:4.0f} % busy"

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tfmon.model.events import (
     PROTOCOL,
     Built,
+    Equipped,
     Finished,
     Hello,
     KnobApplied,
@@ -79,6 +80,9 @@ class FakeTrainer:
         match request:
             case Assign():
                 self.settings, self.limit = dict(request.settings), request.steps
+                if request.device == "gpu":
+                    claimed = os.environ.get("CUDA_VISIBLE_DEVICES")
+                    self.say(Equipped, tensorflow="0", keras="0", numpy="0", device_name="", gpu_uuid=claimed)
                 self.say(Built, parameters=1, examples=1_000, settings=self.settings)
             case Run():
                 self.turn, self.racing = None, True

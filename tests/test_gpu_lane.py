@@ -1,0 +1,91 @@
+"""The whole tfmon with a GPU lane: the real pynvml behind a scripted driver, a child that claims the GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.nvml import TWO_GPUS, FakeDriver, build_fake_nvml
+from support.terminal import Terminal
+from support.waiting import wait_for
+
+import tfmon
+
+__all__ = ["build_fake_nvml"]
+
+PROGRAM = Path(__file__).parent / "support" / "gpu_tfmon.py"
+LANES = ("race", "small-dense", "--lane", "cpu", "--lane", "gpu:0")
+LEAVES_WITHIN_S = 5.0
+CALLS = ("GetSamples", "GetUtilizationRates", "GetMemoryInfo_v2", "GetHandleByIndex")
+"""What answers "lost" for a GPU that has fallen off the bus."""
+
+
+class Machine:
+    """A machine with the scripted driver."""
+
+    def __init__(self, library: Path, folder: Path) -> None:
+        self.driver = FakeDriver(library, folder / "script.txt")
+        self.driver.play(TWO_GPUS)
+        self.environment = {
+            "LD_LIBRARY_PATH": str(library.parent),
+            "FAKE_NVML_SCRIPT": str(folder / "script.txt"),
+            "PYTHONPATH": str(Path(tfmon.__file__).parents[1]),
+        }
+
+    def race(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(PROGRAM), *LANES, *words]
+        environment = {**os.environ, **self.environment}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+
+
+@pytest.fixture
+def machine(build_fake_nvml: Callable[..., Path], tmp_path: Path) -> Machine:
+    return Machine(build_fake_nvml(), tmp_path)
+
+
+@pytest.fixture
+def screen(machine: Machine) -> Iterator[Terminal]:
+    terminal = Terminal(*LANES, program=[str(PROGRAM)], **machine.environment)
+    yield terminal
+    if not terminal.process.closed:
+        with contextlib.suppress(OSError):
+            terminal.process.close(force=True)
+
+
+def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
+    done = machine.race("--seconds", "4", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    cpu, gpu = told["lanes"]
+    assert told["machine"]["gpus"] == ["NVIDIA Busy", "NVIDIA Idle"]
+    assert (gpu["device"], gpu["device_name"], gpu["gpu_busy_pct"]) == ("gpu:0", "NVIDIA Busy", 87)
+    assert cpu["gpu_busy_pct"] is None and cpu["missing"]["gpu_busy_pct"] == "no GPU in this lane"
+
+
+def test_the_pane_shows_them(screen):
+    display = screen.wait_for(lambda shown: "87 % busy" in shown)
+    assert "NVIDIA" in display
+
+
+def test_a_gpu_that_is_lost_touches_its_readings_only(machine, screen):
+    screen.wait_for(lambda shown: "87 % busy" in shown)
+    machine.driver.play(TWO_GPUS + "".join(f"ret Device{call} 15 0\n" for call in CALLS))
+    display = screen.wait_for(lambda shown: "n/a (the GPU is lost" in shown)
+    assert "examples/s" in display and "% of" in display, "the lanes and the machine are still read"
+
+
+def test_a_driver_that_hangs_holds_up_neither_the_screen_nor_the_end(machine, screen):
+    screen.wait_for(lambda shown: "87 % busy" in shown)
+    machine.driver.play(TWO_GPUS + "hang DeviceGetUtilizationRates\nhang DeviceGetMemoryInfo_v2\n")
+    shown = screen.wait_for(lambda shown: "stale: read" in shown)
+    assert "examples/s" in shown and "87 % busy" not in shown
+    screen.wait_for(lambda later: later.split("stale: read")[-1][:6] != shown.split("stale: read")[-1][:6])
+    screen.process.send("q")
+    wait_for(lambda: screen.read() is not None and not screen.process.isalive(), LEAVES_WITHIN_S, "tfmon leaves")
+    assert screen.wait_for_exit() == 0
