@@ -35,7 +35,15 @@ LANE = {
     "name", "device", "device_name", "state", "why", "knobs", "steps", "examples", "examples_per_s", "step_ms",
     "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_held_bytes", "gpu_in_use_bytes", "missing",
 }  # fmt: skip
-EXTRA = {"excluded", "examples_per_s_ci95"}
+EXTRA = {
+    "excluded",
+    "examples_per_s_ci95",
+    "gpu_held_source",
+    "gpu_j_per_1000_examples",
+    "bound",
+    "bound_text",
+    "time_pct",
+}
 VERDICT = {"winner", "ratio", "text", "ratio_ci95", "pairs", "ranking"}
 
 
@@ -57,12 +65,12 @@ class Raced:
             "histogram": histogram.count([SECOND // steps] * steps),
             **more,
         }
-        spent = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
+        values = {**dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0), **values}
         at_ns = round(at_s * SECOND)
         self.session.accept(
             Window(
                 lane=lane, at_ns=at_ns, span_ns=SECOND, steps=steps, step=step, loss=loss, settings=SETTINGS,
-                **spent, **values,
+                **values,
             )
         )  # fmt: skip
 
@@ -307,3 +315,23 @@ def test_the_table_says_what_was_left_out_why_it_stopped_and_why_there_is_no_gpu
     assert "windows left out: pause 1" in text
     assert "interrupted by SIGTERM" in text
     assert "no GPU lane: no driver" in text
+
+
+def test_where_the_time_of_a_step_went_and_what_bounds_the_lane_are_told():
+    raced = Raced("cpu")
+    for number in range(3):
+        raced.window("cpu", 2 + number, input_ns=700_000_000, call_ns=250_000_000, floor_ns=100_000)
+    (lane,) = to_json(raced.session.snapshot())["lanes"]
+    assert (lane["bound"], lane["bound_text"]) == ("input", "input-bound: 70 % of the time waits for batches")
+    assert {name: lane["time_pct"][name] for name in ("input", "dispatch", "device")} == {
+        "input": 70, "dispatch": 1, "device": 24,
+    }  # fmt: skip
+    assert lane["time_pct"]["copy"] is None
+    assert lane["missing"]["time_pct.copy"] == "the batch is in the host's memory already"
+    assert "cpu: input-bound: 70 % of the time waits for batches" in to_text(raced.session.snapshot())
+
+
+def test_before_that_is_known_it_is_null(raced):
+    lane = to_json(raced.session.snapshot())["lanes"][0]
+    assert (lane["bound"], lane["bound_text"]) == (None, None)
+    assert "bound" in lane["missing"]

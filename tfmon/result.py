@@ -11,6 +11,7 @@ from tfmon import units
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Machine, Snapshot
+from tfmon.race.diagnosis import Diagnosis, diagnose
 from tfmon.race.standing import standing
 from tfmon.race.statistics import Estimate, speed
 
@@ -69,6 +70,8 @@ def to_text(snapshot: Snapshot, interrupted: str = "") -> str:
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
             if lane.trouble.kind == "error" and lane.ended is not None:
                 lines.extend(f"  | {line}" for line in lane.ended.output_tail[-5:])
+    bounds = [(lane.title, bound.text) for lane in snapshot.lanes if (bound := diagnose(snapshot, lane))]
+    lines += ["", *(f"{title}: {text}" for title, text in bounds)] if bounds else []
     verdict = standing(snapshot)
     lines += ["", verdict.text]
     lines += [text for text in (verdict.note, _left_out(snapshot), interrupted) if text]
@@ -97,6 +100,7 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
     def whole(value: float | None) -> int | None:
         return None if value is None else round(value)
 
+    bound = diagnose(snapshot, lane)
     gpu_reason = "no GPU in this lane" if lane.spec.kind == "cpu" else "not sampled"
     in_use_reason = gpu_reason if lane.spec.kind == "cpu" else "TensorFlow's allocator keeps no figures here"
     return {
@@ -123,9 +127,20 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
         "gpu_busy_pct": told("gpu_busy_pct", lane.racing_gpu_busy_pct.value, gpu_reason),
         "gpu_held_bytes": whole(told("gpu_held_bytes", lane.gpu_held_bytes)),
         "gpu_in_use_bytes": whole(told("gpu_in_use_bytes", lane.gpu_in_use_bytes, in_use_reason)),
+        "gpu_held_source": named("gpu_held_source", lane.gpu_held_source, "no memory is known to be held"),
+        "gpu_j_per_1000_examples": told("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
+        "bound": named("bound", bound.kind if bound else "", NO_STEP),
+        "bound_text": named("bound_text", bound.text if bound else "", NO_STEP),
+        "time_pct": {name: told(f"time_pct.{name}", value) for name, value in _time(bound).items()},
         "excluded": dict(lane.excluded),
         "missing": missing,
     }
+
+
+def _time(bound: Diagnosis | None) -> dict[str, Reading | None]:
+    """Return the shares of step time in percent, by name."""
+    parts = ("input", "copy", "dispatch", "device", "sync", "report", "other")
+    return {part: getattr(bound.shares, f"{part}_pct") if bound else None for part in parts}
 
 
 def _ci(estimate: Estimate | None) -> list[float] | None:
