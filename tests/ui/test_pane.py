@@ -248,3 +248,10 @@ def test_a_gpu_that_is_not_read_any_more_says_how_old_its_readings_are():
     assert "".join(words for words, _ in stale) == "gpu     stale: read 12.0 s ago"
     fresh = readings.gpu_row(snapshot.lane("gpu:0"), gpu, 56, "lane1")
     assert "6 % busy" in "".join(words for words, _ in fresh)
+
+
+def test_memory_that_the_driver_does_not_tell_names_who_does():
+    snapshot = racing_demo().session.snapshot()
+    lane = replace(snapshot.lane("gpu:0"), gpu_held_source="only process")
+    row = readings.gpu_memory_row(lane, snapshot.gpus[0], 80)
+    assert "612 MiB held (only process)" in "".join(words for words, _ in row)

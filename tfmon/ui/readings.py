@@ -127,7 +127,8 @@ def _held(lane: LaneState, gpu: GpuSample | None) -> str:
     """Say what the driver holds for the lane, or where it does not tell, for everybody on the board."""
     held = known(lane.gpu_held_bytes)
     if held is not None:
-        return f"{units.memory(held)} held"
+        source = lane.gpu_held_source
+        return f"{units.memory(held)} held" + (f" ({source})" if source not in ("", "driver") else "")
     if gpu is None:
         return ""
     used, total = gpu.used_bytes, gpu.total_bytes
