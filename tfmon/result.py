@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import tfmon
 from tfmon import units
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.measures import Estimate
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Machine, Snapshot
 from tfmon.race.diagnosis import Diagnosis, diagnose
 from tfmon.race.standing import standing
-from tfmon.race.statistics import Estimate, speed
+from tfmon.race.statistics import speed
 
 SCHEMA = 1
 NO_STEP = "no steady step was measured"

@@ -29,11 +29,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.overhead import Watch
 from tfmon.catalog import find_card
 from tfmon.model.events import Window
+from tfmon.model.measures import Estimate
 from tfmon.model.session import CONCURRENT, TURNS
 from tfmon.planner import Wishes
 from tfmon.program import Program
 from tfmon.race.standing import standing
-from tfmon.race.statistics import Estimate, ratio
+from tfmon.race.statistics import ratio
 
 PAIRS = {
     "small-dense": ("cpu,batch_size=10", "cpu,batch_size=256"),

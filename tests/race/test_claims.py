@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.claims import Claim
+from tfmon.model.measures import Estimate
 from tfmon.race.claims import Finding, judge, measured, prediction
-from tfmon.race.statistics import Estimate
 
 
 def claim(**fields) -> Claim:

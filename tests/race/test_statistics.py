@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tfmon.model.measures import TurnSpeed
-from tfmon.race.statistics import LEAST_PAIRS, LOTTERY_95, Estimate, drift, gain, outliers, ratio, speed, trimmed
+from tfmon.model.measures import Estimate, TurnSpeed
+from tfmon.race.statistics import LEAST_PAIRS, LOTTERY_95, drift, gain, outliers, ratio, speed, trimmed
 
 
 def turns(speeds, first: int = 1) -> list[TurnSpeed]:

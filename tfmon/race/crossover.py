@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
+from tfmon.model.measures import Estimate
 from tfmon.model.ports import TrialError
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.trials import CrossoverState
 from tfmon.race import statistics
-from tfmon.race.statistics import LEAST_PAIRS, Estimate
+from tfmon.race.statistics import LEAST_PAIRS
 
 FIRST_PAIRS = LEAST_PAIRS + 1
 """Pairs that every value gets."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.measures import Estimate
 from tfmon.model.readings import known
 from tfmon.model.session import CONCURRENT, Snapshot
 from tfmon.race import statistics
-from tfmon.race.statistics import LEAST_PAIRS, Estimate
+from tfmon.race.statistics import LEAST_PAIRS
 
 CONTENDED = "contended: all train at once and share the cores (t: take turns)"
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import median
 
-from tfmon.model.measures import TurnSpeed
+from tfmon.model.measures import Estimate, TurnSpeed
 
 TRIM = 0.2
 """Share of the pairs left out at each end."""
@@ -34,26 +33,6 @@ LEAST_PAIRS = 5
 """Fewer pairs than these give no interval."""
 DRIFT = 0.05
 """A change of throughput within a race, or a pair so far off the others, that is worth a word."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-    pairs: int
-    """Measurements behind it."""
-
-    @property
-    def half_width(self) -> float:
-        """Half the interval over the value: 0.05 means ±5 %."""
-        return (self.high - self.low) / 2 / self.value
-
-    def clear_of(self, value: float) -> bool:
-        """Return whether the interval leaves a value out."""
-        return self.low > value or self.high < value
 
 
 def ratio(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> Estimate | None:

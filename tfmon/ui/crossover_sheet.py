@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 
 from tfmon import units
 from tfmon.model.knobs import Knob, KnobError, show
+from tfmon.model.measures import Estimate
 from tfmon.model.ports import TrialError
 from tfmon.model.session import Snapshot
 from tfmon.model.trials import CrossoverState
 from tfmon.race.crossover import Curve, Place, curve_of, values_of
-from tfmon.race.statistics import Estimate
 from tfmon.ui.curve_chart import chart_rows
 from tfmon.ui.rows import BLANK, Row, fit, wrap
 from tfmon.ui.sheet import Sheet

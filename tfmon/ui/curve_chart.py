@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from tfmon import units
 from tfmon.model.knobs import show
+from tfmon.model.measures import Estimate
 from tfmon.race.crossover import Curve
-from tfmon.race.statistics import Estimate
 from tfmon.ui.rows import Row
 from tfmon.ui.style import DIM, TEXT, strong
 
