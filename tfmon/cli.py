@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import crossover, doctor, profile, race, scenarios, verify
+from tfmon.commands import crossover, doctor, profile, race, scenarios, tune, verify
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -47,6 +47,7 @@ def cli(ctx: click.Context) -> None:
 for command in (
     race.race,
     crossover.crossover,
+    tune.tune,
     profile.profile,
     doctor.doctor,
     verify.verify,

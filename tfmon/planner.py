@@ -37,6 +37,8 @@ class Wishes:
     """Half the width of every interval over its ratio, at which the race ends."""
     swept: str = ""
     """The knob that a crossover races over; lanes that nobody named do not differ by it."""
+    one_lane: bool = False
+    """One lane is wanted: where nobody named it, on the first GPU, or else on the CPU."""
 
 
 def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:
@@ -63,6 +65,8 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
         no_gpu = "" if found.gpus else found.why
         taken = {*common, wishes.swept}
         specs = _default_lanes(card, bool(found.gpus), taken)
+        if wishes.one_lane:
+            specs = [LaneSpec("gpu:0" if found.gpus else "cpu")]
     lanes = []
     for spec in name_lanes(specs):
         settings = {**card.defaults(), **common, **spec.settings}

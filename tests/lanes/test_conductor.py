@@ -316,5 +316,53 @@ class TestMode:
         conductor.set_mode(CONCURRENT)
         assert orders.taken() == ""
         conductor.set_mode(TURNS)
+        assert (orders.taken(), orders.frozen) == ("", set())
+
+
+class TestAlone:
+    """A lane that a trial has for itself."""
+
+    def test_in_turns_it_gets_every_slice_when_the_other_has_ended_its_own(self, orders, begin):
+        conductor = begin("AB")
+        conductor.set_alone("B")
+        assert (orders.taken(), orders.whose) == ("", "A")
         conductor.stood_still("A")
-        assert (orders.taken(), orders.frozen) == ("hold A, run A", set())
+        conductor.stood_still("B")
+        assert (orders.taken(), orders.frozen, orders.whose) == ("B1, B2", {"A"}, "B")
+
+    def test_training_at_once_the_others_hold_and_it_goes_over_to_slices(self, orders, begin):
+        conductor = begin("AB", CONCURRENT)
+        conductor.set_alone("A")
+        assert orders.taken() == "hold A, hold B"
+        conductor.stood_still("B")
+        assert orders.taken() == ""
+        conductor.stood_still("A")
+        assert (orders.taken(), orders.frozen) == ("A1", {"B"})
+
+    def test_afterwards_all_go_on_as_the_mode_says(self, orders, begin):
+        conductor = begin("AB", CONCURRENT)
+        conductor.set_alone("A")
+        conductor.stood_still("B")
+        conductor.stood_still("A")
+        orders.taken()
+        conductor.set_alone("")
+        assert (orders.taken(), orders.whose) == ("run B", "")
+        conductor.stood_still("A")
+        assert (orders.taken(), orders.frozen) == ("run A", set())
+
+    def test_a_race_of_one_lane_goes_over_to_slices_and_back(self, orders, begin):
+        conductor = begin("A")
+        conductor.set_alone("A")
+        conductor.stood_still("A")
+        assert orders.taken() == "hold A, A1"
+        conductor.set_alone("")
+        conductor.stood_still("A")
+        assert (orders.taken(), orders.frozen) == ("run A", set())
+
+    def test_another_race_knows_nothing_of_it(self, orders, begin):
+        conductor = begin("AB")
+        conductor.set_alone("B")
+        conductor.begin("AB", TURNS, 0.5)
+        conductor.ready("A")
+        conductor.ready("B")
+        assert orders.taken() == "A1"

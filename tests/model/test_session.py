@@ -172,7 +172,7 @@ def test_a_new_race_drops_what_was_known_of_the_lanes_but_not_of_the_machine(ses
     session.begin(Race(scenario="other"), name_lanes([LaneSpec("cpu")]))
     snapshot = session.snapshot()
     assert [(lane.spec.name, lane.bad_lines) for lane in snapshot.lanes] == [("cpu", 0)]
-    assert snapshot.race == Race(scenario="other")
+    assert snapshot.race == Race(scenario="other", number=2)
     assert [gpu.index for gpu in snapshot.gpus] == [0]
 
 

@@ -113,19 +113,27 @@ class TestRatio:
         assert disturbed.half_width < 0.03
 
 
+def pairs(before, after):
+    return list(zip(turns(before, first=1), turns(after, first=50), strict=True))
+
+
 class TestGain:
     """One lane against itself under other settings."""
 
     def test_slices_are_paired_in_their_order_whatever_their_rounds(self):
-        estimate = gain(turns([100.0] * 6, first=1), turns([130.0] * 6, first=50))
+        estimate = gain(pairs([100.0] * 6, [130.0] * 6))
         assert (estimate.value, estimate.low, estimate.high, estimate.pairs) == (*(pytest.approx(1.3),) * 3, 6)
 
-    def test_what_has_no_partner_is_left_out(self):
-        assert gain(turns([100.0] * 9), turns([130.0] * 5)).pairs == 5
-        assert gain(turns([100.0] * 9), turns([130.0] * 4)) is None
+    def test_needs_five_pairs(self):
+        assert gain(pairs([100.0] * 4, [130.0] * 4)) is None
 
     def test_a_slice_in_which_nothing_was_trained_is_no_pair(self):
-        assert gain(turns([0.0] + [100.0] * 5), turns([130.0] * 6)).pairs == 5
+        assert gain(pairs([0.0] + [100.0] * 5, [130.0] * 6)).pairs == 5
+
+    def test_two_processes_differ_by_more_than_their_slices_do(self):
+        between = gain(pairs([100.0] * 6, [130.0] * 6), one_process=False)
+        assert between.value == pytest.approx(1.3)
+        assert math.log(between.high / between.value) == pytest.approx(LOTTERY_95)
 
 
 class TestSpeed:

@@ -132,6 +132,17 @@ class FakeTrials:
         if self.refusal:
             raise TrialError(self.refusal)
 
+    def start_tuning(self, lane: str, *, everything: bool) -> None:
+        self.calls.append(("start_tuning", lane, everything))
+        if self.refusal:
+            raise TrialError(self.refusal)
+
+    def undo(self) -> str:
+        self.calls.append(("undo",))
+        if self.refusal:
+            raise TrialError(self.refusal)
+        return "prefetch auto"
+
     def stop(self) -> None:
         self.calls.append(("stop",))
 
@@ -155,6 +166,8 @@ class Demo:
         self.trials = FakeTrials()
         self.settings: dict[str, dict[str, KnobValue]] = {}
         self.steps: dict[str, int] = {}
+        self.waits = 0.2
+        """Share of the time that the lanes wait for their input."""
         self.ticks = 0
         self.round = 0
         for number, spec in enumerate(self.specs):
@@ -210,11 +223,12 @@ class Demo:
         steps = max(1, round(speed * 0.2 / batch))
         self.steps[lane] = self.steps.get(lane, 0) + steps
         spread = [step_ms * 1e6 * (1 + 0.6 * (place / 50) ** 6) for place in range(50)]
-        done = self.steps[lane]
+        done, waits_ns = self.steps[lane], round(self.waits * SECOND / 5)
         self.session.accept(
             Window(
                 lane=lane, at_ns=at_ns, span_ns=SECOND // 5, steps=steps, examples=steps * batch, step=done,
-                input_ns=SECOND // 25, call_ns=SECOND // 7, sync_ns=SECOND // 500, report_ns=SECOND // 1_000,
+                input_ns=waits_ns, call_ns=SECOND // 7 + SECOND // 25 - waits_ns,
+                sync_ns=SECOND // 500, report_ns=SECOND // 1_000,
                 longest_ns=round(spread[-1]), floor_ns=round(step_ms * 4e5), sampled=1,
                 sampled_call_ns=round(step_ms * 3e5),
                 sampled_tail_ns=round(step_ms * 5e5) if lane.startswith("gpu") else 10_000,

@@ -7,8 +7,9 @@ from support.ui import Demo, crossover_demo, racing_demo
 
 from tfmon.model.trials import CrossoverState
 from tfmon.race.crossover import curve_of
-from tfmon.ui.crossover_sheet import candidates, crossover_rows, plain
+from tfmon.ui.crossover_sheet import candidates, crossover_rows
 from tfmon.ui.curve_chart import LABEL_CELLS, chart_rows
+from tfmon.ui.rows import plain
 
 from .test_app import app_of, press, shown
 

@@ -88,20 +88,22 @@ def _measure(program: Program, state: CrossoverState, interrupted: Interruption)
     while not program.bench.join(0.2):
         if interrupted.came():
             program.bench.stop()
-        trial = program.session.snapshot().trial
-        if trial is None or trial.at is None:
-            _tell("the lanes get ready")
+        trial = _told(program, state)
+        if trial.at is None:
+            options.tell("the lanes get ready")
         else:
             left = "" if trial.left_s is None else f"   about {units.clock(trial.left_s)} left"
-            _tell(f"{trial.knob}={trial.at}{left}")
-    _tell("")
-    return program.session.snapshot().trial or state
+            options.tell(f"{trial.knob}={trial.at}{left}")
+    options.tell("")
+    return _told(program, state)
 
 
-def _tell(what: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{what}"[:160])
-        sys.stderr.flush()
+def _told(program: Program, state: CrossoverState) -> CrossoverState:
+    """Return the state as it was told last."""
+    from tfmon.model.trials import CrossoverState
+
+    trial = program.session.snapshot().trial
+    return trial if isinstance(trial, CrossoverState) else state
 
 
 def to_json(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> dict[str, Any]:
@@ -152,7 +154,8 @@ def to_json(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> dict[str
 
 def to_text(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> str:
     """Return the answer, the chart and the table as plain text."""
-    from tfmon.ui.crossover_sheet import crossover_rows, plain
+    from tfmon.ui.crossover_sheet import crossover_rows
+    from tfmon.ui.rows import plain
 
     width, height = CHART
     lines = plain(crossover_rows(snapshot, state, width, height + len(curve.places) + 8))

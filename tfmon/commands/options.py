@@ -1,8 +1,9 @@
-"""Options that several commands share, and the kinds of values they take."""
+"""What several commands share: options, the kinds of values they take, and a line of progress."""
 
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any
 
 import click
@@ -41,3 +42,10 @@ slice_s = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 python = click.option("--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
+
+
+def tell(what: str) -> None:
+    """Say on a terminal what goes on, in place of what was said before; "" wipes it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{what}"[:160])
+        sys.stderr.flush()

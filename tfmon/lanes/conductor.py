@@ -58,6 +58,7 @@ class Conductor:
         self._over: set[str] = set()
         self._held: set[str] = set()
         self._moving: set[str] = set()
+        self._alone = ""
 
     # ------------------------------------------------------------ what the lanes say
 
@@ -105,25 +106,34 @@ class Conductor:
 
     def set_mode(self, mode: str) -> None:
         """Change between turns and training at once; a slice that is under way is ended."""
-        if mode == self._mode:
-            return
+        took_turns = self._takes_turns
         self._mode = mode
-        self._order.break_off()
-        if mode == TURNS:
-            for lane in self._lanes:
+        self._change_over(took_turns)
+
+    def set_alone(self, lane: str) -> None:
+        """Let one lane train by itself, in slices; "" lets all train as the mode says."""
+        took_turns = self._takes_turns
+        self._alone = lane
+        self._change_over(took_turns)
+
+    def _change_over(self, took_turns: bool) -> None:
+        """Go over to turns, or to training at once when the slice that is under way is over."""
+        if self._takes_turns != took_turns:
+            self._order.break_off()
+            if not self._takes_turns:
+                self._orders.turn("")
+            for lane in self._lanes if self._takes_turns else ():
                 if lane in self._moving:
                     self._orders.send(lane, Hold())
-                elif self._takes_turns and lane in self._ready - self._over:
+                elif lane in self._ready - self._over:
                     self._orders.freeze(lane)
-        else:
-            self._orders.turn("")
         self._act()
 
     # ------------------------------------------------------------ inside
 
     @property
     def _takes_turns(self) -> bool:
-        return self._mode == TURNS and len(self._lanes) > 1
+        return bool(self._alone) or (self._mode == TURNS and len(self._lanes) > 1)
 
     def _rest(self, lane: str) -> None:
         if self._takes_turns:
@@ -134,6 +144,8 @@ class Conductor:
         active = [lane for lane in self._lanes if lane not in self._over]
         all_ready = all(lane in self._ready for lane in active)
         runnable = [lane for lane in active if lane in self._ready and lane not in self._held]
+        if self._alone:
+            runnable = [lane for lane in runnable if lane == self._alone]
         if not self._going:
             if not all_ready or not runnable:
                 return

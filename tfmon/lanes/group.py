@@ -140,6 +140,12 @@ class LaneGroup:
             self._session.set_mode(mode)
             self._conductor.set_mode(mode)
 
+    def set_alone(self, lane: str) -> None:
+        """Let one lane train by itself, in slices; "" ends that."""
+        with self._lock:
+            self._session.set_alone(lane)
+            self._conductor.set_alone(lane)
+
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings that were asked for last."""
         self._in_background(lambda: self._start_again(lanes))

@@ -27,6 +27,9 @@ class Controls(Protocol):
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or at once; see `session.MODES`."""
 
+    def set_alone(self, lane: str) -> None:
+        """Let one lane train by itself, in slices whatever the mode, while the others hold; "" ends that."""
+
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings in force."""
 
@@ -47,6 +50,18 @@ class Trials(Protocol):
         """Race the first two lanes over the values of a knob.
 
         Errors: TrialError, in words, when that cannot be.
+        """
+
+    def start_tuning(self, lane: str, *, everything: bool) -> None:
+        """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
+
+        Errors: TrialError, in words, when that cannot be.
+        """
+
+    def undo(self) -> str:
+        """Take back the change that was kept last, and return what that was.
+
+        Errors: TrialError, in words, when there is none.
         """
 
     def stop(self) -> None:

@@ -12,7 +12,7 @@ from tfmon.model.events import Event, GpuSample, HostSample
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import LaneState, advance, disturbed, measure_afresh, take_gpu_sample, trains_on
 from tfmon.model.spec import LaneSpec
-from tfmon.model.trials import CrossoverState
+from tfmon.model.trials import Trial, TuneState
 
 HISTORY_SAMPLES = 60
 """Samples of a GPU or of the machine that are kept: a minute at one a second."""
@@ -54,6 +54,10 @@ class Race:
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     """When the lanes got the start signal; None while they get ready."""
+    number: int = 0
+    """Which race of this run of tfmon it is, from 1."""
+    alone: str = ""
+    """Name of the lane that has the machine for itself, in slices, while the others hold; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,10 @@ class Snapshot:
     lanes: tuple[LaneState, ...]
     gpus: tuple[GpuSample, ...] = ()
     host: HostSample | None = None
-    trial: CrossoverState | None = None
+    trial: Trial | None = None
     """The series of measurements that runs, or ran last in this race."""
+    tuned: TuneState | None = None
+    """The advice that is tried, or was last in this race."""
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     """The last samples of each GPU by its key, oldest first."""
     host_history: tuple[HostSample, ...] = ()
@@ -116,15 +122,16 @@ class Session:
         self._host: HostSample | None = None
         self._gpu_history: dict[str, deque[GpuSample]] = {}
         self._host_history: deque[HostSample] = deque(maxlen=HISTORY_SAMPLES)
-        self._trial: CrossoverState | None = None
+        self._trial: Trial | None = None
+        self._tuned: TuneState | None = None
         self._listeners: tuple[Callable[[Event], None], ...] = ()
 
     def begin(self, race: Race, specs: Sequence[LaneSpec]) -> None:
         """Start a race: what was known of the lanes of an earlier one is dropped."""
         now_ns = self._clock_ns()
         with self._lock:
-            self._race = race
-            self._trial = None
+            self._race = replace(race, number=self._race.number + 1)
+            self._trial = self._tuned = None
             self._lanes = {
                 spec.name: LaneState(spec=spec, started_ns=now_ns, phase_since_ns=now_ns) for spec in specs
             }
@@ -143,18 +150,33 @@ class Session:
         """Note how the lanes share the machine from now on; steady state begins anew if that is a change."""
         with self._lock:
             if mode != self._race.mode:
-                self._lanes = {name: measure_afresh(lane) for name, lane in self._lanes.items()}
+                self._measure_afresh()
             self._race = replace(self._race, mode=mode, turn="")
+
+    def set_alone(self, lane: str) -> None:
+        """Note which lane has the machine for itself from now on; "" for none.
+
+        Lanes that train at once begin steady state anew: by itself a lane is faster.
+        """
+        with self._lock:
+            if lane != self._race.alone and self._race.mode == CONCURRENT and len(self._lanes) > 1:
+                self._measure_afresh()
+            self._race = replace(self._race, alone=lane)
+
+    def _measure_afresh(self) -> None:
+        self._lanes = {name: measure_afresh(lane) for name, lane in self._lanes.items()}
 
     def set_turn(self, lane: str) -> None:
         """Note whose turn it is; "" for nobody's."""
         with self._lock:
             self._race = replace(self._race, turn=lane)
 
-    def set_trial(self, trial: CrossoverState | None) -> None:
+    def set_trial(self, trial: Trial) -> None:
         """Note how far a series of measurements is."""
         with self._lock:
             self._trial = trial
+            if isinstance(trial, TuneState):
+                self._tuned = trial
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with every event from now on, in the thread that accepts it; return how to end that."""
@@ -216,6 +238,7 @@ class Session:
                 gpus=tuple(sorted(self._gpus.values(), key=lambda gpu: gpu.index)),
                 host=self._host,
                 trial=self._trial,
+                tuned=self._tuned,
                 gpu_history={key: tuple(samples) for key, samples in self._gpu_history.items()},
                 host_history=tuple(self._host_history),
             )

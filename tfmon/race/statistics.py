@@ -43,21 +43,16 @@ def ratio(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> Estimate |
     return _exponential(_between_processes(trimmed(_log_ratios(first, second))))
 
 
-def gain(before: Sequence[TurnSpeed], after: Sequence[TurnSpeed]) -> Estimate | None:
-    """Return one lane's throughput under other settings over that before; None from too few.
+def gain(pairs: Sequence[tuple[TurnSpeed, TurnSpeed]], *, one_process: bool = True) -> Estimate | None:
+    """Return one lane's throughput under other settings over that before; None from too few pairs.
 
-    Slices are paired in their order: a trial runs them by turns, in one process.
+    A pair holds a slice under the settings before and one under the others, soon after each other. Where each
+    setting had a process of its own the interval holds what two processes differ by; see `LOTTERY`.
     """
-    pairs = zip(before, after, strict=False)
-    return _exponential(
-        trimmed(
-            [
-                math.log(new.examples_per_s / old.examples_per_s)
-                for old, new in pairs
-                if old.examples * new.examples
-            ]
-        )
+    logs = trimmed(
+        [math.log(new.examples_per_s / old.examples_per_s) for old, new in pairs if old.examples * new.examples]
     )
+    return _exponential(logs if one_process else _between_processes(logs))
 
 
 def speed(turns: Sequence[TurnSpeed]) -> Estimate | None:

@@ -6,10 +6,12 @@ import threading
 
 from tfmon.model.ports import Controls, TrialError
 from tfmon.model.session import Session
-from tfmon.model.trials import CrossoverState
+from tfmon.model.trials import Trial, TuneState
 from tfmon.race.crossover import plan_crossover
+from tfmon.race.tuning import change_text, find_kept, plan_tuning
 from tfmon.trials.crossover import Crossover
 from tfmon.trials.driver import Driver
+from tfmon.trials.tuning import Tuning
 
 PATIENCE_S = 2.0
 """How long `stop` waits for a trial to give the lanes their settings back."""
@@ -39,25 +41,49 @@ class Bench:
         specs = [lane.spec for lane in lanes]
         self.run(plan_crossover(snapshot.race.knobs, specs, knob, examples=min(sizes, default=None)))
 
-    def run(self, state: CrossoverState) -> None:
-        """Run a crossover that was planned.
+    def start_tuning(self, lane: str, *, everything: bool) -> None:
+        """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
+
+        Errors: TrialError when that cannot be.
+        """
+        snapshot = self._session.snapshot()
+        self.run(plan_tuning(snapshot, lane, everything=everything))
+
+    def undo(self) -> str:
+        """Take back the change that was kept last, and return what that was.
+
+        Errors: TrialError when there is none, or a trial is under way.
+        """
+        with self._lock:
+            self._check_idle()
+            state, attempt = find_kept(self._session.snapshot())
+            for knob in attempt.change:
+                self._controls.set_knob(attempt.lane, knob, attempt.before[knob])
+            self._session.set_trial(state)
+        return change_text(attempt)
+
+    def run(self, state: Trial) -> None:
+        """Run a trial that was planned.
 
         Errors: TrialError while another one is under way.
         """
         with self._lock:
-            if self._thread is not None and self._thread.is_alive():
-                raise TrialError("a trial is under way already")
+            self._check_idle()
             driver = Driver(self._session, self._controls)
-            crossover = Crossover(driver, state, self._session.set_trial)
-            self._session.set_trial(state)
+            trial = Tuning(driver, state) if isinstance(state, TuneState) else Crossover(driver, state)
+            driver.tell(state)
 
             def work() -> None:
-                crossover.run()
+                trial.run()
                 driver.close()
 
             self._driver = driver
             self._thread = threading.Thread(target=work, name="tfmon-trial", daemon=True)
             self._thread.start()
+
+    def _check_idle(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            raise TrialError("a trial is under way already")
 
     def stop(self) -> None:
         """End the trial that runs, if one does; the lanes get their settings back."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 from tfmon.model.knobs import KnobValue
@@ -23,10 +22,9 @@ class Crossover:
     Thread: `run` in one of its own.
     """
 
-    def __init__(self, driver: Driver, state: CrossoverState, tell: Callable[[CrossoverState], None]) -> None:
+    def __init__(self, driver: Driver, state: CrossoverState) -> None:
         self._driver = driver
         self._state = state
-        self._tell_state = tell
         self._pair_s: list[float] = []
 
     def run(self) -> CrossoverState:
@@ -103,4 +101,4 @@ class Crossover:
 
     def _tell(self, **changes: object) -> None:
         self._state = replace(self._state, **changes)  # type: ignore[arg-type]
-        self._tell_state(self._state)
+        self._driver.tell(self._state)

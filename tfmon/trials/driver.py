@@ -6,11 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tfmon.model.events import Event, HostSample
+from tfmon.model.events import Event, HostSample, TurnEnded
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
 from tfmon.model.ports import Controls
 from tfmon.model.session import Session, Snapshot
+from tfmon.model.trials import Trial
 
 PATIENCE_S = 120.0
 """How long a knob may take to come into force, or a measurement to get any further."""
@@ -32,6 +33,8 @@ class Driver:
         self._patience_s = patience_s
         self._stopped = threading.Event()
         self._news = threading.Condition()
+        self._turns: dict[str, int] = {}
+        self._race = session.snapshot().race.number
         self._forget = session.listen(self._hear)
 
     def close(self) -> None:
@@ -53,10 +56,15 @@ class Driver:
 
         Errors: StoppedError when another race has begun.
         """
-        try:
-            return self.snapshot().lane(name)
-        except KeyError:
-            raise StoppedError("another race was started") from None
+        snapshot = self.snapshot()
+        if snapshot.race.number != self._race:
+            raise StoppedError("another race was started")
+        return snapshot.lane(name)
+
+    def tell(self, trial: Trial) -> None:
+        """Note how far the trial is, unless another race has begun."""
+        if self.snapshot().race.number == self._race:
+            self._session.set_trial(trial)
 
     def bring_into_force(self, lanes: Sequence[str], knob: str, value: KnobValue) -> str:
         """Set a knob on lanes and wait until they train under it; return why that cannot be, or "".
@@ -104,6 +112,10 @@ class Driver:
                 if not self._stopped.is_set():
                     self._news.wait(min(left_s, 0.5))
 
+    def turns_ended(self, lane: str) -> int:
+        """Return how many slices of a lane have ended since the trial began."""
+        return self._turns.get(lane, 0)
+
     def wait_until_racing(self, lanes: Sequence[str]) -> str:
         """Wait until lanes have trained in this race; return why they cannot, or "".
 
@@ -125,6 +137,8 @@ class Driver:
         return self.wait(answer, "the lanes did not begin to train")
 
     def _hear(self, event: Event) -> None:
+        if isinstance(event, TurnEnded):
+            self._turns[event.lane] = self._turns.get(event.lane, 0) + 1
         if event.lane or isinstance(event, HostSample):
             with self._news:
                 self._news.notify_all()

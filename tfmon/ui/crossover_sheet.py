@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -35,7 +34,7 @@ class CrossoverSheet(Sheet):
     @property
     def _under_way(self) -> bool:
         trial = self.shell.snapshot.trial
-        return trial is not None and not trial.over
+        return isinstance(trial, CrossoverState) and not trial.over
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the choice of the knob, or the curve."""
@@ -47,14 +46,14 @@ class CrossoverSheet(Sheet):
         else:
             self.foot_text = f"↑ ↓ choose · {choose} · Esc closes" if knobs else "Esc closes"
         rows: list[Row] = [BLANK]
-        if trial is None or not self._under_way:
+        if not self._under_way:
             rows += [_choice(knob, chosen=at == self.cursor % len(knobs)) for at, knob in enumerate(knobs)]
             if not knobs:
                 rows.append(((" this scenario has no knob that is a number", TEXT),))
             rows.append(BLANK)
         if self.shell.view.message and snapshot.at_ns < self.shell.view.message_until_ns:
             rows.append(((f" {self.shell.view.message}", WARN),))
-        if trial is not None:
+        if isinstance(trial, CrossoverState):
             rows += crossover_rows(snapshot, trial, width, height - len(rows))
         return rows
 
@@ -154,8 +153,3 @@ def _ahead(place: Place, letters: tuple[str, str]) -> str:
         ratio, letter = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), letters[1]
     factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
     return f"{letter if place.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
-
-
-def plain(rows: Sequence[Row]) -> list[str]:
-    """Return rows as text, for where there is no screen."""
-    return ["".join(text for text, _ in row).rstrip() for row in rows]

@@ -13,7 +13,8 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import NOT_READ, Missing, Reading, known
 from tfmon.model.session import HISTORY_SAMPLES, Snapshot
 from tfmon.race.advice import RETRACING_CODE, code_for
-from tfmon.race.diagnosis import Diagnosis, diagnose
+from tfmon.race.diagnosis import Diagnosis
+from tfmon.race.tuning import advised
 from tfmon.ui import chart
 from tfmon.ui.charset import Charset
 from tfmon.ui.help_sheet import entry
@@ -76,7 +77,7 @@ class LaneSheet(ScrollSheet):
 
 def lane_rows(snapshot: Snapshot, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
     """Return the page of a lane for a width."""
-    rows = [*_diagnosis_rows(diagnose(snapshot, lane), width)]
+    rows = [*_diagnosis_rows(advised(snapshot, lane), width)]
     sections: list[tuple[str, Lines]] = [("Lane", _of_lane(lane))]
     gpu = snapshot.gpu_of(lane)
     if gpu is not None:

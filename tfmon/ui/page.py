@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import TURNS, Snapshot
-from tfmon.race.diagnosis import diagnose
 from tfmon.race.standing import standing
+from tfmon.race.tuning import advised
 from tfmon.ui import chart
 from tfmon.ui.charset import to_ascii
 from tfmon.ui.footer import Zone, keys_row, message_of, status_row
 from tfmon.ui.header import header_row
+from tfmon.ui.keys import key_of
 from tfmon.ui.layout import Layout, Place, arrange
 from tfmon.ui.pane import PaneView, chart_width, pane_rows
 from tfmon.ui.rows import BLANK, Row, fit, wrap
@@ -76,7 +77,8 @@ def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: li
     rows += _blocks(snapshot, view, layout, top) or _no_lanes(view, layout)
     for place in layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
-    rows += verdict_rows(snapshot, layout.verdict.width, layout.verdict.height)
+    undo_key = key_of("undo", view.keys)
+    rows += verdict_rows(snapshot, undo_key, layout.verdict.width, layout.verdict.height)
     message = message_of(view, snapshot.at_ns)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
@@ -111,7 +113,7 @@ def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[
                 gpu=gpu,
                 gpu_stale_s=snapshot.stale_s(gpu) if gpu is not None else None,
                 any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
-                diagnosis=diagnose(snapshot, lane),
+                diagnosis=advised(snapshot, lane),
                 lead=lead if lane.spec.name == said.winner else "",
                 in_turns=snapshot.race.mode == TURNS and len(snapshot.lanes) > 1,
                 its_turn=lane.spec.name == snapshot.race.turn,

@@ -16,15 +16,17 @@ from textual.screen import Screen
 
 from tfmon.model.knobs import KnobError, find
 from tfmon.model.lane_state import LaneState
+from tfmon.model.ports import TrialError
 from tfmon.model.session import CONCURRENT, TURNS, Snapshot
+from tfmon.model.trials import TuneState
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.footer import Zone
-from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.keys import RACE_KEYS, key_of
 from tfmon.ui.layout import arrange
 from tfmon.ui.page import draw
 from tfmon.ui.shell import Shell
 from tfmon.ui.view import focused_index
-from tfmon.ui.wishes import living, pause_or_run, short_name, steps_of, targets
+from tfmon.ui.wishes import living, pause_or_run, short_name, steps_of, targets, to_improve
 
 
 class RaceScreen(Screen[None]):
@@ -128,12 +130,35 @@ class RaceScreen(Screen[None]):
         except OSError as error:
             self.shell.say(f"{name} could not be saved: {error.strerror or error}")
 
+    def action_try_advice(self) -> None:
+        """Try on a lane what may help it most."""
+        lane = None if self._busy() else to_improve(self.shell.snapshot, self._targets())
+        if lane is None:
+            return
+        try:
+            self.shell.trials.start_tuning(lane, everything=False)
+        except TrialError as error:
+            self.shell.say(str(error))
+        self.shell.pull()
+
+    def action_undo_advice(self) -> None:
+        """Take back the change that was kept last."""
+        try:
+            self.shell.say(f"undone: {self.shell.trials.undo()}")
+        except TrialError as error:
+            self.shell.say(str(error))
+
     def _busy(self) -> bool:
         """Say so, and return True, while a trial has the lanes."""
         trial = self.shell.snapshot.trial
         if trial is None or trial.over:
             return False
-        self.shell.say(f"a crossover over {short_name(trial.knob)} is under way: c shows it, and stops it")
+        if isinstance(trial, TuneState):
+            key = key_of("tune", self.shell.view.keys)
+            self.shell.say(f"advice is tried on {trial.lane}: {key} shows it, and stops it")
+        else:
+            key = key_of("crossover", self.shell.view.keys)
+            self.shell.say(f"a crossover over {short_name(trial.knob)} is under way: {key} shows it, and stops it")
         return True
 
     def _targets(self) -> list[LaneState]:
@@ -185,6 +210,12 @@ class RaceScreen(Screen[None]):
         from tfmon.ui.crossover_sheet import CrossoverSheet
 
         self.app.push_screen(CrossoverSheet(self.shell))
+
+    def action_show_tuning(self) -> None:
+        """Open the page of what was tried, for the focused lane or the one that most likely needs it."""
+        from tfmon.ui.tune_sheet import TuneSheet
+
+        self.app.push_screen(TuneSheet(self.shell, to_improve(self.shell.snapshot, self._targets())))
 
     def action_show_lane(self) -> None:
         """Open the page of the focused lane, or of the first."""

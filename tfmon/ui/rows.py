@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
@@ -85,3 +85,8 @@ def wrap(text: str, width: int, limit: int) -> list[str]:
 
 def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else " " for character in text)
+
+
+def plain(rows: Sequence[Row]) -> list[str]:
+    """Return rows as text, for where there is no screen."""
+    return ["".join(text for text, _ in row).rstrip() for row in rows]

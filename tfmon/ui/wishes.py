@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from tfmon.model.knobs import Knob, KnobValue, show
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.session import Snapshot
+from tfmon.race.tuning import advised
 
 _SHORT = {"batch_size": "batch"}
 
@@ -84,3 +86,13 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
     now = list(dict.fromkeys(show(in_force(lane, knob)) for lane in lanes))
     asked = list(dict.fromkeys(show(lane.asked[knob.name].value) for lane in lanes if knob.name in lane.asked))
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(asked[:3])
+
+
+def to_improve(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str | None:
+    """Return the lane that advice is tried on: one that trains, with advice, and a GPU's rather than a CPU's."""
+
+    def rank(lane: LaneState) -> tuple[bool, bool, bool]:
+        found = advised(snapshot, lane)
+        return lane.over, found is None or not found.advice, lane.spec.kind == "cpu"
+
+    return min(lanes, key=rank).spec.name if lanes else None

@@ -3,6 +3,8 @@
 GATE: a file that it waits for before it is ready. FAILS: it says so instead of getting ready. LOG: a file to which
 it writes the requests it gets. EQUAL_AT: the batch size at which it is as fast as one without this; the examples
 that it trains are in proportion to the batch size then. FAILS_AT: the width at which it runs out of memory.
+FASTER: by what factor settings make it faster, such as "prefetch=auto:1.5 cache=True:0.5". WAITS: the share of
+time that it says it waits for its input.
 """
 
 from __future__ import annotations
@@ -108,11 +110,17 @@ class FakeTrainer:
     def train(self) -> None:
         self.pause.wait(WINDOW_S)
         self.step += STEPS
-        spent = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
+        spent = dict.fromkeys(("call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
+        spent["input_ns"] = int(float(os.environ.get("WAITS", 0)) * WINDOW_S * 1e9)
         round_number = self.turn.number if self.turn else None
         examples = STEPS * 10
         if "EQUAL_AT" in os.environ:
             examples = round(examples * self.settings["batch_size"] / float(os.environ["EQUAL_AT"]))
+        for rule in os.environ.get("FASTER", "").split():
+            setting, _, factor = rule.partition(":")
+            knob, _, value = setting.partition("=")
+            if str(self.settings[knob]) == value:
+                examples = round(examples * float(factor))
         counts = {"steps": STEPS, "examples": examples, "step": self.step, "histogram": {640: STEPS}, **spent}
         span_ns = int(WINDOW_S * 1e9)
         self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, turn=round_number, **counts)
