@@ -206,14 +206,14 @@ class TestWords:
         lane = demo.session.snapshot().lanes[0]
         attempt = plan_attempt(lane, Advice("cache", True, ""), "input", COMMON)
         demo.session.set_trial(TuneState("cpu"))
-        assert news(demo.session.snapshot()) == "cpu: looking what bounds it"
+        assert news(demo.session.snapshot()) == "looking what bounds it"
         demo.session.set_trial(TuneState("cpu", attempts=(attempt,)))
-        assert news(demo.session.snapshot()) == "cpu: trying cache on: 0 of 6 pairs"
+        assert news(demo.session.snapshot()) == "trying cache on: 0 of 6 pairs"
         kept = Attempt("cpu", attempt.before, attempt.after, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6))
         demo.session.set_trial(TuneState("cpu", attempts=(kept,), over=True))
         assert news(demo.session.snapshot()) == ""
         demo.apply("cpu", "cache", True)
-        assert news(demo.session.snapshot()) == "cpu: cache on: +38 % (CI +31 to +44), kept"
+        assert news(demo.session.snapshot()) == "cache on: +38 % (CI +31 to +44), kept"
         demo.apply("cpu", "cache", False)
         assert news(demo.session.snapshot()) == ""
 

@@ -59,7 +59,7 @@ class TestOne:
         assert attempt.gain.value == pytest.approx(1.5, rel=0.02) and attempt.gain.low > 1.4
         assert group.lane("cpu").settings["parallel_calls"] == "auto"
         assert (state.over, state.ended) == (True, "")
-        assert news(group.session.snapshot()).startswith("cpu: parallel calls auto: +50")
+        assert news(group.session.snapshot()).startswith("parallel calls auto: +50")
 
     @pytest.mark.parametrize("factor", ["0.7", "1.0"])
     def test_what_does_not_is_withdrawn(self, group, bench, factor):

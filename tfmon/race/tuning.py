@@ -178,14 +178,15 @@ def news(snapshot: Snapshot) -> str:
     if lane is None:
         return ""
     attempt = state.latest
+    lead = f"{lane.spec.letter}: " if len(snapshot.lanes) > 1 else ""
     if attempt is None:
-        return f"{lane.title}: {state.ended}" if state.over else f"{lane.title}: looking what bounds it"
+        return f"{lead}{state.ended}" if state.over else f"{lead}looking what bounds it"
     kept = attempt.outcome == KEPT
     if state.over and not _in_force(snapshot, attempt, attempt.after if kept else attempt.before):
         return ""
     if attempt is state.total:
-        return f"{lane.title}: {settings_text(state)} against the start: {_measured_text(lane, attempt)}"
-    return f"{lane.title}: {attempt_text(lane, attempt)}"
+        return f"{lead}{settings_text(state)} against the start: {_measured_text(lane, attempt)}"
+    return f"{lead}{attempt_text(lane, attempt)}"
 
 
 def change_text(attempt: Attempt) -> str:

@@ -103,6 +103,7 @@ def _items(snapshot: Snapshot, view: View) -> list[_Item]:
         _item(5, "restart", "restart", "restart", keys),
         _item(6, "knobs", "knobs", "show_knobs", keys),
         _item(4, "scenario", "scenario", "pick_scenario", keys),
+        _item(6, "try", "try advice", "try_advice", keys),
         _item(8, "crossover", "crossover", "show_crossover", keys),
         _item(8, "lane.detail", "detail", "show_lane", keys),
         _item(2, "help", "help", "show_help", keys),

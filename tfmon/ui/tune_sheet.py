@@ -51,8 +51,9 @@ class TuneSheet(Sheet):
     def _lane(self) -> LaneState | None:
         """Return the lane that is tuned, or that was chosen."""
         state = self._under_way()
-        name = self._chosen if state is None else state.lane
-        return next((lane for lane in self.shell.snapshot.lanes if lane.spec.name == name), None)
+        if state is not None:
+            self._chosen = state.lane
+        return next((lane for lane in self.shell.snapshot.lanes if lane.spec.name == self._chosen), None)
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return what bounds the lane, what was tried, and what came of it."""
@@ -110,7 +111,8 @@ def tune_rows(snapshot: Snapshot, lane: LaneState, width: int) -> list[Row]:
             rows.append(((" may help: " + ", ".join(f"{one.text} ({one.why})" for one in found.advice), TEXT),))
     if state is None:
         return [fit(row, width) for row in rows]
-    rows += [((f" {line}", TEXT),) for line in wrap(_progress(snapshot, state), width - 2, 2)]
+    if state.lane == lane.spec.name:
+        rows += [((f" {line}", TEXT),) for line in wrap(_progress(snapshot, state), width - 2, 2)]
     attempts = [one for one in state.attempts if one.lane == lane.spec.name]
     if attempts:
         head = f" {'tried':<{_CHANGE_CELLS}}{'throughput':<{_GAIN_CELLS}}{'pairs':>5}   outcome"

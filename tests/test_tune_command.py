@@ -1,0 +1,64 @@
+"""`tfmon tune`, from the words to the best settings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pexpect
+import pytest
+
+WORST = ("slow-preprocess", "--set", "prefetch=off", "--set", "parallel_calls=off", "--slice", "0.2")
+
+
+def tune(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tfmon", "tune", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+@pytest.mark.tf
+def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object():
+    done = tune(*WORST, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["scenario"], found["lane"]["device"]) == ("slow-preprocess", "cpu")
+    first = found["attempts"][0]
+    assert first["against"] == "input" and first["pairs"] >= 6
+    cache = next(one for one in found["attempts"] if one["tried"] == "cache on")
+    assert cache["outcome"] == "kept" and cache["gain_ci95"][0] > 1.2
+    assert found["best"]["gain"] > 1.2 and any(".cache()" in line for line in found["best"]["code"])
+    assert {knob: found["settings"][knob] for knob in found["best"]["settings"]} == found["best"]["settings"]
+    assert all(one["outcome"] in ("kept", "withdrawn", "refused") for one in found["attempts"])
+
+
+@pytest.mark.tf
+def test_ctrl_c_ends_it_with_what_it_has():
+    words = ["-m", "tfmon", "tune", *WORST]
+    terminal = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=90, dimensions=(40, 140))
+    terminal.expect("trying [a-z ]+ auto: [1-9]")
+    terminal.sendintr()
+    terminal.expect("ended early: stopped")
+    terminal.expect("best: ")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["small-dense", "--lane", "tpu"], "there is no device 'tpu'"),
+        (["small-dense", "--set", "hue=1"], "there is no knob 'hue'"),
+        (["nowhere"], "there is no scenario"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(words, said):
+    done = tune(*words)
+    assert done.returncode == 2
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_gpu_that_is_not_there_has_its_own_exit_code():
+    done = tune("small-dense", "--lane", "gpu:7")
+    assert done.returncode == 3 and "Traceback" not in done.stderr
