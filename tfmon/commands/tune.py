@@ -27,14 +27,12 @@ WIDTH = 110
 @click.argument("scenario")
 @click.option("--lane", metavar="SPEC", help="DEVICE[,KNOB=VALUE…]; the first GPU if there is one, else the CPU.")
 @options.settings
-@options.slice_s
 @options.as_json
 @options.python
 def tune(
     scenario: str,
     lane: str | None,
     settings: tuple[str, ...],
-    slice_s: float,
     as_json: bool,
     python: str | None,
 ) -> None:
@@ -50,9 +48,7 @@ def tune(
     from tfmon.program import Program
 
     interpreter = find_python(python) if python else Path(sys.executable)
-    wishes = Wishes(
-        lanes=(lane,) if lane else (), settings=settings, python=interpreter, slice_s=slice_s, one_lane=True
-    )
+    wishes = Wishes(lanes=(lane,) if lane else (), settings=settings, python=interpreter, one_lane=True)
     card = find_card(scenario)
     program = Program(wishes)
     with interruption() as interrupted:

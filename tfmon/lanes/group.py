@@ -140,11 +140,11 @@ class LaneGroup:
             self._session.set_mode(mode)
             self._conductor.set_mode(mode)
 
-    def set_alone(self, lane: str) -> None:
-        """Let one lane train by itself, in slices; "" ends that."""
+    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+        """Let one lane train by itself, in slices of so many seconds; "" ends that."""
         with self._lock:
             self._session.set_alone(lane)
-            self._conductor.set_alone(lane)
+            self._conductor.set_alone(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings that were asked for last."""
