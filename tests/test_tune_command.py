@@ -25,8 +25,6 @@ def slow(x):
 
 class SlowInput(Scenario):
     batch_size = 64
-    prefetch = "off"
-    parallel_calls = "off"
     without = ("graph", "xla", "mixed_precision", "sync_every_step", "threads")
     contrast = ("prefetch=off", "prefetch=auto")
 
@@ -61,18 +59,17 @@ def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object(scen
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["scenario"], found["lane"]["device"]) == ("slow-input", "cpu")
-    first = found["attempts"][0]
-    assert first["against"] == "input" and first["pairs"] >= 6
-    cache = next(one for one in found["attempts"] if one["tried"] == "cache on")
+    (cache,) = found["attempts"]
+    assert cache["against"] == "input" and cache["pairs"] >= 6
+    assert (cache["tried"], cache["settings"]) == ("cache on", {"cache": True})
     assert cache["outcome"] == "kept" and cache["gain_ci95"][0] > 2
     assert found["best"]["gain"] > 2 and any(".cache()" in line for line in found["best"]["code"])
     assert {knob: found["settings"][knob] for knob in found["best"]["settings"]} == found["best"]["settings"]
-    assert all(one["outcome"] in ("kept", "withdrawn", "refused") for one in found["attempts"])
 
 
 @pytest.mark.tf
 def test_ctrl_c_ends_it_with_what_it_has(scenario):
-    words = ["-m", "tfmon", "tune", scenario]
+    words = ["-m", "tfmon", "tune", scenario, "--set", "parallel_calls=off"]
     terminal = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=90, dimensions=(40, 140))
     terminal.expect("trying [a-z ]+ auto: [1-9]")
     terminal.sendintr()
