@@ -134,7 +134,8 @@ class TestAll:
         begin(group, FASTER="parallel_calls=auto:1.5 prefetch=auto:0.8 cache=True:1.4")
         state = tune(group, bench, everything=True)
         assert outcomes(state) == [
-            ({"parallel_calls": "auto"}, KEPT), ({"prefetch": "auto"}, WITHDRAWN), ({"cache": True}, KEPT)
+            ({"parallel_calls": "auto"}, KEPT), ({"prefetch": "auto"}, WITHDRAWN), ({"cache": True}, KEPT),
+            ({"prefetch": "auto"}, WITHDRAWN),
         ]  # fmt: skip
         best = best_of(state)
         assert best.settings == {"parallel_calls": "auto", "cache": True}
