@@ -99,6 +99,8 @@ def code_for(advice: Advice) -> tuple[str, ...]:
     """Return the lines of TensorFlow that do outside of tfmon what a knob does here."""
     if advice.knob == "batch_size":
         return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
+    if advice.knob == "variant":
+        return (f"# as the scenario's variant {advice.value} does it: tfmon show tells where its file is",)
     return _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
 
 
