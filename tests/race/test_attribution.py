@@ -293,4 +293,4 @@ class TestAdvice:
     def test_the_code_that_does_it_is_at_hand(self):
         assert "prefetch(tf.data.AUTOTUNE)" in code_for(Advice("prefetch", "auto", ""))[0]
         assert "batch(128)" in code_for(Advice("batch_size", 128, ""))[0]
-        assert "variant = fast" in code_for(Advice("variant", "fast", ""))[0]
+        assert "variant fast" in code_for(Advice("variant", "fast", ""))[0]
