@@ -119,7 +119,7 @@ class TestOnAGpu:
         if isinstance(shares.device_pct, Missing):
             assert GPUS[case][1] in ("dispatch", "eager")
         else:
-            assert shares.device_pct == pytest.approx(100 * busy_share(state, gpu), abs=15)
+            assert shares.device_pct == pytest.approx(100 * busy_share(state, gpu), abs=3)
 
 
 def host(**readings) -> HostSample:

@@ -171,7 +171,8 @@ class Loop:
             self._take_profile(self._profile)
         if self._may_split():
             self._take_split(min(STEPS, self._steps_left() - 1))
-            clock.marks.add(PROFILE)
+            if self._turn is None:
+                clock.marks.add(PROFILE)
         if self._may_sample():
             self._sample_step()
         # Not from the window's beginning: one that was refused grows, and is due again after the same time.
