@@ -70,6 +70,7 @@ LANES = (
     Known("small-dense", "cpu,sync_every_step=on", ("dispatch",), "the same: a CPU's loss is there when read"),
     Known("tensor-core-shapes", "cpu", ("compute",), "large matrix products"),
     Known("slow-preprocess", "cpu", ("input",), "1 ms of a core for each image, in a serial map"),
+    Known("host-transfer", "cpu", ("input", "mixed"), "8 MiB gathered for each step, and hardly anything done"),
     Known("eager-graph", "cpu,graph=off", ("eager",), "every operation of a small net on its own"),
     Known("eager-graph", "cpu", ("compute",), "the same net as one graph: convolutions"),
     Known("fine-grained-ops", "cpu,graph=on", ("dispatch",), "a hundred additions of 100 numbers"),

@@ -74,7 +74,7 @@ def beside(window: Window) -> int:
 
 
 def follow_each_other(windows: Sequence[Window]) -> None:
-    """Check that every window begins where the one before, or steps after it that are left out, ended, and counts on."""
+    """Check that every window begins where the one before ended, or steps that are left out, and counts on."""
     for before, after in itertools.pairwise(windows):
         sampled = bool(after.sampled_examples)
         assert (after.at_ns - after.span_ns == before.at_ns) is not sampled

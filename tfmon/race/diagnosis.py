@@ -129,10 +129,10 @@ def _dispatch(case: _Case) -> _Found:
     if not keeps_up and dispatch <= max(DISPATCH_OF_STEP * case.shares.step_pct, case.shares.input_pct):
         return None
     if not case.lane.settings.get("graph", True):
-        return "eager", f"eager: {dispatch:.0f} % of the time starts operations one by one"
+        return "eager", f"eager: starting operations one by one takes {dispatch:.0f} % of the time"
     if keeps_up:
         return "dispatch", f"dispatch-bound: launches take {dispatch:.0f} % of the time"
-    return "dispatch", f"dispatch-bound: {dispatch:.0f} % of the time starts the step, while nothing computes"
+    return "dispatch", f"dispatch-bound: starting the step takes {dispatch:.0f} % of the time"
 
 
 def _step(case: _Case) -> _Found:
