@@ -31,7 +31,7 @@ from tfmon.trainer.mailbox import Mailbox
 from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.reporter import Reporter
 from tfmon.trainer.sampler import Sampler, Samples
-from tfmon.trainer.split import LEAST_NS, STEPS, Splits
+from tfmon.trainer.split import MOST_NS, STEPS, Splits
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, StepClock
 from tfmon.trainer.steps import Steps
 from tfmon.trainer.tracing import TraceWatch
@@ -359,7 +359,7 @@ class Loop:
             return
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-split-") as folder:
-                trace = self._capture(Path(folder), most, time.monotonic_ns() + LEAST_NS)
+                trace = self._capture(Path(folder), most, time.monotonic_ns() + MOST_NS)
                 self._splits.note(self._settings, trace)
         except (CaptureError, OSError):
             self._splits.note(self._settings, None)

@@ -12,7 +12,7 @@ from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.readings import Missing
 
 STEPS = 20
-LEAST_NS = 50_000_000
+MOST_NS = 50_000_000
 """So many steps are profiled, or so many as fit into this time, but one at least."""
 MOST_BYTES = 4 << 20
 """A larger trace is not read: it would take more than half a second of the lane's time."""
