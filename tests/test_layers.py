@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "trials": {"trials", "race", "model", "errors"},
     "record": {"record", "model", "errors"},
     "doctor": {"doctor", "probes", "model", "units", "errors"},
-    "trainer": {"trainer", "model", "numpy", "tensorflow", "keras"},
+    "trainer": {"trainer", "model", "profile", "numpy", "tensorflow", "keras"},
     "ui": {"ui", "race", *SHARED, "textual", "rich"},
 }
 """What each room may use besides the standard library. Modules not listed wire the rooms together."""

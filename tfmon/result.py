@@ -140,7 +140,7 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
 
 def _time(bound: Diagnosis | None) -> dict[str, Reading | None]:
     """Return the shares of step time in percent, by name."""
-    parts = ("input", "copy", "dispatch", "device", "sync", "report", "other")
+    parts = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
     return {part: getattr(bound.shares, f"{part}_pct") if bound else None for part in parts}
 
 

@@ -115,8 +115,9 @@ class Window:
     """Time of these steps; a part of `call_ns`."""
     traced: str = ""
     """Which function was traced last, and which argument made it trace anew where that is known."""
-    floor_ns: int | None = None
-    """What a call of a tf.function that does nothing takes; None for a step that is none."""
+    computing_share: float | None = None
+    """Share of `call_ns`, from 0 to 1, in which an operation of the step ran on the CPU: by a profile of a few
+    steps under these settings; None where none was taken."""
     sampled: int = 0
     """Steps trained before this window, between two barriers; none of its other figures has a part in them."""
     sampled_examples: int = 0
