@@ -76,7 +76,7 @@ class LaneGroup:
             self._plan = plan
             self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
             self._conductor.begin(list(self._wanted), plan.race.mode, plan.slice_s)
-            self._session.begin(plan.race, [lane.spec for lane in plan.lanes])
+            self._session.begin(plan.race, [lane.spec for lane in plan.lanes], _digest(plan.scenario))
             for lane in plan.lanes:
                 self._start(lane)
 
