@@ -37,6 +37,10 @@ class Wishes:
     """Half the width of every interval over its ratio, at which the race ends."""
     swept: str = ""
     """The knob that a crossover races over; lanes that nobody named do not differ by it."""
+    record: bool = False
+    """Whether the race is recorded."""
+    record_file: Path | None = None
+    """Where to; None for the user's own folder."""
 
 
 def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from tfmon.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfmon.planner import Wishes
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 LONGEST_S = 365 * 86_400
 
@@ -41,3 +51,20 @@ slice_s = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 python = click.option("--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
+
+
+def record(command: Command) -> Command:
+    """Add the options that say whether and where a race is recorded."""
+    command = click.option("--no-record", is_flag=True, help="Do not record the race.")(command)
+    where = "Record the race into this new file; ending in .gz, it is compressed. tfmon runs lists the others."
+    return click.option("--record", metavar="FILE", help=where)(command)
+
+
+def with_recording(wishes: Wishes, record: str | None, no_record: bool) -> Wishes:
+    """Return the wishes with what the options say of the recording.
+
+    Errors: UsageError for options that contradict each other.
+    """
+    if record is not None and no_record:
+        raise UsageError("--record and --no-record exclude each other", "leave one of them out")
+    return replace(wishes, record=not no_record, record_file=None if record is None else Path(record))

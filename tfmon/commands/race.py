@@ -45,6 +45,7 @@ LEAST_CI = 0.02
     metavar="PERCENT",
     help="Race until every ratio is known to ± so much, for example 5%.",
 )
+@options.record
 @click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
 @options.python
@@ -57,6 +58,8 @@ def race(
     mode: str,
     slice_s: float,
     until_ci: str | None,
+    record: str | None,
+    no_record: bool,
     headless: bool,
     as_json: bool,
     python: str | None,
@@ -84,6 +87,7 @@ def race(
         seconds = HEADLESS_SECONDS
         notes.append(f"racing for {seconds:g} s; --seconds or --steps says how long")
     wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
+    wishes = options.with_recording(wishes, record, no_record)
     if headless:
         _race_headless(card, wishes, as_json, notes)
     _race_on_screen(card, wishes)
