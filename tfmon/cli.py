@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import crossover, doctor, profile, race, scenarios, verify
+from tfmon.commands import crossover, diff, doctor, export, profile, race, replay, runs, scenarios, verify
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -48,6 +48,10 @@ for command in (
     race.race,
     crossover.crossover,
     profile.profile,
+    replay.replay,
+    runs.runs,
+    diff.diff,
+    export.export,
     doctor.doctor,
     verify.verify,
     scenarios.list_scenarios,

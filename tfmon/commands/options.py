@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -68,3 +70,16 @@ def with_recording(wishes: Wishes, record: str | None, no_record: bool) -> Wishe
     if record is not None and no_record:
         raise UsageError("--record and --no-record exclude each other", "leave one of them out")
     return replace(wishes, record=not no_record, record_file=None if record is None else Path(record))
+
+
+def why_no_screen() -> str:
+    """Return why nothing can be drawn here; empty where a screen can be."""
+    if not sys.stdout.isatty():
+        return "stdout is no terminal"
+    if not sys.stdin.isatty():
+        return "stdin is no terminal"
+    if not sys.stderr.isatty():
+        return "stderr is no terminal, and the screen is drawn there"
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
+    return ""

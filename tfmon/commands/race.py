@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -77,7 +76,7 @@ def race(
     interpreter = find_python(python) if python else Path(sys.executable)
     headless = headless or as_json
     notes = []
-    if not headless and (why := _why_no_screen()):
+    if not headless and (why := options.why_no_screen()):
         notes.append(f"{why}: racing without the screen (--headless)")
         headless = True
     narrow = None if until_ci is None else _percentage(until_ci)
@@ -145,15 +144,3 @@ def _race_on_screen(card: Card, wishes: Wishes) -> NoReturn:
         with contextlib.suppress(OSError):
             click.echo(result.to_text(snapshot, interrupted))
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
-
-
-def _why_no_screen() -> str:
-    if not sys.stdout.isatty():
-        return "stdout is no terminal"
-    if not sys.stdin.isatty():
-        return "stdin is no terminal"
-    if not sys.stderr.isatty():
-        return "stderr is no terminal, and the screen is drawn there"
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
-        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
-    return ""

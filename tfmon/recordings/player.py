@@ -11,7 +11,7 @@ from tfmon.model.session import Session
 from tfmon.model.snapshot import Snapshot
 from tfmon.model.tape import Tape
 from tfmon.recordings.codec import RecordingError
-from tfmon.recordings.reader import Recording
+from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
 KEEP_EVERY = 1_000
@@ -125,7 +125,8 @@ class Player:
         """Let events happen until `place` of them have, or the time is up."""
         while self._next < place and not self._problem:
             try:
-                self.session.accept(self._recording.event(self._next))
+                with guard(self._recording.path):
+                    self.session.accept(self._recording.event(self._next))
             except RecordingError as error:
                 self._problem = error.message
                 self._playing = False

@@ -6,6 +6,7 @@ so a replay of hours needs little memory, and can seek.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import tempfile
 import zlib
@@ -217,6 +218,18 @@ class Recording:
         """Say who wrote the recording, if that was another tfmon."""
         by = by or self.header.tfmon
         return f"it was written by tfmon {by}; this is {tfmon.__version__}" if by != tfmon.__version__ else ""
+
+
+@contextlib.contextmanager
+def guard(path: Path) -> Iterator[None]:
+    """Say in one line that a recording holds figures that nobody can have measured, such as a window of no time.
+
+    Errors: RecordingError in place of whatever computing with them raised.
+    """
+    try:
+        yield
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise RecordingError(f"{path} holds what cannot be ({type(error).__name__}: {error})") from None
 
 
 def peek(path: Path) -> tuple[Header, Closed | None]:
