@@ -87,7 +87,7 @@ def keys_row(tape: Tape, keys: Mapping[str, str], message: str, width: int) -> R
     """Return the keys of the replay, or what is to be said now."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
-    labels = {key.id: keys.get(key.id, key.label).split(",")[0] for key in REPLAY_KEYS}
+    labels = {key.id: keys[key.id].split(",")[0] if key.id in keys else key.label for key in REPLAY_KEYS}
     for least in range(5, -1, -1):
         spans: list[Span] = [(" ", TEXT)]
         for (first, second, importance), word in zip(_FOOT, _WORDS, strict=True):
