@@ -10,7 +10,7 @@ import typing
 from typing import Any, get_args, get_origin
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, TrialTold, Window
@@ -50,6 +50,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_event_comes_back_as_it_was(kind):
+    @settings(deadline=None)
     @given(values_of(kind))
     def check(event: Any) -> None:
         line = encode(event)
@@ -68,6 +69,7 @@ def test_the_line_of_an_event_is_read_as_any_event():
     assert read(parse(encode(event)), Event) == event
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
 def test_what_is_no_event_is_refused_in_words(value):
     with pytest.raises(CodecError):

@@ -23,6 +23,7 @@ from tfmon.model.tape import Mark
 from tfmon.recordings import codec
 from tfmon.recordings.codec import CodecError, RecordingError
 from tfmon.recordings.header import SCHEMA, Closed, Header
+from tfmon.recordings.plausible import check
 from tfmon.recordings.marks import MARKING, mark_of
 
 LONGEST_LINE_BYTES = 2**20
@@ -94,6 +95,7 @@ class Recording:
         line = self._file.readline(LONGEST_LINE_BYTES + 1)
         try:
             event: Event = codec.read(codec.parse(line), Event)
+            check(event)
         except CodecError as error:
             raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
         return event
