@@ -23,7 +23,10 @@ def header():
         return opened.header
 
 
-def raced(speeds=(7_663, 2_420), mode="turns", lanes=(LaneSpec("cpu"), LaneSpec("gpu:0")), **more) -> Demo:
+DEVICES = LaneSpec("cpu"), LaneSpec("gpu:0")
+
+
+def raced(speeds=(7_663, 2_420), mode="turns", lanes=DEVICES, **more) -> Demo:
     demo = Demo(lanes, mode=mode, **more)
     demo.go()
     demo.race(20, speeds)
@@ -51,7 +54,7 @@ def test_a_lane_that_became_faster_is_told_with_an_interval_that_holds_the_truth
     assert cpu.sure and not gpu.sure
     assert math.log(cpu.high / cpu.ratio) >= LOTTERY_95, "two processes differ by that, however long they race"
     assert found.verdict.low < 1.5 < found.verdict.high
-    assert "1.5×" in to_text(found)
+    assert "1.50×" in to_text(found)
 
 
 def test_the_order_turns_the_ratio_over(header):

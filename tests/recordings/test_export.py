@@ -84,7 +84,7 @@ def test_tensorboard_reads_what_its_writer_wrote(opened, tmp_path):
 
     folders = write_tensorboard(opened, tmp_path / "logs")
     assert sorted(folder.name for folder in folders) == ["cpu", "cpu-batch_size=64", "machine"]
-    read = EventAccumulator(str(tmp_path / "logs" / "cpu"))
+    read = EventAccumulator(str(tmp_path / "logs" / "cpu"), size_guidance={"tensors": 0})
     read.Reload()
     points = read.Tensors("examples_per_s")
     expected = windows(opened, "cpu")

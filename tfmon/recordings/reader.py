@@ -23,8 +23,8 @@ from tfmon.model.tape import Mark
 from tfmon.recordings import codec
 from tfmon.recordings.codec import CodecError, RecordingError
 from tfmon.recordings.header import SCHEMA, Closed, Header
-from tfmon.recordings.plausible import check
 from tfmon.recordings.marks import MARKING, mark_of
+from tfmon.recordings.plausible import check
 
 LONGEST_LINE_BYTES = 2**20
 LARGEST_BYTES = 4 * 2**30

@@ -77,7 +77,8 @@ class Writer:
 
     def _pack(self, last: bytes) -> Path:
         """Compress the recording, with its last line also behind the first, where lists find it soon."""
-        packed = self.path.with_name(self.path.name + ".gz")
+        named_so = self.path.name.endswith(".gz")  # a file that the user named; it has held plain lines until now
+        packed = self.path if named_so else self.path.with_name(self.path.name + ".gz")
         part = packed.with_name(packed.name + library.PART)
         try:
             with (
@@ -92,5 +93,6 @@ class Writer:
             with contextlib.suppress(OSError):
                 part.unlink()
             return self.path  # as good, only larger
-        self.path.unlink()
+        if packed != self.path:
+            self.path.unlink()
         return packed
