@@ -83,7 +83,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self.query_one(Canvas).show(rows)
 
     def on_click(self, event: events.Click) -> None:
-        """Go where the time line was clicked; Textual calls the race screen's own handler as well, for the panes."""
+        """Go where the time line was clicked; Textual calls the race screen's handler as well, for the panes."""
         start, size = self._bar
         if event.screen_y == self.app.size.height - 2 and start <= event.screen_x < start + size:
             self._playback.go_to(time_of(self._playback.tape(), event.screen_x - start, size))
