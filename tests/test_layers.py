@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "probes": {"probes", "model", "errors", "psutil", "pynvml"},
     "lanes": {"lanes", "race", "model", "errors"},
     "trials": {"trials", "race", "model", "errors"},
-    "record": {"record", "model", "errors"},
+    "recordings": {"recordings", "race", *SHARED, "platformdirs", "tensorboard"},
     "doctor": {"doctor", "probes", "model", "units", "errors"},
     "trainer": {"trainer", "model", "profile", "numpy", "tensorflow", "keras"},
     "ui": {"ui", "race", *SHARED, "textual", "rich"},

@@ -17,20 +17,24 @@ from tfmon.model.events import (
     LaneEnded,
     LaneFailed,
     PhaseEntered,
+    RecordingTold,
     TreeSample,
     Window,
 )
 from tfmon.model.knobs import COMMON
 from tfmon.model.lane_state import RACING
 from tfmon.model.readings import Missing
-from tfmon.model.session import CONCURRENT, Machine, Race, Session
+from tfmon.model.session import CONCURRENT, Machine, Race, Recorded, Session
 from tfmon.model.spec import name_lanes, parse_lane
 from tfmon.result import to_json, to_text
 
 SECOND = 1_000_000_000
 SETTINGS = {"batch_size": 10, "prefetch": "off"}
 
-TOP = {"schema", "tfmon", "scenario", "mode", "seconds", "machine", "lanes", "verdict"}
+TOP = {"schema", "tfmon", "scenario", "mode", "seconds", "machine", "lanes", "verdict"} | {
+    "recording",
+    "recording_stopped",
+}
 LANE = {
     "name", "device", "device_name", "state", "why", "knobs", "steps", "examples", "examples_per_s", "step_ms",
     "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_held_bytes", "gpu_in_use_bytes", "missing",
@@ -335,3 +339,13 @@ def test_before_that_is_known_it_is_null(raced):
     lane = to_json(raced.session.snapshot())["lanes"][0]
     assert (lane["bound"], lane["bound_text"]) == (None, None)
     assert "bound" in lane["missing"]
+
+
+def test_it_says_where_the_race_was_recorded_and_why_no_longer():
+    raced = Raced("cpu")
+    told = raced.json()
+    assert (told["recording"], told["recording_stopped"]) == (None, None)
+    raced.session.accept(RecordingTold(at_ns=1, recording=Recorded("/there/x.jsonl", 5, "disk full")))
+    told = raced.json()
+    assert (told["recording"], told["recording_stopped"]) == ("/there/x.jsonl", "disk full")
+    assert to_text(raced.session.snapshot()).endswith("recording stopped: disk full\nrecorded in /there/x.jsonl")

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import crossover, doctor, profile, race, scenarios, tune, verify
+from tfmon.commands import crossover, diff, doctor, export, profile, race, replay, runs, scenarios, tune, verify
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -49,6 +49,10 @@ for command in (
     crossover.crossover,
     tune.tune,
     profile.profile,
+    replay.replay,
+    runs.runs,
+    diff.diff,
+    export.export,
     doctor.doctor,
     verify.verify,
     scenarios.list_scenarios,

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from support.ui import Demo, racing_demo
 
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import COMMON, VARIANT
 from tfmon.model.lane_state import LaneState
 from tfmon.model.measured import Earlier, Measured
-from tfmon.model.measures import Estimate, TurnSpeed
+from tfmon.model.measures import TurnSpeed
 from tfmon.model.ports import TrialError
 from tfmon.model.spec import LaneSpec
 from tfmon.model.trials import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.measures import Estimate, TurnSpeed
+from tfmon.model.measures import TurnSpeed
 from tfmon.model.ports import TrialError
 from tfmon.model.session import Snapshot
 from tfmon.model.trials import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
