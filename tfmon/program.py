@@ -37,6 +37,8 @@ from tfmon.recordings.recorder import Recorder
 from tfmon.trials.bench import Bench
 
 SAMPLE_EVERY_S = 1.0
+SPARE_NEEDS_BYTES = 4 * 2**30
+"""A machine with less memory keeps no spare child: one takes about 0.4 GiB."""
 PROFILE_STEPS = 20
 PROFILE_PATIENCE_S = 90.0
 
@@ -56,7 +58,8 @@ class Program:
         self._recorder: Recorder | None = None
         if wishes.record:
             self._recorder = Recorder(self.session, wishes.python, wishes.record_file)
-        self.lanes = LaneGroup(self.session, self._plan_next)
+        roomy = self._machine.memory_bytes >= SPARE_NEEDS_BYTES
+        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=wishes.spare and roomy)
         self.bench = Bench(self.session, self.lanes)
         if wishes.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
@@ -80,7 +83,7 @@ class Program:
         """Start the lanes, and sampling beside them."""
         self.lanes.begin(plan)
         threading.Thread(target=_load_statistics, name="tfmon-statistics", daemon=True).start()
-        probes: list[Probe] = [HostProbe(self.lanes.pids)]
+        probes: list[Probe] = [HostProbe(self.lanes.processes)]
         gpus = self._search.gpus if self._search is not None else ()
         if gpus and gpus[0].uuid.startswith(("GPU-", "MIG-")):
             probes.append(NvidiaProbe(gpus))

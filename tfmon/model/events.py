@@ -34,6 +34,14 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """A child that was told to prepare has loaded TensorFlow, and waits to be a lane."""
+
+    lane: str = ""
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEntered:
     """A lane went on to another part of its life; see `session.PHASES`."""
 
@@ -515,6 +523,7 @@ class RecordingTold:
 
 FromLane: TypeAlias = (
     Hello
+    | Standby
     | PhaseEntered
     | Equipped
     | Built
