@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
+from typing import TypeVar
 
 from tfmon.model.measures import TurnSpeed
+
+_Result = TypeVar("_Result")
 
 TRIM = 0.2
 """Share of the pairs left out at each end."""
@@ -57,6 +60,36 @@ class Estimate:
         return self.low > value or self.high < value
 
 
+class _Slices:
+    """Slices of a lane, equal only to the very same: so results can be remembered without looking at each one."""
+
+    def __init__(self, turns: Sequence[TurnSpeed]) -> None:
+        self.turns = turns
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Slices) and self.turns is other.turns
+
+    def __hash__(self) -> int:
+        return id(self.turns)
+
+
+def _remembered(function: Callable[..., _Result]) -> Callable[..., _Result]:
+    """Compute once for the same slices: a screen asks twice a second, and most lanes wait for their turn.
+
+    Slices are told apart by identity, so only tuples, which never change, are remembered.
+    """
+    kept = functools.lru_cache(maxsize=24)(lambda *lanes: function(*(lane.turns for lane in lanes)))
+
+    @functools.wraps(function)
+    def remembered(*lanes: Sequence[TurnSpeed]) -> _Result:
+        if all(isinstance(turns, tuple) for turns in lanes):
+            return kept(*map(_Slices, lanes))
+        return function(*lanes)
+
+    return remembered
+
+
+@_remembered
 def ratio(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> Estimate | None:
     """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few.
 
@@ -82,11 +115,13 @@ def gain(before: Sequence[TurnSpeed], after: Sequence[TurnSpeed]) -> Estimate | 
     )
 
 
+@_remembered
 def speed(turns: Sequence[TurnSpeed]) -> Estimate | None:
     """Return a lane's throughput over its slices, in examples/s; None from too few."""
     return _exponential(trimmed([math.log(turn.examples_per_s) for turn in turns if turn.examples > 0]))
 
 
+@_remembered
 def drift(turns: Sequence[TurnSpeed]) -> float | None:
     """Return the throughput of the last third of the slices over that of the first, if it has clearly changed.
 
@@ -101,6 +136,7 @@ def drift(turns: Sequence[TurnSpeed]) -> float | None:
     return change if apart and abs(change - 1) > DRIFT else None
 
 
+@_remembered
 def outliers(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> int:
     """Return how many pairs lie far off the others: a modified z-score over 3.5, and off by more than `DRIFT`.
 
@@ -115,13 +151,16 @@ def outliers(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> int:
     return sum(abs(value - middle) > far for value in logs)
 
 
+@_remembered
 def _log_ratios(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> list[float]:
-    speeds = {turn.turn: turn.examples_per_s for turn in second}
-    return [
-        math.log(turn.examples_per_s / speeds[turn.turn])
-        for turn in first
-        if turn.examples > 0 and speeds.get(turn.turn, 0.0) > 0
-    ]
+    ours, theirs = _logs(first), _logs(second)
+    return [log - theirs[turn] for turn, log in ours.items() if turn in theirs]
+
+
+@_remembered
+def _logs(turns: Sequence[TurnSpeed]) -> dict[int, float]:
+    """Return the logarithm of the throughput of each slice in which anything was done, by its round."""
+    return {turn.turn: math.log(turn.examples / turn.span_ns) for turn in turns if turn.examples > 0}
 
 
 def trimmed(values: Sequence[float]) -> Estimate | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfmon.model.session import Snapshot
-from tfmon.race.standing import Standing, standing
+from tfmon.race.standing import Standing
 from tfmon.ui.rows import BLANK, Row, wrap
 from tfmon.ui.style import DIM, STRONG, TEXT, lane_style, strong
 
@@ -11,11 +11,10 @@ _LEAD_CELLS = 6
 """Cells before the text."""
 
 
-def verdict_rows(snapshot: Snapshot, width: int, height: int) -> list[Row]:
+def verdict_rows(snapshot: Snapshot, said: Standing, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, its note, and the line about a missing GPU."""
     if not snapshot.lanes:
         return [BLANK] * height
-    said = standing(snapshot)
     rows: list[Row] = [verdict_row(snapshot, said, width)]
     room = height - 1
     spare = 1 if height >= 5 else 0
