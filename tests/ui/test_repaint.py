@@ -6,11 +6,10 @@ import random
 
 import pyte
 from support.ui import Demo, racing_demo
-from textual._compositor import ChopsUpdate, CompositorUpdate
+from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import Canvas
-from tfmon.ui.runs import RunsUpdate, narrowed
 
 
 class Recorded(MonitorApp):
@@ -22,13 +21,13 @@ class Recorded(MonitorApp):
         self.partial: list[str] = []
 
     def _display(self, screen, renderable):
-        update = narrowed(renderable)
-        if isinstance(update, CompositorUpdate) and screen is self.screen:
-            written = update.render_segments(self.console)
-            self.stream.feed(written)
-            if isinstance(update, RunsUpdate):
-                self.partial.append(written)
+        if isinstance(renderable, CompositorUpdate) and screen is self.screen:
+            self.stream.feed(renderable.render_segments(self.console))
         super()._display(screen, renderable)
+
+    def paint(self, text):
+        self.stream.feed(text)
+        self.partial.append(text)
 
 
 def recorded(demo: Demo, width: int, height: int) -> Recorded:
@@ -85,9 +84,3 @@ async def test_nothing_new_writes_nothing():
             app.pull()
             await pilot.pause()
         assert "".join(app.partial) == ""
-
-
-def test_only_partial_updates_are_narrowed():
-    assert narrowed(None) is None
-    assert narrowed("text") == "text"
-    assert isinstance(narrowed(ChopsUpdate([], [], [])), RunsUpdate)

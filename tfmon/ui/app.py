@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from rich.console import RenderableType
 from rich.style import Style
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.color import Color, ColorParseError
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -23,8 +24,8 @@ from tfmon.errors import TfmonError
 from tfmon.model.ports import Controls, Trials
 from tfmon.model.session import Session
 from tfmon.ui.charset import Charset, charset
+from tfmon.ui.output import Output, watch
 from tfmon.ui.race_screen import RaceScreen
-from tfmon.ui.runs import narrowed
 from tfmon.ui.sheet import Sheet
 from tfmon.ui.shell import ScenarioCard
 from tfmon.ui.style import Look, palette
@@ -76,6 +77,8 @@ class MonitorApp(App[Ending]):
         """
         colourless = _without_colour()
         super().__init__(ansi_color=True if colourless else None)
+        self.output: Output | None = None
+        self._repaint_all = False
         self.session = session
         self.controls = controls
         self.trials = trials
@@ -133,7 +136,12 @@ class MonitorApp(App[Ending]):
     def pull(self) -> None:
         """Read the session and draw what changed."""
         self.snapshot = self.session.snapshot()
+        if not self.may_paint():
+            return
         screen = self.screen
+        if self._repaint_all:
+            self._repaint_all = False
+            screen.refresh()
         if isinstance(screen, RaceScreen | Sheet) and screen.is_mounted:
             screen.follow(self.snapshot)
 
@@ -212,9 +220,41 @@ class MonitorApp(App[Ending]):
         self.pull()
         self._in_thread(self.controls.stop, lambda: self.exit(ending))
 
+    # ------------------------------------------------------------ the terminal
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return what makes Textual's driver, with its output counted and held back while the terminal is slow."""
+        driver_class = super().get_driver_class()
+
+        def make(app: MonitorApp, **options: Any) -> Driver:  # noqa: ANN401 - whatever Textual passes
+            driver = driver_class(app, **options)
+            app.output = watch(driver, app._terminal_is_free)
+            return driver
+
+        return cast(type[Driver], make)
+
+    def may_paint(self) -> bool:
+        """Tell whether the terminal has taken the frame before; if not, the screen is drawn anew once it has."""
+        return self.output is None or self.output.may_draw()
+
+    def paint(self, text: str) -> None:
+        """Write text and escape codes to the terminal, as one frame."""
+        if self._driver is not None and not self.is_headless:
+            self._begin_update()
+            self._driver.write(text)
+            self._end_update()
+
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Write an update to the terminal, from the first changed cell of each line on."""
-        super()._display(screen, narrowed(renderable))
+        """Paint what Textual wants painted, unless the terminal has not taken the frame before."""
+        if self.may_paint():
+            super()._display(screen, renderable)
+        else:
+            self._repaint_all = self._repaint_all or renderable is not None
+
+    def _terminal_is_free(self) -> None:
+        """Draw what was held back. Thread: the one that writes."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
+            self.call_later(self.pull)
 
 
 def _without_colour() -> bool:
