@@ -158,7 +158,7 @@ def start(lanes: Sequence[str], real: bool, bytes_per_s: float | None = None) ->
     program = Program(
         [sys.executable, *(REAL if real else SCRIPTED), "race", "small-dense", *words],
         bytes_per_s,
-        {"LANE": str(HERE / "scripted_lane.py")},
+        {"LANE": str(HERE / "scripted_lane.py"), "PYTHONPATH": str(HERE.parents[1])},
     )
     if not program.wait_for(lambda text: "steps/s" in text):
         raise SystemExit("the race did not start:\n" + "\n".join(program.screen.display))

@@ -21,10 +21,11 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from tfmon.errors import TfmonError
+from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import Controls, Trials
 from tfmon.model.session import Session
 from tfmon.ui.charset import Charset, charset
-from tfmon.ui.output import Output, watch
+from tfmon.ui.output import Output, Rate, watch
 from tfmon.ui.race_screen import RaceScreen
 from tfmon.ui.sheet import Sheet
 from tfmon.ui.shell import ScenarioCard
@@ -32,7 +33,8 @@ from tfmon.ui.style import Look, palette
 from tfmon.ui.view import View
 
 PULL_S = 0.5
-MESSAGE_NS = 5_000_000_000
+SECOND_NS = 1_000_000_000
+MESSAGE_NS = 5 * SECOND_NS
 
 Ending: TypeAlias = Literal["quit", "forced", "signal"]
 """How the app ended: the lanes are gone; the user would not wait for that; or a signal asked for it."""
@@ -78,6 +80,7 @@ class MonitorApp(App[Ending]):
         colourless = _without_colour()
         super().__init__(ansi_color=True if colourless else None)
         self.output: Output | None = None
+        self._sent_rate = Rate()
         self._repaint_all = False
         self.session = session
         self.controls = controls
@@ -104,7 +107,7 @@ class MonitorApp(App[Ending]):
         self._loop_of_app = asyncio.get_running_loop()
         self.theme_changed_signal.subscribe(self, self._dress)
         self._dress(self.current_theme)
-        self.set_interval(PULL_S, self.pull)
+        self.set_interval(PULL_S, self._tick)
         self.call_after_refresh(self._painted)
 
     def _painted(self) -> None:
@@ -132,6 +135,15 @@ class MonitorApp(App[Ending]):
                 screen.dress(self.palette)
 
     # ------------------------------------------------------------ what the screens use
+
+    def _tick(self) -> None:
+        """Draw: at every tick while a lane may train, once a second when only clocks move."""
+        snapshot = self.session.snapshot()
+        new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
+        if new_second and self.output is not None:
+            self.view = replace(self.view, sent_bytes_per_s=self._sent_rate.of(self.output.sent_bytes))
+        if new_second or any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes):
+            self.pull()
 
     def pull(self) -> None:
         """Read the session and draw what changed."""
