@@ -14,25 +14,20 @@ A key counts as echoed when the terminal has been given the words that it change
 from __future__ import annotations
 
 import argparse
-import os
-import pty
-import select
 import shutil
-import signal
 import statistics
-import struct
 import sys
-import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fcntl import ioctl
 from pathlib import Path
 
 import psutil
-import pyte
 
-COLUMNS, ROWS = 120, 36
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.support.link import Link
+
 LINK_BYTES_PER_S = 20_000
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
@@ -41,7 +36,7 @@ HERE = Path(__file__).parent
 SCRIPTED = (str(HERE.parent / "support" / "gpu_tfmon.py"),)
 REAL = ("-m", "tfmon")
 TWO = ("cpu,prefetch=off", "cpu,prefetch=auto")
-EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(3, 11))
+EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(2, 10))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,109 +48,29 @@ class Cost:
     bytes_per_s: float
 
 
-class Program:
-    """A program in a terminal that takes so many bytes a second; None for all it gets."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        bytes_per_s: float | None = None,
-        environment: dict[str, str] | None = None,
-    ) -> None:
-        self.screen = pyte.Screen(COLUMNS, ROWS)
-        self._stream = pyte.ByteStream(self.screen)
-        self.looks = True
-        """False: what is written is counted, and not read."""
-        self.taken = 0
-        self.taken_at = 0.0
-        self._bytes_per_s = bytes_per_s
-        self._may_take_at = 0.0
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
-            variables.pop("NO_COLOR", None)
-            os.execvpe(command[0], list(command), variables)
-        ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self._process = psutil.Process(self.pid)
-
-    def take(self, timeout_s: float) -> bool:
-        """Take in what was written, as far as the link lets it through; return whether there was something."""
-        wait_s = max(0.0, self._may_take_at - time.monotonic())
-        if wait_s > timeout_s:
-            time.sleep(timeout_s)
-            return False
-        time.sleep(wait_s)
-        if not select.select([self._fd], [], [], max(0.0, timeout_s - wait_s))[0]:
-            return False
-        try:
-            chunk = os.read(self._fd, 65_536 if self._bytes_per_s is None else 512)
-        except OSError:
-            return False
-        self.taken_at = time.monotonic()
-        if self._bytes_per_s is not None:
-            self._may_take_at = max(self._may_take_at, self.taken_at - 0.02) + len(chunk) / self._bytes_per_s
-        self.taken += len(chunk)
-        if self.looks:
-            # pyte does not know the private forms of `CSI u` and `CSI p`, by which Textual asks the terminal.
-            self._stream.feed(chunk.replace(b"\x1b[>25u", b"").replace(b"\x1b[<u", b""))
-        return True
-
-    def run(self, seconds: float) -> None:
-        """Let it run."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.take(left)
-
-    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 60.0) -> bool:
-        """Wait until the screen is as wished; False if it does not get so."""
-        until = time.monotonic() + timeout_s
-        while not shown("\n".join(self.screen.display)):
-            left = until - time.monotonic()
-            if left <= 0:
-                return False
-            self.take(left)
-        return True
-
-    def press(self, keys: str) -> None:
-        """Type."""
-        os.write(self._fd, keys.encode())
-
-    def cost(self, seconds: float) -> Cost:
-        """Return what it takes over so long."""
-        self.looks = False
-        began, before, taken = time.monotonic(), self._cpu_s(), self.taken
-        self.run(seconds)
-        took = time.monotonic() - began
-        return Cost(100 * (self._cpu_s() - before) / took, (self.taken - taken) / took)
-
-    def _cpu_s(self) -> float:
-        """Return the CPU time of its threads: on Linux by the scheduler, to the nanosecond, else by psutil."""
-        try:
-            tasks = list(Path(f"/proc/{self.pid}/task").iterdir())
-            return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
-        except (OSError, IndexError):
-            times = self._process.cpu_times()
-            return float(times.user + times.system)
-
-    def leave(self, keys: str) -> float:
-        """Quit by keys and return how long that took, in seconds; it is killed after a while."""
-        self.press(keys)
-        began = time.monotonic()
-        while time.monotonic() - began < 10:
-            if os.waitpid(self.pid, os.WNOHANG)[0]:
-                os.close(self._fd)
-                return time.monotonic() - began
-            self.take(0.02)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self._fd)
-        return float("inf")
+def cpu_s(pid: int) -> float:
+    """Return the CPU time of a process's threads: on Linux by the scheduler, to the nanosecond, else by psutil."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    except (OSError, IndexError):
+        times = psutil.Process(pid).cpu_times()
+        return float(times.user + times.system)
 
 
-def start(lanes: Sequence[str], real: bool, bytes_per_s: float | None = None) -> Program:
+def measure(program: Link, seconds: float) -> Cost:
+    """Return what a program takes over so long."""
+    program.looks = False
+    began, before, taken = time.monotonic(), cpu_s(program.pid), program.taken
+    program.run(seconds)
+    took = time.monotonic() - began
+    return Cost(100 * (cpu_s(program.pid) - before) / took, (program.taken - taken) / took)
+
+
+def start(lanes: Sequence[str], real: bool, bytes_per_s: float | None = None) -> Link:
     """Start a race and wait until its figures are there and it has settled."""
     words = [word for lane in lanes for word in ("--lane", lane)]
-    program = Program(
+    program = Link(
         [sys.executable, *(REAL if real else SCRIPTED), "race", "small-dense", *words],
         bytes_per_s,
         {"LANE": str(HERE / "scripted_lane.py"), "PYTHONPATH": str(HERE.parents[1])},
@@ -166,7 +81,7 @@ def start(lanes: Sequence[str], real: bool, bytes_per_s: float | None = None) ->
     return program
 
 
-def key_times(program: Program, presses: int) -> list[float]:
+def key_times(program: Link, presses: int) -> list[float]:
     """Press Tab and Esc in turn and return the time from each press to its echo, in seconds."""
     times = []
     for number in range(presses):
@@ -182,7 +97,9 @@ def key_times(program: Program, presses: int) -> list[float]:
 def say_keys(name: str, times: list[float]) -> None:
     """Print how long keys took."""
     p95 = sorted(times)[int(0.95 * (len(times) - 1))]
-    print(f"{name:34} p50 {statistics.median(times) * 1e3:6.1f} ms   p95 {p95 * 1e3:6.1f} ms   ({len(times)} keys)")
+    print(
+        f"{name:34} p50 {statistics.median(times) * 1e3:6.1f} ms   p95 {p95 * 1e3:6.1f} ms   ({len(times)} keys)"
+    )
 
 
 def say(name: str, cost: Cost, goal: tuple[float, float] | None = None) -> None:
@@ -204,7 +121,7 @@ def main() -> None:
     if wanted & {"two", "paused", "keys"}:
         program = start(TWO, options.real)
         if "two" in wanted:
-            two = program.cost(options.seconds)
+            two = measure(program, options.seconds)
             say("tfmon, two lanes", two, (2, 4))
         program.looks = True
         if "keys" in wanted:
@@ -213,11 +130,11 @@ def main() -> None:
         if "paused" in wanted:
             program.press(" ")
             program.run(7)
-            say("tfmon, two lanes, paused", program.cost(options.seconds))
+            say("tfmon, two lanes, paused", measure(program, options.seconds))
         print(f"{'quit':34} {program.leave('q'):.2f} s")
     if "eight" in wanted:
         program = start(EIGHT, options.real)
-        say("tfmon, eight lanes", program.cost(options.seconds), (4, 8))
+        say("tfmon, eight lanes", measure(program, options.seconds), (4, 8))
         program.leave("q")
     if "link" in wanted:
         program = start(TWO, options.real, LINK_BYTES_PER_S)
@@ -227,9 +144,9 @@ def main() -> None:
         if shutil.which(name) is None:
             print(f"{name} is not installed")
             continue
-        peer = Program([name])
+        peer = Link([name])
         peer.run(3)
-        cost = peer.cost(options.seconds)
+        cost = measure(peer, options.seconds)
         say(name, cost)
         if two is not None:
             cpu, sent = two.core_pct / cost.core_pct, two.bytes_per_s / cost.bytes_per_s

@@ -34,9 +34,9 @@ class Terminal(Protocol):
 class Canvas(Widget):
     """Shows rows. Thread: the app's only.
 
-    Textual paints a canvas as a whole: when it is new, resized, or comes into sight again. What changes from then on
-    is written to the terminal directly, which takes a fifth of the CPU time that Textual takes to update a region,
-    and no wait for its next frame.
+    Textual paints a canvas as a whole: when it is new, resized, or comes into sight again. What changes from then
+    on is written to the terminal directly: to update a region, Textual renders the whole widget and the screen
+    behind it, and waits for its next frame.
     """
 
     DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
@@ -82,7 +82,9 @@ class Canvas(Widget):
         screen = self.screen
         if screen is not self.app.screen or self.app._batch_count:
             return False
-        waits = self._repaint_required or screen._repaint_required or screen._layout_required or screen._dirty_widgets
+        waits = (
+            self._repaint_required or screen._repaint_required or screen._layout_required or screen._dirty_widgets
+        )
         alone = screen._compositor.visible_widgets.keys() == {screen, self}
         return bool(self._seen) and alone and not waits
 

@@ -37,7 +37,7 @@ class _Item:
 
 
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
-    """Return the last message, or which lanes the keys act on; at the right what tfmon costs, where there is room."""
+    """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
     right: Row = ()
     lanes = snapshot.lanes
     if per_page and per_page < len(lanes):

@@ -23,7 +23,7 @@ class Output:
     """
 
     def __init__(self, file: IO[str], on_free: Callable[[], None]) -> None:
-        """Write to `file`; `on_free` is called, in the writing thread, when a frame that was refused may be drawn."""
+        """Write to `file`; `on_free` is called in the writing thread when a refused frame may be drawn."""
         self._file = file
         self._on_free = on_free
         self._lock = threading.Lock()
