@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,20 +11,44 @@ import pytest
 pytest.importorskip("pty")
 
 from support.link import Link
+from support.waiting import wait_for
 
 TESTS = Path(__file__).parent
 LANES = ("--lane", "cpu", "--lane", "cpu,prefetch=auto")
-PAINTS = 60
+ESCAPE = "\x1b[27u"
+PAINTS = 100
 SCREEN_BYTES = 120 * 36
-"""Every full paint has more than these."""
+"""Every full paint has more than these. The system itself holds some tens of thousands for a terminal."""
+
+
+def until_heeded(link: Link, log: Path) -> Callable[[], bool]:
+    """Return a condition that holds once the lanes got a knob, by a key that only the race heeds."""
+    before = asked(log)
+
+    def heeded() -> bool:
+        link.press(ESCAPE + "p")
+        return asked(log) > before
+
+    return heeded
+
+
+def asked(log: Path) -> int:
+    return log.read_text("utf-8").count("SetKnob")
 
 
 @pytest.fixture
-def link() -> Iterator[Link]:
+def log(tmp_path: Path) -> Path:
+    """Where the lanes write what they are asked."""
+    return tmp_path / "requests"
+
+
+@pytest.fixture
+def link(log: Path) -> Iterator[Link]:
     """Race two scripted lanes."""
     program = Link(
         [sys.executable, str(TESTS / "support" / "gpu_tfmon.py"), "race", "small-dense", *LANES],
         environment={
+            "LOG": str(log),
             "LANE": str(TESTS / "benchmarks" / "scripted_lane.py"),
             "PYTHONPATH": str(TESTS.parent),
         },
@@ -34,15 +58,12 @@ def link() -> Iterator[Link]:
     program.leave("\x03\x03")
 
 
-def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link) -> None:
+def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link, log) -> None:
     link.bytes_per_s = 0
     for _ in range(PAINTS // 2):
         link.press("?")
-        link.run(0.02)
-        link.press("\x1b[27u")
-        link.run(0.02)
+        wait_for(until_heeded(link, log), what="keys act while nothing is taken")
     link.press("\t")
-    link.run(0.1)
     before = link.taken
     link.bytes_per_s = None
     assert link.wait_for(lambda text: "keys act on cpu only" in text), link.text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pyte
 from support.ui import Demo, racing_demo
@@ -84,3 +85,21 @@ async def test_nothing_new_writes_nothing():
             app.pull()
             await pilot.pause()
         assert "".join(app.partial) == ""
+
+
+async def test_what_lies_over_the_race_is_left_standing():
+    demo = racing_demo()
+    app = recorded(demo, 120, 36)
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        app.notify("something over the race", timeout=60)
+        deadline = time.monotonic() + 5
+        while not any("something over" in line for line in app.terminal.display):
+            assert time.monotonic() < deadline, "\n".join(app.terminal.display)
+            await pilot.pause()
+        app.partial.clear()
+        for _ in range(3):
+            demo.race(1, (9_000, 100))
+            app.pull()
+            await pilot.pause()
+        assert app.partial == []
+        assert any("something over" in line for line in app.terminal.display)

@@ -235,12 +235,13 @@ class MonitorApp(App[Ending]):
     # ------------------------------------------------------------ the terminal
 
     def get_driver_class(self) -> type[Driver]:
-        """Return what makes Textual's driver, with its output counted and held back while the terminal is slow."""
+        """Return what makes Textual's driver; its output is counted, and held back while the terminal is slow."""
         driver_class = super().get_driver_class()
 
         def make(app: MonitorApp, **options: Any) -> Driver:  # noqa: ANN401 - whatever Textual passes
             driver = driver_class(app, **options)
-            app.output = watch(driver, app._terminal_is_free)
+            if hasattr(driver, "_file"):
+                app.output = watch(driver, app._terminal_is_free)
             return driver
 
         return cast(type[Driver], make)
