@@ -264,6 +264,9 @@ class MonitorApp(App[Ending]):
         else:
             self._repaint_all = self._repaint_all or renderable is not None
 
+    def _set_pointer_shape(self, shape: str) -> None:
+        """Leave the pointer as it is: Textual would write for every new page, and hang once 30 writes wait."""
+
     def _terminal_is_free(self) -> None:
         """Draw what was held back. Thread: the one that writes."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
