@@ -186,4 +186,4 @@ class Program:
 
 def _load_statistics() -> None:
     """Load SciPy while the lanes load TensorFlow, so that the first interval comes without a stutter."""
-    import scipy.stats.mstats  # noqa: F401
+    import scipy.special  # noqa: F401

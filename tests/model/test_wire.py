@@ -32,6 +32,7 @@ VALUES = {
     "KnobValue": "auto",
     "tuple[str, ...]": ("warm-up", "knob change"),
     "dict[str, KnobValue]": {"batch_size": 32, "prefetch": "auto", "augment": True, "rate": 0.5},
+    "dict[str, str]": {"CUDA_VISIBLE_DEVICES": "-1"},
     "dict[int, int]": {1280: 3, 1281: 1},
 }
 WRONG = {
@@ -41,6 +42,7 @@ WRONG = {
     "KnobValue": [None, [], {}],
     "tuple[str, ...]": ["warm-up", [1], {}, None],
     "dict[str, KnobValue]": [[], "x", None, {"a": None}, {"a": []}],
+    "dict[str, str]": [[], None, {"a": 1}, {"a": None}],
     "dict[int, int]": [[], None, {"a": 1}, {"1": "1"}, {"1": True}, {"1": 1.5}],
 }
 

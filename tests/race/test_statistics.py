@@ -6,10 +6,21 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import mstats
 
 from tfmon.model.estimate import Estimate
 from tfmon.model.measures import TurnSpeed
-from tfmon.race.statistics import LEAST_PAIRS, LOTTERY_95, drift, gain, outliers, ratio, speed, trimmed
+from tfmon.race.statistics import (
+    LEAST_PAIRS,
+    LOTTERY_95,
+    TRIM,
+    drift,
+    gain,
+    outliers,
+    ratio,
+    speed,
+    trimmed,
+)
 
 
 def turns(speeds, first: int = 1) -> list[TurnSpeed]:
@@ -36,6 +47,14 @@ class TestTrimmed:
         half = 4.302653 * 1 / (0.6 * math.sqrt(5))
         assert (estimate.low, estimate.high) == (pytest.approx(3 - half), pytest.approx(3 + half))
         assert estimate.pairs == 5
+
+    @pytest.mark.parametrize("number", [*range(5, 17), 100, 2_000])
+    def test_scipy_comes_to_the_same(self, number):
+        values = np.random.default_rng(number).normal(0.7, 0.1, number)
+        estimate = trimmed(values.tolist())
+        low, high = mstats.trimmed_mean_ci(values, limits=(TRIM, TRIM), alpha=0.05)
+        assert (estimate.low, estimate.high) == (pytest.approx(low), pytest.approx(high))
+        assert estimate.value == pytest.approx(mstats.trimmed_mean(values, limits=(TRIM, TRIM)))
 
     def test_equal_values_have_an_interval_without_width(self):
         assert trimmed([2.0] * 6) == Estimate(2.0, 2.0, 2.0, 6)

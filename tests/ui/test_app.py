@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from support.ui import CARDS, GPU_MACHINE, Clock, Demo, racing_demo
@@ -11,8 +12,10 @@ from textual.pilot import Pilot
 
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.events import LaneStarted
+from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
+from tfmon.probes.host import unknown_host
 from tfmon.ui.app import Ending, MonitorApp
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.race_screen import RaceScreen
@@ -82,6 +85,21 @@ async def test_the_timer_pulls_without_any_key():
     async with app_of(demo).run_test(size=(120, 36)) as pilot:
         demo.enter("cpu", "paused")
         await until(pilot, lambda: "paused 0:00" in shown(pilot))
+
+
+async def test_while_all_pause_it_draws_once_a_second():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        for name in demo.names:
+            demo.enter(name, "paused")
+        app.pull()
+        drawn = app.snapshot
+        app._tick()
+        assert app.snapshot is drawn
+        demo.clock.ahead(1)
+        app._tick()
+        assert "paused 0:01" in shown(pilot)
 
 
 async def test_keys_act_on_the_focused_lane_only():
@@ -314,6 +332,22 @@ async def test_the_race_goes_on_behind_a_page():
         assert shown(pilot).startswith(" C 5k ex/s  G 5k ex/s")
         await press(pilot, "escape")
         await until(pilot, lambda: " 0:48 " in shown(pilot))
+
+
+async def test_what_tfmon_takes_is_shown_where_there_is_room():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        app.view = replace(app.view, sent_bytes_per_s=2_940.0)
+        app.pull()
+        assert "kB/s" not in shown(pilot), "its CPU is not known yet"
+        for share in (Missing("first sample"), 1.2, 1.6):
+            sample = unknown_host(demo.clock(), Missing("not read"))
+            demo.session.accept(replace(sample, monitor_cpu_pct=share))
+        app.pull()
+        assert shown(pilot).splitlines()[-2].endswith("tfmon 1.4 % · 2.9 kB/s")
+        app.say("a line so long that it leaves no room for anything else " + 10 * "and goes on ")
+        assert "kB/s" not in shown(pilot)
 
 
 # ---------------------------------------------------------------- beginning and end

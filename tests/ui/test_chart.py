@@ -129,7 +129,7 @@ def mark(at_s: float, text: str) -> KnobMark:
 
 def test_a_knob_change_is_a_tick_with_its_words_at_its_time():
     axis = chart.time_axis(60 * SECOND - 1, 60)
-    row = chart.axis_row([mark(20, "prefetch auto")], axis)
+    row = chart.axis_row((mark(20, "prefetch auto"),), axis)
     assert len(row) == 60
     assert row.index("┬") == 20
     assert row[21:36] == " prefetch auto "
@@ -138,14 +138,14 @@ def test_a_knob_change_is_a_tick_with_its_words_at_its_time():
 
 def test_words_stand_left_of_a_tick_without_room_at_its_right():
     axis = chart.time_axis(60 * SECOND - 1, 60)
-    row = chart.axis_row([mark(50, "batch_size 20")], axis)
+    row = chart.axis_row((mark(50, "batch_size 20"),), axis)
     assert row.index("┬") == 50
     assert row[:50].endswith(" batch 20 ")
 
 
 def test_the_newest_change_keeps_its_words_where_ticks_crowd():
     axis = chart.time_axis(60 * SECOND - 1, 40)
-    row = chart.axis_row([mark(30 + place, f"batch_size {2**place}") for place in range(4)], axis)
+    row = chart.axis_row(tuple(mark(30 + place, f"batch_size {2**place}") for place in range(4)), axis)
     assert row.count("┬") >= 3
     assert "batch 8" in row
     assert "batch 4" not in row
@@ -153,11 +153,11 @@ def test_the_newest_change_keeps_its_words_where_ticks_crowd():
 
 def test_a_tick_at_the_very_end_leaves_no_half_word():
     axis = chart.time_axis(60 * SECOND - 1, 40)
-    row = chart.axis_row([mark(56, "batch_size 20")], axis)
+    row = chart.axis_row((mark(56, "batch_size 20"),), axis)
     assert row.index("┬") == 37
     assert "now" not in row and "ow" not in row
 
 
 def test_marks_outside_the_minute_are_not_drawn():
     axis = chart.time_axis(200 * SECOND, 40)
-    assert "┬" not in chart.axis_row([mark(20, "batch_size 1")], axis)
+    assert "┬" not in chart.axis_row((mark(20, "batch_size 1"),), axis)

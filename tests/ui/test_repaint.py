@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pyte
 from support.ui import Demo, racing_demo
-from textual._compositor import ChopsUpdate, CompositorUpdate
+from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import Canvas
-from tfmon.ui.runs import RunsUpdate, narrowed
 
 
 class Recorded(MonitorApp):
@@ -22,13 +22,13 @@ class Recorded(MonitorApp):
         self.partial: list[str] = []
 
     def _display(self, screen, renderable):
-        update = narrowed(renderable)
-        if isinstance(update, CompositorUpdate) and screen is self.screen:
-            written = update.render_segments(self.console)
-            self.stream.feed(written)
-            if isinstance(update, RunsUpdate):
-                self.partial.append(written)
+        if isinstance(renderable, CompositorUpdate) and screen is self.screen:
+            self.stream.feed(renderable.render_segments(self.console))
         super()._display(screen, renderable)
+
+    def paint(self, text):
+        self.stream.feed(text)
+        self.partial.append(text)
 
 
 def recorded(demo: Demo, width: int, height: int) -> Recorded:
@@ -87,7 +87,19 @@ async def test_nothing_new_writes_nothing():
         assert "".join(app.partial) == ""
 
 
-def test_only_partial_updates_are_narrowed():
-    assert narrowed(None) is None
-    assert narrowed("text") == "text"
-    assert isinstance(narrowed(ChopsUpdate([], [], [])), RunsUpdate)
+async def test_what_lies_over_the_race_is_left_standing():
+    demo = racing_demo()
+    app = recorded(demo, 120, 36)
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        app.notify("something over the race", timeout=60)
+        deadline = time.monotonic() + 5
+        while not any("something over" in line for line in app.terminal.display):
+            assert time.monotonic() < deadline, "\n".join(app.terminal.display)
+            await pilot.pause()
+        app.partial.clear()
+        for _ in range(3):
+            demo.race(1, (9_000, 100))
+            app.pull()
+            await pilot.pause()
+        assert app.partial == []
+        assert any("something over" in line for line in app.terminal.display)

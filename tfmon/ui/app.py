@@ -9,29 +9,32 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from rich.console import RenderableType
 from rich.style import Style
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.color import Color, ColorParseError
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
 
 from tfmon.errors import TfmonError
+from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import Controls, Trials
 from tfmon.model.session import Session
 from tfmon.ui.charset import Charset, charset
+from tfmon.ui.output import Output, Rate, watch
 from tfmon.ui.race_screen import RaceScreen
-from tfmon.ui.runs import narrowed
 from tfmon.ui.sheet import Sheet
 from tfmon.ui.shell import ScenarioCard
 from tfmon.ui.style import Look, palette
 from tfmon.ui.view import View
 
 PULL_S = 0.5
-MESSAGE_NS = 5_000_000_000
+SECOND_NS = 1_000_000_000
+MESSAGE_NS = 5 * SECOND_NS
 
 Ending: TypeAlias = Literal["quit", "forced", "signal"]
 """How the app ended: the lanes are gone; the user would not wait for that; or a signal asked for it."""
@@ -76,6 +79,9 @@ class MonitorApp(App[Ending]):
         """
         colourless = _without_colour()
         super().__init__(ansi_color=True if colourless else None)
+        self.output: Output | None = None
+        self._sent_rate = Rate()
+        self._repaint_all = False
         self.session = session
         self.controls = controls
         self.trials = trials
@@ -101,7 +107,7 @@ class MonitorApp(App[Ending]):
         self._loop_of_app = asyncio.get_running_loop()
         self.theme_changed_signal.subscribe(self, self._dress)
         self._dress(self.current_theme)
-        self.set_interval(PULL_S, self.pull)
+        self.set_interval(PULL_S, self._tick)
         self.call_after_refresh(self._painted)
 
     def _painted(self) -> None:
@@ -130,10 +136,24 @@ class MonitorApp(App[Ending]):
 
     # ------------------------------------------------------------ what the screens use
 
+    def _tick(self) -> None:
+        """Draw: at every tick while a lane may train, once a second when only clocks move."""
+        snapshot = self.session.snapshot()
+        new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
+        if new_second and self.output is not None:
+            self.view = replace(self.view, sent_bytes_per_s=self._sent_rate.of(self.output.sent_bytes))
+        if new_second or any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes):
+            self.pull()
+
     def pull(self) -> None:
         """Read the session and draw what changed."""
         self.snapshot = self.session.snapshot()
+        if not self.may_paint():
+            return
         screen = self.screen
+        if self._repaint_all:
+            self._repaint_all = False
+            screen.refresh()
         if isinstance(screen, RaceScreen | Sheet) and screen.is_mounted:
             screen.follow(self.snapshot)
 
@@ -212,9 +232,45 @@ class MonitorApp(App[Ending]):
         self.pull()
         self._in_thread(self.controls.stop, lambda: self.exit(ending))
 
+    # ------------------------------------------------------------ the terminal
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return what makes Textual's driver; its output is counted, and held back while the terminal is slow."""
+        driver_class = super().get_driver_class()
+
+        def make(app: MonitorApp, **options: Any) -> Driver:  # noqa: ANN401 - whatever Textual passes
+            driver = driver_class(app, **options)
+            if hasattr(driver, "_file"):
+                app.output = watch(driver, app._terminal_is_free)
+            return driver
+
+        return cast(type[Driver], make)
+
+    def may_paint(self) -> bool:
+        """Tell whether the terminal has taken the frame before; if not, the screen is drawn anew once it has."""
+        return self.output is None or self.output.may_draw()
+
+    def paint(self, text: str) -> None:
+        """Write text and escape codes to the terminal, as one frame."""
+        if self._driver is not None and not self.is_headless:
+            self._begin_update()
+            self._driver.write(text)
+            self._end_update()
+
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Write an update to the terminal, from the first changed cell of each line on."""
-        super()._display(screen, narrowed(renderable))
+        """Paint what Textual wants painted, unless the terminal has not taken the frame before."""
+        if self.may_paint():
+            super()._display(screen, renderable)
+        else:
+            self._repaint_all = self._repaint_all or renderable is not None
+
+    def _set_pointer_shape(self, shape: str) -> None:
+        """Leave the pointer as it is: Textual would write for every new page, and hang once 30 writes wait."""
+
+    def _terminal_is_free(self) -> None:
+        """Draw what was held back. Thread: the one that writes."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
+            self.call_later(self.pull)
 
 
 def _without_colour() -> bool:

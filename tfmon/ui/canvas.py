@@ -4,56 +4,122 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
+from typing import Protocol, cast
 
 from rich.cells import cell_len
+from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tfmon.ui.rows import BLANK, TEXT, Row
+from tfmon.ui.rows import BLANK, TEXT, Row, cells
+from tfmon.ui.runs import repaint
 
 MERGE_CELLS = 10
 """Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
 
 
+class Terminal(Protocol):
+    """What a canvas needs of the app it is in."""
+
+    def may_paint(self) -> bool:
+        """Tell whether the terminal has taken the frame before; if not, the app draws anew once it has."""
+
+    def paint(self, text: str) -> None:
+        """Write text and escape codes to the terminal, as one frame."""
+
+
 class Canvas(Widget):
-    """Shows rows. Thread: the app's only."""
+    """Shows rows. Thread: the app's only.
+
+    Textual paints a canvas as a whole: when it is new, resized, or comes into sight again. What changes from then
+    on is written to the terminal directly: to update a region, Textual renders the whole widget and the screen
+    behind it, and waits for its next frame.
+    """
 
     DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
 
     def __init__(self, styles: Mapping[str, Style]) -> None:
         super().__init__()
         self._palette = styles
+        self._seen: dict[str, Style] = {}
         self._rows: tuple[Row, ...] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows; what is on the screen already is left alone."""
+        """Show these rows; what is on the screen already is left alone.
+
+        A terminal that still takes the frame before gets the rows of a later call instead.
+        """
+        terminal = cast(Terminal, self.app)
+        if not terminal.may_paint():
+            return
         old, self._rows = self._rows, tuple(rows)
-        regions = [
-            Region(first, y, last - first, 1)
+        runs = [
+            (y, first, last)
             for y, (before, after) in enumerate(zip_longest(old, self._rows, fillvalue=BLANK))
             if before != after
             for first, last in changed_runs(before, after)
         ]
-        if regions:
-            self.refresh(*regions)
+        if not runs:
+            return
+        if len(old) == len(self._rows) and cells(old[0]) == cells(self._rows[0]) and self._in_sight():
+            colours = self.app.console.color_system
+            system = None if colours is None else _SYSTEMS[colours]
+            terminal.paint(repaint(self._rows, runs, self._styles(), system))
+        else:
+            self.refresh()
 
     def dress(self, styles: Mapping[str, Style]) -> None:
         """Take the styles of another theme."""
         self._palette = styles
+        self._seen = {}
         self.refresh()
 
-    def render_line(self, y: int) -> Strip:
-        """Return one line of the screen, for Textual."""
-        row = self._rows[y] if y < len(self._rows) else BLANK
-        strip = Strip([Segment(text, self._palette[style]) for text, style in row])
-        return strip.adjust_cell_length(self.size.width, self._palette[TEXT])
+    def _in_sight(self) -> bool:
+        """Tell whether the terminal shows this canvas, as it is, and nothing else."""
+        screen = self.screen
+        if screen is not self.app.screen or self.app._batch_count:
+            return False
+        waits = (
+            self._repaint_required or screen._repaint_required or screen._layout_required or screen._dirty_widgets
+        )
+        alone = screen._compositor.visible_widgets.keys() == {screen, self}
+        return bool(self._seen) and alone and not waits
+
+    def _styles(self) -> dict[str, Style]:
+        """Return the styles as the terminal is to show them: without colour, say, if the user wants none."""
+        if not self._seen:
+            ground = self.background_colors[1]
+            for name, style in self._palette.items():
+                segments = [Segment("x", style)]
+                for line_filter in self.app.get_line_filters():
+                    segments = line_filter.apply(segments, ground)
+                self._seen[name] = segments[0].style or Style.null()
+        return self._seen
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return lines of the screen, for Textual."""
+        styles = self._styles()
+        strips = []
+        for y in crop.line_range:
+            row = self._rows[y] if y < len(self._rows) else BLANK
+            strip = Strip([Segment(text, styles[style]) for text, style in row])
+            strips.append(strip.adjust_cell_length(self.size.width, styles[TEXT]).crop(crop.x, crop.right))
+        return strips
 
     def text(self) -> str:
         """Return what is shown as plain text."""
         return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
+
+
+_SYSTEMS = {
+    "standard": ColorSystem.STANDARD,
+    "256": ColorSystem.EIGHT_BIT,
+    "truecolor": ColorSystem.TRUECOLOR,
+    "windows": ColorSystem.WINDOWS,
+}
 
 
 def changed_runs(before: Row, after: Row) -> list[tuple[int, int]]:

@@ -7,6 +7,8 @@ was reported is a gap.
 
 from __future__ import annotations
 
+import functools
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -103,6 +105,35 @@ def throughput(points: Sequence[Point], axis: TimeAxis, per_cell: int) -> list[f
     ]
 
 
+class _Past:
+    """The points of a lane up to some moment.
+
+    What came before a point never changes, so two pasts that end with the same point are the same.
+    """
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        self.points = points
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Past) and self.points[-1] is other.points[-1]
+
+    def __hash__(self) -> int:
+        return id(self.points[-1])
+
+
+def past_throughput(
+    points: Sequence[Point], until_ns: int, axis: TimeAxis, per_cell: int
+) -> tuple[float | None, ...]:
+    """Return `throughput` of the points up to a moment; remembered, for a screen asks again and again."""
+    known = points[: bisect_right(points, until_ns, key=lambda point: point.at_ns)]
+    return _past_throughput(_Past(known), axis, per_cell) if known else (None,) * (axis.width * per_cell)
+
+
+@functools.lru_cache(maxsize=64)
+def _past_throughput(past: _Past, axis: TimeAxis, per_cell: int) -> tuple[float | None, ...]:
+    return tuple(throughput(past.points, axis, per_cell))
+
+
 def parts_per_cell(charset: Charset) -> int:
     """Return how many values stand side by side in one cell."""
     return 2 if charset == "braille" else 1
@@ -165,7 +196,8 @@ def scale_label(value: float) -> str:
     return f"{units.short_count(value):>{LABEL_CELLS - 2}} ┤"
 
 
-def axis_row(marks: Sequence[KnobMark], axis: TimeAxis) -> str:
+@functools.lru_cache(maxsize=64)
+def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis) -> str:
     """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first."""
     line = ["─"] * axis.width
     taken = [False] * axis.width

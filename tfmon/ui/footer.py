@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.readings import known
 from tfmon.model.session import TURNS, Recorded, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.layout import Rect
@@ -15,6 +16,9 @@ from tfmon.ui.rows import Row, Span, cells, crop, fit, spread
 from tfmon.ui.style import DIM, KEY, TEXT, WARN, strong
 from tfmon.ui.view import View
 from tfmon.ui.wishes import shared_value, short_name, targets
+
+COST_SAMPLES = 10
+"""Samples, one a second, over which the monitor's CPU is averaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class _Item:
 
 
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
-    """Return the last message, or which lanes the keys act on."""
+    """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
     right: Row = ()
     lanes = snapshot.lanes
     if per_page and per_page < len(lanes):
@@ -43,7 +47,23 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
         last = min(len(lanes), first + per_page)
         shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
         right = ((f"{shown} of {len(lanes)}, Tab shows the others ", DIM),)
-    return spread(_status(snapshot, view), right, width)
+    left = _status(snapshot, view)
+    cost = own_cost(snapshot, view)
+    if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
+        right = (*right, (f" {cost} ", DIM))
+    return spread(left, right, width)
+
+
+def own_cost(snapshot: Snapshot, view: View) -> str:
+    """Return what tfmon itself takes: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
+
+    Units: percent of one core and 1,000 bytes/s to the terminal, both over the last 10 s.
+    """
+    shares = [known(sample.monitor_cpu_pct) for sample in snapshot.host_history[-COST_SAMPLES:]]
+    counted = [share for share in shares if share is not None]
+    if not counted or view.sent_bytes_per_s is None:
+        return ""
+    return f"tfmon {sum(counted) / len(counted):.1f} % · {view.sent_bytes_per_s / 1e3:.1f} kB/s"
 
 
 def _status(snapshot: Snapshot, view: View) -> Row:

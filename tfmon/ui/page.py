@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import TURNS, Snapshot
-from tfmon.race.standing import standing
+from tfmon.race.standing import Standing, standing
 from tfmon.race.tuning import advised
 from tfmon.ui import chart
 from tfmon.ui.charset import to_ascii
@@ -20,6 +20,9 @@ from tfmon.ui.rows import BLANK, Row, fit, wrap
 from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong
 from tfmon.ui.verdict import verdict_row, verdict_rows
 from tfmon.ui.view import View, focused_index
+
+CHART_NS = 1_000_000_000
+"""Charts are drawn anew so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +58,35 @@ def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
     if not layout.panes:
         return view.top
     width = chart_width(layout.panes[0].rect.width)
-    axis = chart.time_axis(axis_end_ns(snapshot), width)
+    until_ns = axis_end_ns(snapshot)
+    axis = chart.time_axis(until_ns, width)
     per_cell = chart.parts_per_cell(view.charset)
-    columns = [chart.throughput(lane.points, axis, per_cell) for lane in snapshot.lanes]
+    columns = [chart.past_throughput(lane.points, until_ns, axis, per_cell) for lane in snapshot.lanes]
     peak = max((value for values in columns for value in values if value is not None), default=0.0)
     return chart.nice_top(peak, view.top)
 
 
 def axis_end_ns(snapshot: Snapshot) -> int:
-    """Return the right end of the time axis: now, or the last window once no lane trains or will."""
+    """Return the right end of the time axis, or the last window once no lane trains or will.
+
+    It is the last full second: so charts move once a second, however often the figures do.
+    """
     ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
     still = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
-    return max(ends) if ends and still else snapshot.at_ns
+    return max(ends) if ends and still else snapshot.at_ns // CHART_NS * CHART_NS
 
 
 # ---------------------------------------------------------------- panes
 
 
 def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
+    said = standing(snapshot)
     rows = [header_row(snapshot, layout.header.width)]
-    rows += _blocks(snapshot, view, layout, top) or _no_lanes(view, layout)
+    rows += _blocks(snapshot, said, view, layout, top) or _no_lanes(view, layout)
     for place in layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     undo_key = key_of("undo", view.keys)
-    rows += verdict_rows(snapshot, undo_key, layout.verdict.width, layout.verdict.height)
+    rows += verdict_rows(snapshot, said, undo_key, layout.verdict.width, layout.verdict.height)
     message = message_of(view, snapshot.at_ns)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
@@ -91,9 +99,8 @@ def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: li
     return rows
 
 
-def _blocks(snapshot: Snapshot, view: View, layout: Layout, top: float) -> list[Row]:
+def _blocks(snapshot: Snapshot, said: Standing, view: View, layout: Layout, top: float) -> list[Row]:
     """Draw the panes and put those of one row side by side."""
-    said = standing(snapshot)
     lead = f"{units.ratio(said.ratio)} ahead" if said.ratio is not None else ""
     until_ns = axis_end_ns(snapshot)
     rows: list[Row] = []

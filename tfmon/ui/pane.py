@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -226,18 +227,25 @@ def _no_speed(lane: LaneState) -> str:
     return "measuring" if not lane.over else "not measured"
 
 
-def _chart(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
+def _chart(lane: LaneState, view: PaneView, width: int, height: int) -> tuple[Row, ...]:
     """Return throughput over the last minute, `height` rows with the time axis."""
     axis = chart.time_axis(view.until_ns, chart_width(width + _FRAME_CELLS))
-    values = chart.throughput(lane.points, axis, chart.parts_per_cell(view.charset))
-    lines = chart.plot(values, view.top, height - 1, view.charset)
+    values = chart.past_throughput(lane.points, view.until_ns, axis, chart.parts_per_cell(view.charset))
     edge = faint(view.accent) if lane.phase in (PAUSED, DONE) else view.accent
+    foot: Row = (("0 ┴".rjust(chart.LABEL_CELLS), DIM), (chart.axis_row(lane.knob_marks, axis), DIM))
+    return (*_area(values, view.top, height - 1, view.charset, edge, faint(view.accent)), foot)
+
+
+@functools.lru_cache(maxsize=64)
+def _area(
+    values: tuple[float | None, ...], top: float, height: int, charset: Charset, edge: str, inside: str
+) -> tuple[Row, ...]:
+    """Return the area under the values, with the scale at its left; remembered until a value changes."""
+    lines = chart.plot(values, top, height, charset)
     blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
     rows: list[Row] = []
     for place, line in enumerate(lines):
         above = lines[place - 1] if place else " " * len(line)
-        runs = ((text, edge if top else faint(view.accent)) for text, top in chart.edge_runs(line, above))
-        rows.append(((chart.scale_label(view.top) if place == 0 else blank_label, DIM), *runs))
-    foot = "0 ┴".rjust(chart.LABEL_CELLS)
-    rows.append(((foot, DIM), (chart.axis_row(lane.knob_marks, axis), DIM)))
-    return rows
+        runs = ((text, edge if at_top else inside) for text, at_top in chart.edge_runs(line, above))
+        rows.append(((chart.scale_label(top) if place == 0 else blank_label, DIM), *runs))
+    return tuple(rows)

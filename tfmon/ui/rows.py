@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len as measured_cells
+from rich.cells import set_cell_size
 
 Span: TypeAlias = tuple[str, str]
 """Text and the name of its style; see `tfmon.ui.style`."""
@@ -14,6 +16,11 @@ Row: TypeAlias = tuple[Span, ...]
 
 TEXT = "text"
 BLANK: Row = ()
+
+
+def cell_len(text: str) -> int:
+    """Return how many cells of the terminal a text takes."""
+    return len(text) if text.isascii() else measured_cells(text)
 
 
 def cells(row: Iterable[Span]) -> int:
@@ -32,6 +39,12 @@ def crop(text: str, width: int) -> str:
 
 def fit(row: Iterable[Span], width: int) -> Row:
     """Return the row cropped or padded to exactly `width` cells, without control characters."""
+    return _fit(tuple(row), width)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _fit(row: Row, width: int) -> Row:
+    """Do it once: from one refresh to the next most rows stay as they are."""
     out: list[Span] = []
     left = width
     for raw, style in row:

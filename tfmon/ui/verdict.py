@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfmon.model.session import Snapshot
 from tfmon.model.trials import KEPT
-from tfmon.race.standing import Standing, standing
+from tfmon.race.standing import Standing
 from tfmon.race.tuning import news
 from tfmon.ui.rows import BLANK, Row, wrap
 from tfmon.ui.style import DIM, STRONG, TEXT, lane_style, strong
@@ -13,11 +13,10 @@ _LEAD_CELLS = 6
 """Cells before the text."""
 
 
-def verdict_rows(snapshot: Snapshot, undo_key: str, width: int, height: int) -> list[Row]:
+def verdict_rows(snapshot: Snapshot, said: Standing, undo_key: str, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, what was tried, the verdict's note, and the line about a missing GPU."""
     if not snapshot.lanes:
         return [BLANK] * height
-    said = standing(snapshot)
     rows: list[Row] = [verdict_row(snapshot, said, width)]
     room = height - 1
     spare = 1 if height >= 5 else 0

@@ -24,6 +24,8 @@ class View:
     """True once the user has quit and the lanes are ending."""
     top: float = 0.0
     """Top of the scale that all charts share, examples/s."""
+    sent_bytes_per_s: float | None = None
+    """What the screen sent to the terminal, over the last 10 s; None before that is known."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""

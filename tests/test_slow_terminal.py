@@ -1,0 +1,80 @@
+"""The whole program over a slow link: nothing piles up, keys act, and it can be left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pty")
+
+from support.link import Link
+
+TESTS = Path(__file__).parent
+LANES = ("--lane", "cpu", "--lane", "cpu,prefetch=auto")
+ESCAPE = "\x1b[27u"
+PAINTS = 100
+SCREEN_BYTES = 120 * 36
+"""Every full paint has more than these. The system itself holds some tens of thousands for a terminal."""
+
+
+def asked(log: Path) -> int:
+    return log.read_text("utf-8").count("SetKnob")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Where the lanes write what they are asked."""
+    return tmp_path / "requests"
+
+
+@pytest.fixture
+def link(log: Path) -> Iterator[Link]:
+    """Race two scripted lanes."""
+    program = Link(
+        [sys.executable, str(TESTS / "support" / "gpu_tfmon.py"), "race", "small-dense", *LANES],
+        environment={
+            "LOG": str(log),
+            "LANE": str(TESTS / "benchmarks" / "scripted_lane.py"),
+            "PYTHONPATH": str(TESTS.parent),
+        },
+    )
+    assert program.wait_for(lambda text: "steps/s" in text), program.text()
+    yield program
+    program.leave("\x03\x03")
+
+
+def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link, log) -> None:
+    link.bytes_per_s = 0
+    for _ in range(PAINTS // 2):
+        for key in ("?", ESCAPE):
+            link.press(key)
+            link.run(0.02)
+    before = asked(log)
+    deadline = time.monotonic() + 20
+    while asked(log) == before:  # only the race heeds this key, so all keys before it were heeded
+        assert time.monotonic() < deadline, "keys do nothing while nothing is taken"
+        link.press(ESCAPE + "p")
+        link.run(1.0)
+    link.press("\t")
+    taken = link.taken
+    link.bytes_per_s = None
+    assert link.wait_for(lambda text: "keys act on cpu only" in text), link.text()
+    assert link.taken - taken < PAINTS * SCREEN_BYTES / 4
+
+
+def test_a_key_acts_while_the_terminal_takes_little(link) -> None:
+    link.bytes_per_s = 20_000
+    link.press("\t")
+    assert link.wait_for(lambda text: "keys act on cpu only" in text), link.text()
+    link.press("?")
+    assert link.wait_for(lambda text: "keys act on the next lane only" in text), link.text()
+
+
+def test_it_can_be_left_while_the_terminal_takes_little(link) -> None:
+    link.bytes_per_s = 5_000
+    link.press("?")
+    assert link.leave("\x03") < float("inf")
