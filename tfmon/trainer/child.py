@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
 from tfmon.model.knobs import KnobError
@@ -54,6 +54,10 @@ def run(metric_fd: int, knob_fd: int) -> None:
             LaneFailed(at_ns=time.monotonic_ns(), kind=failure.kind, message=failure.message, hint=failure.hint)
         )
         reporter.drain(timeout_s=1.0)
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     leave(code)
@@ -126,7 +130,10 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
         )
     )
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
-    Loop(pipelines, steps, assign, mailbox, reporter).run()
+    loop = Loop(pipelines, steps, assign, mailbox, reporter)
+    loop.run()
+    # From here, where all is still held: letting go of pipelines and models takes up to a second.
+    _leave(0)
 
 
 def _import_tensorflow() -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections import deque
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 Letter = TypeVar("Letter")
 
@@ -42,7 +42,7 @@ class Mailbox(Generic[Letter]):
             self._posted.clear()
 
 
-def leave(code: int) -> None:
+def leave(code: int) -> NoReturn:
     """End the process at once; the interpreter's own way out of a TensorFlow process takes most of a second.
 
     AutoGraph writes the code it makes into temporary files and leaves their removal to that way out.
