@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from tfmon.lanes.process import TAIL_BYTES, TAIL_LINES
+from tfmon.lanes.output import TAIL_BYTES, TAIL_LINES
 from tfmon.model.events import PhaseEntered
 from tfmon.model.wire import MAX_LINE_BYTES, Run
 

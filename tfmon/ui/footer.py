@@ -10,6 +10,7 @@ from tfmon.model.lane_state import PAUSED, RACING, LaneState
 from tfmon.model.session import TURNS, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.layout import Rect
+from tfmon.ui.pinned import pinned_line
 from tfmon.ui.rows import Row, Span, cells, crop, fit, spread
 from tfmon.ui.style import DIM, KEY, TEXT, WARN, strong
 from tfmon.ui.view import View
@@ -22,6 +23,8 @@ class Zone:
 
     rect: Rect
     action: str
+    knob: str = ""
+    """The knob that the wheel turns here; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,7 @@ class _Item:
     """0 always stays; the highest goes first when the line is too long."""
     spans: tuple[Span, ...]
     action: str
+    knob: str = ""
 
 
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
@@ -46,8 +50,10 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
 
 
 def _status(snapshot: Snapshot, view: View) -> Row:
-    if message := message_of(view, snapshot.at_ns):
+    if message := message_of(view, snapshot):
         return ((f"   {message}", strong(WARN)),)
+    if view.readonly and view.focused is None:
+        return (("   read only: keys change nothing", DIM),)
     titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
     if view.focused is not None:
         words = f"   keys act on {titles.get(view.focused, view.focused)} only · "
@@ -57,11 +63,13 @@ def _status(snapshot: Snapshot, view: View) -> Row:
     return (("   keys act on all lanes · ", DIM), (key_of("focus.next", view.keys), KEY), (" picks one", DIM))
 
 
-def message_of(view: View, now_ns: int) -> str:
-    """Return the line that is to be said now; empty if there is none."""
+def message_of(view: View, snapshot: Snapshot) -> str:
+    """Return the line that is to be said now: a message, or what was lost sight of; empty if there is none."""
     if view.stopping:
         return f"stopping the lanes… {key_of('quit', view.keys)} again leaves at once"
-    return view.message if now_ns < view.message_until_ns else ""
+    if snapshot.at_ns < view.message_until_ns:
+        return view.message
+    return pinned_line(view, snapshot, key_of("focus.all", view.keys))
 
 
 def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
@@ -81,7 +89,7 @@ def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, l
             spans.append((" " * gap, TEXT))
             x += gap
         spans += item.spans
-        zones.append(Zone(Rect(x, y, size, 1), item.action))
+        zones.append(Zone(Rect(x, y, size, 1), item.action, item.knob))
         x += size
     return fit(((" ", TEXT), *spans), width), zones
 
@@ -121,4 +129,4 @@ def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) ->
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
     if asked:
         spans.append((f" {crop(asked, 8)} asked", DIM))
-    return _Item(1, tuple(spans), action)
+    return _Item(1, tuple(spans), action, knob.name)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS, key_of
 from tfmon.ui.rows import BLANK, Row, wrap
-from tfmon.ui.sheet import ScrollSheet
+from tfmon.ui.sheet import ScrollSheet, bound, closer
 from tfmon.ui.style import KEY, STRONG, TEXT
 
 EXPLAINED = (
@@ -46,7 +46,7 @@ _LABEL_CELLS = 13
 class HelpSheet(ScrollSheet):
     """Lists keys and explains numbers."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1,q,enter", "dismiss", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), bound("choose", "dismiss", "enter")]
     title_text = "Help"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:

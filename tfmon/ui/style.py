@@ -9,16 +9,44 @@ from rich.style import Style
 TEXT, DIM, STRONG, KEY = "text", "dim", "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
 
-LANE_COLOURS = 4
-_DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
-_LIGHT = ("#0067a8", "#a85b00", "#00704f", "#9c4a7c")
-_ANSI = ("cyan", "yellow", "green", "magenta")
-"""Blue and orange, then green and purple: the pairs of Okabe and Ito, told apart by colour-blind eyes too."""
+
+@dataclass(frozen=True, slots=True)
+class Accents:
+    """The colours of the lanes, by place: for dark and for light themes, and of the terminal's own sixteen."""
+
+    dark: tuple[str, str, str, str]
+    light: tuple[str, str, str, str]
+    ansi: tuple[str, str, str, str]
+
+
+ACCENTS = {
+    "blue-orange": Accents(
+        ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9"),
+        ("#0067a8", "#a85b00", "#00704f", "#9c4a7c"),
+        ("cyan", "yellow", "green", "magenta"),
+    ),
+    "purple-green": Accents(
+        ("#c2a5cf", "#7fbf5a", "#56b4e9", "#e69f00"),
+        ("#762a83", "#3f7a1f", "#0067a8", "#a85b00"),
+        ("magenta", "green", "cyan", "yellow"),
+    ),
+    "yellow-blue": Accents(
+        ("#f0e442", "#6fa8ff", "#e58a6a", "#3fc79a"),
+        ("#7a6400", "#1f4fbf", "#a1421f", "#00704f"),
+        ("yellow", "blue", "red", "green"),
+    ),
+}
+"""Colours of the lanes. The first two of each are told apart by colour-blind eyes, too.
+
+Source: the pairs of Okabe and Ito, and PRGn of ColorBrewer, made lighter or darker until they can be read.
+"""
+LANE_COLOURS = tuple(ACCENTS)
+_PLACES = 4
 
 
 def lane_style(index: int) -> str:
     """Return the name of a lane's accent."""
-    return f"lane{index % LANE_COLOURS}"
+    return f"lane{index % _PLACES}"
 
 
 def strong(style: str) -> str:
@@ -39,15 +67,17 @@ class Look:
     ansi: bool = False
     foreground: str = "#e0e0e0"
     background: str = "#121212"
+    colours: str = LANE_COLOURS[0]
+    """Which of `ACCENTS`."""
 
 
 def palette(look: Look) -> dict[str, Style]:
     """Return the styles by name."""
     if look.ansi:
-        accents, warn, trouble = _ANSI, "bright_yellow", "bright_red"
+        accents, warn, trouble = ACCENTS[look.colours].ansi, "bright_yellow", "bright_red"
         text, dim, ground = Style(), Style(dim=True), Style()
     else:
-        accents = _DARK if look.dark else _LIGHT
+        accents = ACCENTS[look.colours].dark if look.dark else ACCENTS[look.colours].light
         warn, trouble = ("#f0d442", "#ff6b5e") if look.dark else ("#7a6000", "#b3261e")
         ground = Style(bgcolor=look.background)
         text = Style(color=look.foreground) + ground

@@ -18,12 +18,18 @@ class View:
     message: str = ""
     """What the last key press came to."""
     message_until_ns: int = 0
+    lost: tuple[str, ...] = ()
+    """Lanes that failed out of sight, until the user takes note; see `tfmon.ui.pinned`."""
+    seen: tuple[str, ...] = ()
+    """Lanes whose failure the user has seen."""
     no_race: str = ""
     """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
     """True once the user has quit and the lanes are ending."""
     top: float = 0.0
     """Top of the scale that all charts share, examples/s."""
+    readonly: bool = False
+    """True where keys may not change the race."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""
