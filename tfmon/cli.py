@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import crossover, doctor, profile, race, scenarios, tune, verify
+from tfmon.commands import config, crossover, doctor, profile, race, scenarios, tune, verify
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -41,7 +41,8 @@ def cli(ctx: click.Context) -> None:
     130 interrupted.
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(race.race)
+        with race.race.make_context("race", [], parent=ctx) as race_context:
+            race.race.invoke(race_context)
 
 
 for command in (
@@ -50,6 +51,7 @@ for command in (
     tune.tune,
     profile.profile,
     doctor.doctor,
+    config.config,
     verify.verify,
     scenarios.list_scenarios,
     scenarios.show,

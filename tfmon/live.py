@@ -7,19 +7,23 @@ import signal
 import threading
 import time
 from types import FrameType
+from typing import cast
 
 from tfmon.catalog import Card, list_cards
+from tfmon.config import ScreenSettings
 from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.headless import SIGNALS
 from tfmon.lanes.plan import RacePlan
+from tfmon.model.session import Snapshot
 from tfmon.program import Program
 from tfmon.ui.app import MonitorApp
+from tfmon.ui.charset import Charset
 
 PATIENCE_S = 1.0
 """How long the app may take to leave after a signal, once the lanes are gone."""
 
 
-def run(program: Program, card: Card, plan: RacePlan | None) -> str:
+def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSettings) -> str:
     """Show a race until the user leaves; return why it was interrupted, or "".
 
     Without a plan the race is planned after the first paint: asking a GPU's driver may take seconds.
@@ -34,6 +38,12 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
         scenarios=list_cards,
         examine=program.examine,
         profile=program.profile_text,
+        table=lambda: to_text(program.session.snapshot()),
+        theme=screen.theme,
+        lane_colours=screen.lane_colours,
+        readonly=screen.readonly,
+        keymap=screen.keymap,
+        characters=None if screen.characters == "auto" else cast(Charset, screen.characters),
         on_ready=lambda: program.begin(plan or program.plan(card)),
     )
 
@@ -44,7 +54,7 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
 
     before = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
-        ending = app.run()
+        ending = app.run(mouse=screen.mouse)
     finally:
         program.close()
         for number, handler in before.items():
@@ -57,3 +67,10 @@ def _leave_anyway(program: Program) -> None:
     program.close()
     time.sleep(PATIENCE_S)
     os._exit(EXIT_INTERRUPTED)
+
+
+def to_text(snapshot: Snapshot) -> str:
+    """Return the race as the table that a race without a screen ends with."""
+    from tfmon import result
+
+    return result.to_text(snapshot)

@@ -27,7 +27,6 @@ from tfmon.ui.shell import Shell, may_change
 from tfmon.ui.view import focused_index
 from tfmon.ui.wishes import living, pause_or_run, short_name, steps_of, targets, to_improve
 
-
 RIGHT_BUTTON = 3
 
 

@@ -44,6 +44,13 @@ LANE_COLOURS = tuple(ACCENTS)
 _PLACES = 4
 
 
+def themes() -> list[str]:
+    """Return the names of the themes that can be chosen."""
+    from textual.theme import BUILTIN_THEMES
+
+    return sorted(BUILTIN_THEMES)
+
+
 def lane_style(index: int) -> str:
     """Return the name of a lane's accent."""
     return f"lane{index % _PLACES}"
