@@ -11,6 +11,7 @@ from tfmon.model.session import TURNS, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.layout import Rect
 from tfmon.ui.pinned import pinned_line
+from tfmon.ui.progress import progress_row
 from tfmon.ui.rows import Row, Span, cells, crop, fit, spread
 from tfmon.ui.style import DIM, KEY, TEXT, WARN, strong
 from tfmon.ui.view import View
@@ -38,14 +39,17 @@ class _Item:
 
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
     """Return the last message, or which lanes the keys act on."""
-    right: Row = ()
+    right = () if message_of(view, snapshot) else progress_row(snapshot)
     lanes = snapshot.lanes
     if per_page and per_page < len(lanes):
         names = [lane.spec.name for lane in lanes]
         first = (names.index(view.focused) if view.focused in names else 0) // per_page * per_page
         last = min(len(lanes), first + per_page)
         shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
-        right = ((f"{shown} of {len(lanes)}, Tab shows the others ", DIM),)
+        right = (
+            *right,
+            (f"{shown} of {len(lanes)}, Tab shows the others ", DIM),
+        )
     return spread(_status(snapshot, view), right, width)
 
 

@@ -49,10 +49,10 @@ RACE_KEYS = (
     ),
     Key("lane.log", "l", "show_log", "l", "what a lane printed, and what happened to it", "Lanes"),
     Key("focus.next", "tab", "move_focus(1)", "Tab", "keys act on the next lane only, then on all", "Lanes"),
-    Key("focus.previous", "shift+tab", "move_focus(-1)", "Shift+Tab", "the same, backwards", "Lanes"),
+    Key("focus.previous", "shift+tab", "move_focus(-1)", "Shift+Tab", "keys act on the lane before only", "Lanes"),
     Key("focus.all", "escape", "focus_all", "Esc", "keys act on all lanes", "Lanes"),
-    Key("page.next", "pagedown", "move_page(1)", "PgDn", "lanes that found no room", "Lanes"),
-    Key("page.previous", "pageup", "move_page(-1)", "PgUp", "the lanes before them", "Lanes"),
+    Key("page.next", "pagedown", "move_page(1)", "PgDn", "show the lanes that found no room", "Lanes"),
+    Key("page.previous", "pageup", "move_page(-1)", "PgUp", "show the lanes before them", "Lanes"),
     Key("doctor", "d", "show_doctor", "d", "examine TensorFlow, GPU and machine", "tfmon"),
     Key(
         "picture",
@@ -70,7 +70,7 @@ RACE_KEYS = (
         "find any of this by its name; Ctrl+P does the same",
         "tfmon",
     ),
-    Key("help", "question_mark,f1", "show_help", "?", "this page; F1 does the same", "tfmon"),
+    Key("help", "question_mark,f1", "show_help", "?", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "app.quit", "q", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
 )
 """Keys of the race screen."""
@@ -92,7 +92,7 @@ PAGE_KEYS = (
 )
 """Keys of the pages over the race. A page may bind an id to other keys where these are letters that one types."""
 
-STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "Ctrl+C", "end the lanes and leave, from any page", "tfmon")
+STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "Ctrl+C", "end the lanes and leave, from any page", "On a page")
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP)
 """All of them, by whose ids they can be remapped."""
 

@@ -61,6 +61,14 @@ def strong(style: str) -> str:
     return style + ".strong"
 
 
+def banded(style: str, share: float) -> str:
+    """Return the variant of a style that stands for a load: quiet below 10 %, bold from 75 % on.
+
+    Source: the bands of nvitop for utilisation.
+    """
+    return faint(style) if share < 0.10 else strong(style) if share >= 0.75 else style
+
+
 def faint(style: str) -> str:
     """Return the name of the subdued variant of a style."""
     return style + ".faint"
