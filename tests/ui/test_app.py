@@ -23,7 +23,7 @@ Screen = Pilot[Ending]
 
 def app_of(demo: Demo, **more) -> MonitorApp:
     wired = demo.session, demo.controls, demo.trials
-    return MonitorApp(*wired, scenarios=lambda: CARDS, characters="braille", **more)
+    return MonitorApp(*wired, **{"scenarios": lambda: CARDS, "characters": "braille", **more})
 
 
 def shown(pilot: Screen) -> str:

@@ -87,5 +87,5 @@ def template() -> str:
         lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
     lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]
     for key in KEYS:
-        lines += ["", f"# {key.group}: {key.help}", f"#{key.id} = {json.dumps(key.keys)}"]
+        lines += ["", f"# {key.group}: {key.help}", f"#{json.dumps(key.id)} = {json.dumps(key.keys)}"]
     return "\n".join(lines) + "\n"

@@ -57,7 +57,7 @@ def _told(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"]
                 yield "printed", line
         case LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
-            yield "event", f"started, process {event.pid}; {settings}"
+            yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
         case PhaseEntered():
             yield "event", event.phase
         case Equipped():

@@ -39,7 +39,8 @@ class _Item:
 
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
     """Return the last message, or which lanes the keys act on."""
-    right = () if message_of(view, snapshot) else progress_row(snapshot)
+    message = message_of(view, snapshot)
+    right = progress_row(snapshot)
     lanes = snapshot.lanes
     if per_page and per_page < len(lanes):
         names = [lane.spec.name for lane in lanes]
@@ -50,7 +51,10 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
             *right,
             (f"{shown} of {len(lanes)}, Tab shows the others ", DIM),
         )
-    return spread(_status(snapshot, view), right, width)
+    left = _status(snapshot, view)
+    if message and cells(left) + cells(right) > width:
+        right = ()
+    return spread(left, right, width)
 
 
 def _status(snapshot: Snapshot, view: View) -> Row:

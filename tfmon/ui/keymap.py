@@ -17,8 +17,10 @@ _BUILT_IN = {key.id: tuple(key.keys.split(",")) for key in KEYS}
 _EVERYWHERE = {STOP.id, "picture", "palette"}
 _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
 _PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
-_OPENERS = {"knobs", "crossover", "tune", "lane.detail", "lane.profile", "lane.log", "doctor", "help"}
-"""A page closes with the key that opened it, so these act on pages, too."""
+_ALSO_ON_PAGES = {
+    "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "doctor", "help",
+}  # fmt: skip
+"""Keys of the race that act on pages, too; most because a page closes with the key that opened it."""
 
 
 def read_keymap(wanted: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
@@ -82,7 +84,7 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[str]:
             if one == other or not _meet(one, other):
                 continue
             for key in keys[one]:
-                if key in keys[other] and (key not in _BUILT_IN[one] or other in keymap):
+                if key in keys[other] and not (key in _BUILT_IN[one] and key in _BUILT_IN[other]):
                     first, second = sorted((one, other))
                     yield f"{first} and {second} have the same key {key!r}; give one of them another"
 
@@ -90,7 +92,7 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[str]:
 def _meet(one: str, other: str) -> bool:
     """Tell whether two bindings act in the same place."""
     pair = {one, other}
-    return pair <= _RACE or pair <= _PAGES or bool(pair & _OPENERS and pair & _PAGES)
+    return pair <= _RACE or pair <= _PAGES or bool(pair & _ALSO_ON_PAGES and pair & _PAGES)
 
 
 def _some() -> str:

@@ -19,6 +19,8 @@ _TIME_CELLS = 9
 _MOST_ROWS = 6
 """A line that is longer than this ends in an ellipsis."""
 _WHEEL_LINES = 3
+_OTHER_ROWS = 5
+"""Rows of the page that are no lines of the log."""
 _STYLES = {"printed": TEXT, "event": DIM, "trouble": WARN}
 _MARKS = {"printed": " ", "event": "·", "trouble": "!"}
 """Colour is never the only cue."""
@@ -50,15 +52,14 @@ class LogSheet(Sheet):
         self._typing = False
         self._last: int | None = None
         """Place of the last line in view among those that match; None while the newest is followed."""
-        self._count = 0
+        self._found: list[LogLine] = []
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the filter, and the lines that end with the one that was scrolled to."""
         if not snapshot.lanes:
             return [BLANK, ((" there is no lane", TEXT),)]
         lane = snapshot.lanes[self._index % len(snapshot.lanes)]
-        found = matching(lane.log, self._words)
-        self._count = len(found)
+        found = self._found = matching(lane.log, self._words)
         if self._last is not None and self._last >= len(found) - 1:
             self._last = None
         shown = found if self._last is None else found[: self._last + 1]
@@ -112,14 +113,15 @@ class LogSheet(Sheet):
 
     def action_scroll_lines(self, amount: int) -> None:
         """Move down, or up for a negative amount."""
-        newest = self._count - 1
+        newest = len(self._found) - 1
         at = newest if self._last is None else self._last
         self._last = max(0, at + amount)
         self.redraw()
 
     def action_scroll_home(self) -> None:
         """Show the first lines."""
-        self._last = min(self._count - 1, max(0, self.app.size.height - 6))
+        width, height = self.app.size
+        self._last = max(0, fitting(self._found, width, height - _OTHER_ROWS) - 1)
         self.redraw()
 
     def action_scroll_end(self) -> None:
@@ -153,7 +155,7 @@ def log_rows(lines: list[LogLine], origin_ns: int, width: int, height: int) -> l
     """Return the last lines that fit into so many rows, each with its time since the race began, wrapped."""
     rows: list[Row] = []
     for line in reversed(lines):
-        pieces = wrap(line.text, width - _TIME_CELLS - 2, _MOST_ROWS)
+        pieces = _pieces(line, width)
         since_s = (line.at_ns - origin_ns) / 1e9
         time = ("-" if since_s < 0 else "") + units.clock(abs(since_s))
         style = _STYLES[line.kind]
@@ -169,6 +171,19 @@ def log_rows(lines: list[LogLine], origin_ns: int, width: int, height: int) -> l
         if len(rows) >= height:
             break
     return rows[max(0, len(rows) - height) :]
+
+
+def fitting(lines: list[LogLine], width: int, height: int) -> int:
+    """Return how many of the first lines fit into so many rows."""
+    for place, line in enumerate(lines):
+        height -= len(_pieces(line, width))
+        if height < 0:
+            return place
+    return len(lines)
+
+
+def _pieces(line: LogLine, width: int) -> list[str]:
+    return wrap(line.text, width - _TIME_CELLS - 2, _MOST_ROWS)
 
 
 def _filter_row(words: str, typing: bool, found: int, total: int, following: str) -> Row:

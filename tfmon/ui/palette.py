@@ -15,11 +15,16 @@ from tfmon.ui.keys import label
 
 
 class Palette(CommandPalette):
-    """Textual's palette without its icon, which not every terminal can show, and its moving bar."""
+    """Textual's palette without its icon, which not every terminal can show, and its moving bar.
+
+    Without colour the chosen line is bold and underlined: Textual 8.2 drops `reverse` from the styles of a list.
+    """
 
     CSS: ClassVar[str] = """
     Palette SearchIcon, Palette LoadingIndicator { display: none; }
     Palette CommandInput { padding-left: 1; }
+    Palette.colourless CommandList > .option-list--option { text-style: none; }
+    Palette.colourless CommandList > .option-list--option-highlighted { text-style: bold underline; }
     Palette.plain #--input { border: ascii $border; }
     Palette.plain CommandList { border: none; scrollbar-size-vertical: 0; }
     """
@@ -48,7 +53,9 @@ def open_palette(screen: Screen[Any], keys: Mapping[str, str], charset: Charset)
                     yield Hit(score, matcher.highlight(text), _doing(screen, action), text)
 
     palette = Palette([Actions], placeholder="What do you want to do?")
-    screen.app.push_screen(palette.set_class(charset == "ascii", "plain"))
+    palette.set_class(charset == "ascii", "plain")
+    palette.set_class(screen.app.no_color, "colourless")
+    screen.app.push_screen(palette)
 
 
 def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:

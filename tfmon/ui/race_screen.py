@@ -51,6 +51,10 @@ class RaceScreen(Screen[None]):
         """Draw for the new size."""
         self.follow(self.shell.snapshot)
 
+    def on_screen_resume(self) -> None:
+        """Draw what happened meanwhile: a page was closed."""
+        self.follow(self.shell.snapshot)
+
     def follow(self, snapshot: Snapshot) -> None:
         """Draw a snapshot; only what changed is repainted."""
         width, height = self.app.size

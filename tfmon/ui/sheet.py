@@ -63,6 +63,10 @@ class Sheet(ModalScreen[str | None]):
         """Draw for the new size."""
         self.redraw()
 
+    def on_screen_resume(self) -> None:
+        """Draw what happened meanwhile: the palette was closed."""
+        self.redraw()
+
     def follow(self, snapshot: Snapshot) -> None:
         """Draw again with newer figures."""
         self.shell.view = watched(self.shell.view, snapshot, ())

@@ -22,17 +22,17 @@ class Accents:
 ACCENTS = {
     "blue-orange": Accents(
         ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9"),
-        ("#0067a8", "#a85b00", "#00704f", "#9c4a7c"),
+        ("#0067a8", "#935000", "#00704f", "#934373"),
         ("cyan", "yellow", "green", "magenta"),
     ),
     "purple-green": Accents(
         ("#c2a5cf", "#7fbf5a", "#56b4e9", "#e69f00"),
-        ("#762a83", "#3f7a1f", "#0067a8", "#a85b00"),
+        ("#762a83", "#366c1a", "#0067a8", "#935000"),
         ("magenta", "green", "cyan", "yellow"),
     ),
     "yellow-blue": Accents(
         ("#f0e442", "#6fa8ff", "#e58a6a", "#3fc79a"),
-        ("#7a6400", "#1f4fbf", "#a1421f", "#00704f"),
+        ("#6b5700", "#1f4fbf", "#a1421f", "#00704f"),
         ("yellow", "blue", "red", "green"),
     ),
 }
@@ -42,6 +42,7 @@ Source: the pairs of Okabe and Ito, and PRGn of ColorBrewer, made lighter or dar
 """
 LANE_COLOURS = tuple(ACCENTS)
 _PLACES = 4
+_LEAST_CONTRAST = 3.0
 
 
 def themes() -> list[str]:
@@ -93,10 +94,10 @@ def palette(look: Look) -> dict[str, Style]:
         text, dim, ground = Style(), Style(dim=True), Style()
     else:
         accents = ACCENTS[look.colours].dark if look.dark else ACCENTS[look.colours].light
-        warn, trouble = ("#f0d442", "#ff6b5e") if look.dark else ("#7a6000", "#b3261e")
+        warn, trouble = ("#f0d442", "#ff7a6e") if look.dark else ("#6e5600", "#b3261e")
         ground = Style(bgcolor=look.background)
         text = Style(color=look.foreground) + ground
-        dim = Style(color=_between(look.foreground, look.background, 0.42)) + ground
+        dim = Style(color=_quiet(look.foreground, look.background)) + ground
     styles = {
         TEXT: text,
         DIM: dim,
@@ -114,6 +115,27 @@ def palette(look: Look) -> dict[str, Style]:
         faded = dim if look.ansi else ground + Style(color=_between(accent, look.background, 0.5))
         styles[faint(name)] = faded
     return styles
+
+
+def _quiet(colour: str, ground: str) -> str:
+    """Return a colour between text and ground that can still be read: a contrast of 3, where the theme allows."""
+    for percent in range(42, 0, -6):
+        mixed = _between(colour, ground, percent / 100)
+        if _contrast(mixed, ground) >= _LEAST_CONTRAST:
+            return mixed
+    return colour
+
+
+def _contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, 1 to 21. Source: WCAG 2.2, "contrast ratio"."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _between(colour: str, ground: str, share: float) -> str:
