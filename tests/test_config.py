@@ -12,6 +12,7 @@ from textual.theme import BUILTIN_THEMES
 from tfmon import config
 from tfmon.commands.config import config as command
 from tfmon.errors import UsageError
+from tfmon.settings import SETTINGS
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import KEYS
 from tfmon.ui.style import LANE_COLOURS
@@ -20,7 +21,7 @@ from tfmon.ui.style import LANE_COLOURS
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     """Point to a file that is not there, and forget what the user's environment says."""
-    for setting in config.SETTINGS:
+    for setting in SETTINGS:
         monkeypatch.delenv(setting.variable, raising=False)
     monkeypatch.delenv("TFMON_CONFIG", raising=False)
     monkeypatch.setattr("platformdirs.user_config_path", lambda name: tmp_path / name)
@@ -51,7 +52,7 @@ def mistakes(write, text: str) -> list[str]:
 
 class TestPrecedence:
     def test_without_a_word_everything_is_as_built_in(self):
-        for setting in config.SETTINGS:
+        for setting in SETTINGS:
             assert config.resolve(setting.name) == config.Resolved(setting.default, "default")
 
     def test_a_flag_goes_before_the_environment_that_before_the_file_that_before_the_default(
@@ -187,7 +188,7 @@ class TestCommand:
         )
         config.read_file.cache_clear()
         found = config.config_file()
-        assert found.values == {setting.name: setting.default for setting in config.SETTINGS}
+        assert found.values == {setting.name: setting.default for setting in SETTINGS}
         assert found.keys == {key.id: key.keys for key in KEYS}
 
 

@@ -10,9 +10,10 @@ from typing import Any, NoReturn
 
 import click
 
-from tfmon import config as settings
+from tfmon import config as in_force
 from tfmon.commands import options
 from tfmon.errors import EXIT_FINE, EXIT_USAGE, UsageError
+from tfmon.settings import SETTINGS
 
 
 @click.command()
@@ -25,19 +26,19 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     A flag goes before an environment variable such as TFMON_THEME, that before the file, and that before what is
     built in. TFMON_CONFIG names another file.
     """
-    path = settings.config_path()
+    path = in_force.config_path()
     if init:
         _write(path)
         click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
         sys.exit(EXIT_FINE)
-    found = settings.read_file(path)
+    found = in_force.read_file(path)
     mistakes = list(found.mistakes)
     rows: dict[str, dict[str, Any]] = {}
-    for setting in settings.SETTINGS:
-        resolved = settings.Resolved(setting.default, "default")
+    for setting in SETTINGS:
+        resolved = in_force.Resolved(setting.default, "default")
         given = flags.get(setting.name)
         try:
-            resolved = settings.find(setting, given, lambda: found)
+            resolved = in_force.find(setting, given, lambda: found)
         except ValueError as error:
             where = f"--{setting.name}" if given is not None else setting.variable
             mistakes.append(f"{where}: {error}")
@@ -52,7 +53,7 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
 
 
-def _text(found: settings.ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
+def _text(found: in_force.ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
     where = "" if found.exists else "   (not there; tfmon config --init writes it)"
     lines = [f"{found.path}{where}", ""]
     shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
@@ -83,7 +84,7 @@ def template() -> str:
     from tfmon.ui.keys import KEYS
 
     lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in force.", ""]
-    for setting in settings.SETTINGS:
+    for setting in SETTINGS:
         lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
     lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]
     for key in KEYS:

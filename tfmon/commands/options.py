@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from tfmon import config
+from tfmon.settings import MODES, THEME
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,7 +60,7 @@ slice_s = _setting(
 mode = _setting(
     "mode",
     "--mode",
-    type=click.Choice(config.MODES),
+    type=click.Choice(MODES),
     show_default="turns",
     help="One lane at a time in short slices, which is fair, or all at once.",
 )
@@ -75,7 +76,7 @@ _SCREEN = {
 def screen(command: Command) -> Command:
     """Add the options of the screen: `theme`, `mouse` and `readonly`, None where no flag is given."""
     for flag, about in reversed(_SCREEN.items()):
-        kind = config.THEME if flag == "--theme" else None
+        kind = THEME if flag == "--theme" else None
         command = click.option(flag, type=kind, default=None, help=about)(command)
     return command
 
