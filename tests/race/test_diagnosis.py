@@ -213,6 +213,16 @@ class TestAdvice:
         assert "batch 1000" in self.advised("dispatch", batch_size=900)
         assert not [text for text in self.advised("dispatch", batch_size=1_000) if text.startswith("batch")]
 
+    def test_a_larger_batch_comes_first_where_it_is_small(self):
+        assert self.advised("compute", batch_size=8)[0] == "batch 32"
+        assert self.advised("compute", batch_size=32)[0] == "xla on"
+
+    def test_only_variants_that_do_the_same_work_are_advised(self):
+        variant = Knob("variant", "a", "Which.", choices=("a", "b", "c"), remedies=("a", "b"))
+        state = lane(settings={"variant": "a"})
+        advice = advice_for("retracing", state, (*KNOBS, variant))
+        assert [one.text for one in advice] == ["variant b"]
+
     def test_a_graph_is_compiled_only_where_there_is_one(self):
         assert "xla on" not in self.advised("compute", graph=False)
 

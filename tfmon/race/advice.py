@@ -114,8 +114,8 @@ def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Ad
             yield Advice(one.knob, value, one.why)
     variant = _find(knobs, "variant")
     if variant is not None and kind in _VARIANTS_HELP:
-        for choice in variant.choices:
-            yield Advice("variant", choice, "another form of this scenario")
+        for choice in variant.remedies:
+            yield Advice("variant", choice, "the same work in another way")
 
 
 def _makes_sense(lane: LaneState, one: _Try) -> bool:
