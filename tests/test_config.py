@@ -83,7 +83,7 @@ class TestPrecedence:
     def test_the_screen_gets_all_of_it(self, write):
         write('theme = "nord"\nlane_colours = "purple-green"\nmouse = false\n[keys]\nprefetch.next = "f"')
         found = config.screen_settings(None, None, True)
-        assert found == config.ScreenSettings("nord", "purple-green", "auto", False, True, {"prefetch.next": "f"})
+        assert found == config.ScreenSettings("nord", "purple-green", None, False, True, {"prefetch.next": "f"})
 
 
 class TestMistakes:

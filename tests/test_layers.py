@@ -26,9 +26,9 @@ ALLOWED: dict[str, set[str]] = {
     "probes": {"probes", "model", "errors", "psutil", "pynvml"},
     "lanes": {"lanes", "race", "model", "errors"},
     "trials": {"trials", "race", "model", "errors"},
-    "record": {"record", "model", "errors"},
+    "recordings": {"recordings", "race", *SHARED, "platformdirs", "tensorboard"},
     "doctor": {"doctor", "probes", "model", "units", "errors"},
-    "trainer": {"trainer", "model", "numpy", "tensorflow", "keras"},
+    "trainer": {"trainer", "model", "profile", "numpy", "tensorflow", "keras"},
     "ui": {"ui", "race", *SHARED, "textual", "rich"},
 }
 """What each room may use besides the standard library. Modules not listed wire the rooms together."""

@@ -9,7 +9,20 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import config, crossover, doctor, profile, race, scenarios, tune, verify
+from tfmon.commands import (
+    config,
+    crossover,
+    diff,
+    doctor,
+    export,
+    profile,
+    race,
+    replay,
+    runs,
+    scenarios,
+    tune,
+    verify,
+)
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -50,6 +63,10 @@ for command in (
     crossover.crossover,
     tune.tune,
     profile.profile,
+    replay.replay,
+    runs.runs,
+    diff.diff,
+    export.export,
     doctor.doctor,
     config.config,
     verify.verify,

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from tfmon.errors import UsageError
 from tfmon.settings import BY_NAME, Setting, Value
+
+if TYPE_CHECKING:
+    from tfmon.ui.charset import Charset
 
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
@@ -44,7 +47,8 @@ class ScreenSettings:
 
     theme: str
     lane_colours: str
-    characters: str
+    charset: Charset | None
+    """What charts and frames are drawn with; None for what the locale allows."""
     mouse: bool
     readonly: bool
     keymap: Mapping[str, str]
@@ -84,10 +88,11 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
 
     Errors: UsageError for a wrong value.
     """
+    characters = str(resolve("characters").value)
     return ScreenSettings(
         theme=str(resolve("theme", theme).value),
         lane_colours=str(resolve("lane_colours").value),
-        characters=str(resolve("characters").value),
+        charset=None if characters == "auto" else cast("Charset", characters),
         mouse=bool(resolve("mouse", mouse).value),
         readonly=bool(resolve("readonly", readonly).value),
         keymap=config_file().keys,

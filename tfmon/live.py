@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from types import FrameType
-from typing import cast
 
 from tfmon.catalog import Card, list_cards
 from tfmon.config import ScreenSettings
@@ -17,7 +16,6 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.session import Snapshot
 from tfmon.program import Program
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.charset import Charset
 
 PATIENCE_S = 1.0
 """How long the app may take to leave after a signal, once the lanes are gone."""
@@ -43,14 +41,15 @@ def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSetti
         lane_colours=screen.lane_colours,
         readonly=screen.readonly,
         keymap=screen.keymap,
-        characters=None if screen.characters == "auto" else cast(Charset, screen.characters),
+        characters=screen.charset,
         on_ready=lambda: program.begin(plan or program.plan(card)),
     )
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         caught.append(signal.Signals(number).name)
         app.request_quit()
-        threading.Thread(target=_leave_anyway, args=(program,), name="tfmon-leave", daemon=True).start()
+        args = (program, f"interrupted by {caught[0]}")
+        threading.Thread(target=_leave_anyway, args=args, name="tfmon-leave", daemon=True).start()
 
     before = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
@@ -62,9 +61,9 @@ def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSetti
     return f"interrupted by {caught[0]}" if caught and ending != "quit" else ""
 
 
-def _leave_anyway(program: Program) -> None:
+def _leave_anyway(program: Program, why: str) -> None:
     """End the lanes and then the process, even if the app cannot: a terminal that is gone blocks its writes."""
-    program.close()
+    program.close(why)
     time.sleep(PATIENCE_S)
     os._exit(EXIT_INTERRUPTED)
 

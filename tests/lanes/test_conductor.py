@@ -14,6 +14,7 @@ class FakeOrders:
 
     def __init__(self) -> None:
         self.log: list[str] = []
+        self.seconds: list[float] = []
         self.frozen: set[str] = set()
         self.starts = 0
         self.whose = ""
@@ -23,7 +24,7 @@ class FakeOrders:
         assert lane not in self.frozen, "a frozen lane would not read this"
         match request:
             case Turn():
-                assert request.seconds == 0.5
+                self.seconds.append(request.seconds)
                 self.log.append(f"{lane}{request.number}")
             case Run():
                 self.log.append(f"run {lane}")
@@ -358,6 +359,16 @@ class TestAlone:
         conductor.set_alone("")
         conductor.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("run A", set())
+
+    def test_its_slices_may_be_of_another_length(self, orders, begin):
+        conductor = begin("AB")
+        conductor.stood_still("A")
+        orders.seconds.clear()
+        conductor.set_alone("A", 0.25)
+        conductor.stood_still("B")
+        conductor.set_alone("")
+        conductor.stood_still("A")
+        assert orders.seconds == [0.25, 0.5]
 
     def test_another_race_knows_nothing_of_it(self, orders, begin):
         conductor = begin("AB")

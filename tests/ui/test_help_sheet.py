@@ -10,7 +10,7 @@ from support.ui import CPU_MACHINE, racing_demo
 from tfmon.model.events import BadLine, HostSample, KnobRefused
 from tfmon.ui.explained import EXPLAINED, ON_LANE_PAGE, SECTIONS
 from tfmon.ui.help_sheet import help_rows
-from tfmon.ui.keys import KEYS
+from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
 from tfmon.ui.lane_sheet import _of_gpu, _of_host, _of_lane
 from tfmon.ui.page import draw
 from tfmon.ui.rows import cells, plain
@@ -52,7 +52,7 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
 def test_the_help_lists_every_key_and_fits(width):
     rows = help_rows({"quit": "ctrl+x"}, width)
     shown = plain(rows)
-    for key in KEYS:
+    for key in (*RACE_KEYS, *PAGE_KEYS, STOP):
         label = "Ctrl+X" if key.id == "quit" else key.label
         assert any(row.startswith(f"  {label} ") for row in shown), key.id
     if width >= 40:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from tfmon import config
+from tfmon.errors import UsageError
 from tfmon.settings import MODES, THEME
+
+if TYPE_CHECKING:
+    from tfmon.planner import Wishes
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -66,16 +73,21 @@ mode = _setting(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 python = _setting("python", "--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
-_SCREEN = {
+_LOOKS = {
     "--theme": "Colours of the screen, such as textual-light; a wrong name lists them all.",
     "--mouse/--no-mouse": "Whether the mouse acts on the screen.",
-    "--readonly/--no-readonly": "Show the race to others: keys change nothing.",
 }
 
 
 def screen(command: Command) -> Command:
-    """Add the options of the screen: `theme`, `mouse` and `readonly`, None where no flag is given."""
-    for flag, about in reversed(_SCREEN.items()):
+    """Add the options of the screen of a race: `theme`, `mouse` and `readonly`, None where no flag is given."""
+    about = "Show the race to others: keys change nothing."
+    return looks(click.option("--readonly/--no-readonly", default=None, help=about)(command))
+
+
+def looks(command: Command) -> Command:
+    """Add the options of any screen: `theme` and `mouse`, None where no flag is given."""
+    for flag, about in reversed(_LOOKS.items()):
         kind = THEME if flag == "--theme" else None
         command = click.option(flag, type=kind, default=None, help=about)(command)
     return command
@@ -95,3 +107,33 @@ def tell(what: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{what}"[:160])
         sys.stderr.flush()
+
+
+def record(command: Command) -> Command:
+    """Add the options that say whether and where a race is recorded."""
+    command = click.option("--no-record", is_flag=True, help="Do not record the race.")(command)
+    where = "Record the race into this new file; ending in .gz, it is compressed. tfmon runs lists the others."
+    return click.option("--record", metavar="FILE", help=where)(command)
+
+
+def with_recording(wishes: Wishes, record: str | None, no_record: bool) -> Wishes:
+    """Return the wishes with what the options say of the recording.
+
+    Errors: UsageError for options that contradict each other.
+    """
+    if record is not None and no_record:
+        raise UsageError("--record and --no-record exclude each other", "leave one of them out")
+    return replace(wishes, record=not no_record, record_file=None if record is None else Path(record))
+
+
+def why_no_screen() -> str:
+    """Return why nothing can be drawn here; empty where a screen can be."""
+    if not sys.stdout.isatty():
+        return "stdout is no terminal"
+    if not sys.stdin.isatty():
+        return "stdin is no terminal"
+    if not sys.stderr.isatty():
+        return "stderr is no terminal, and the screen is drawn there"
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
+    return ""

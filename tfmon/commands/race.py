@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -39,6 +38,7 @@ LEAST_CI = 0.02
     metavar="PERCENT",
     help="Race until every ratio is known to ± so much, for example 5%.",
 )
+@options.record
 @click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
 @options.screen
@@ -52,6 +52,8 @@ def race(
     mode: str,
     slice_s: float,
     until_ci: str | None,
+    record: str | None,
+    no_record: bool,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -72,7 +74,7 @@ def race(
     interpreter = find_python(python) if python else Path(sys.executable)
     headless = headless or as_json
     notes = []
-    if not headless and (why := _why_no_screen()):
+    if not headless and (why := options.why_no_screen()):
         notes.append(f"{why}: racing without the screen (--headless)")
         headless = True
     narrow = None if until_ci is None else _percentage(until_ci)
@@ -82,6 +84,7 @@ def race(
         seconds = HEADLESS_SECONDS
         notes.append(f"racing for {seconds:g} s; --seconds or --steps says how long")
     wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
+    wishes = options.with_recording(wishes, record, no_record)
     if headless:
         _race_headless(card, wishes, as_json, notes)
     _race_on_screen(card, wishes, config.screen_settings(theme, mouse, readonly))
@@ -139,15 +142,3 @@ def _race_on_screen(card: Card, wishes: Wishes, screen: config.ScreenSettings) -
         with contextlib.suppress(OSError):
             click.echo(result.to_text(snapshot, interrupted))
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
-
-
-def _why_no_screen() -> str:
-    if not sys.stdout.isatty():
-        return "stdout is no terminal"
-    if not sys.stdin.isatty():
-        return "stdin is no terminal"
-    if not sys.stderr.isatty():
-        return "stderr is no terminal, and the screen is drawn there"
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
-        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
-    return ""

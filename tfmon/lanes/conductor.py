@@ -59,6 +59,7 @@ class Conductor:
         self._held: set[str] = set()
         self._moving: set[str] = set()
         self._alone = ""
+        self._alone_slice_s: float | None = None
 
     # ------------------------------------------------------------ what the lanes say
 
@@ -110,10 +111,10 @@ class Conductor:
         self._mode = mode
         self._change_over(took_turns)
 
-    def set_alone(self, lane: str) -> None:
-        """Let one lane train by itself, in slices; "" lets all train as the mode says."""
+    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+        """Let one lane train by itself, in slices of so many seconds; "" lets all train as the mode says."""
         took_turns = self._takes_turns
-        self._alone = lane
+        self._alone, self._alone_slice_s = lane, slice_s
         self._change_over(took_turns)
 
     def _change_over(self, took_turns: bool) -> None:
@@ -168,7 +169,8 @@ class Conductor:
             return
         lane, number = dealt
         self._orders.turn(lane)
-        self._start(lane, Turn(number=number, seconds=self._slice_s))
+        seconds = self._alone_slice_s if self._alone and self._alone_slice_s else self._slice_s
+        self._start(lane, Turn(number=number, seconds=seconds))
 
     def _start(self, lane: str, request: Request) -> None:
         self._moving.add(lane)

@@ -25,6 +25,7 @@ from tfmon.model.events import (
     LaneStarted,
     PhaseEntered,
     TurnEnded,
+    Wished,
 )
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_state import PAUSED, READY
@@ -76,7 +77,7 @@ class LaneGroup:
             self._plan = plan
             self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
             self._conductor.begin(list(self._wanted), plan.race.mode, plan.slice_s)
-            self._session.begin(plan.race, [lane.spec for lane in plan.lanes])
+            self._session.begin(plan.race, [lane.spec for lane in plan.lanes], _digest(plan.scenario))
             for lane in plan.lanes:
                 self._start(lane)
 
@@ -86,6 +87,7 @@ class LaneGroup:
         Errors: TfmonError when it cannot be raced; the race that runs goes on then.
         """
         plan = self._plan_race(scenario)
+        self._note("race", (), scenario)
         self._in_background(lambda: self._change_race(plan))
 
     def finish(self) -> None:
@@ -121,16 +123,19 @@ class LaneGroup:
 
     def hold(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
+        self._note("pause", lanes)
         with self._lock:
             self._conductor.hold(lanes)
 
     def run(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
+        self._note("go on", lanes)
         with self._lock:
             self._conductor.run(lanes)
 
     def profile(self, lane: str, folder: Path, steps: int) -> None:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
+        self._note("profile", [lane])
         with self._lock:
             self.send(lane, Profile(folder=str(folder), steps=steps))
 
@@ -140,15 +145,20 @@ class LaneGroup:
             self._session.set_mode(mode)
             self._conductor.set_mode(mode)
 
-    def set_alone(self, lane: str) -> None:
-        """Let one lane train by itself, in slices; "" ends that."""
+    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+        """Let one lane train by itself, in slices of so many seconds; "" ends that."""
         with self._lock:
             self._session.set_alone(lane)
-            self._conductor.set_alone(lane)
+            self._conductor.set_alone(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings that were asked for last."""
+        self._note("restart", lanes)
         self._in_background(lambda: self._start_again(lanes))
+
+    def _note(self, wish: str, lanes: Sequence[str], scenario: str = "") -> None:
+        at_ns = time.monotonic_ns()
+        self._session.accept(Wished(at_ns=at_ns, wish=wish, lanes=tuple(lanes), scenario=scenario))
 
     # ------------------------------------------------------------ inside
 

@@ -8,7 +8,7 @@ from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.explained import SECTIONS
-from tfmon.ui.keys import KEYS, key_of
+from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, key_of
 from tfmon.ui.rows import BLANK, Row, wrap
 from tfmon.ui.sheet import ScrollSheet, bound, closer
 from tfmon.ui.style import KEY, STRONG, TEXT
@@ -31,7 +31,7 @@ def help_rows(keys: dict[str, str], width: int) -> list[Row]:
     """Return the whole help for a width."""
     rows: list[Row] = []
     group = ""
-    for key in KEYS:
+    for key in (*RACE_KEYS, *PAGE_KEYS, STOP):
         if key.group != group:
             group = key.group
             rows += [BLANK, ((f"  {group}", STRONG),)]

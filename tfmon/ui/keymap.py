@@ -6,7 +6,7 @@ import difflib
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP
+from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, REPLAY_KEYS, STOP
 
 _ALIASES = {
     "esc": "escape", "return": "enter", "pgdn": "pagedown", "pgup": "pageup", "del": "delete", "ins": "insert",
@@ -17,6 +17,7 @@ _BUILT_IN = {key.id: tuple(key.keys.split(",")) for key in KEYS}
 _EVERYWHERE = {STOP.id, "picture", "palette"}
 _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
 _PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
+_REPLAY = {key.id for key in REPLAY_KEYS} | _RACE - {"pause"}
 _ALSO_ON_PAGES = {
     "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "doctor", "help",
 }  # fmt: skip
@@ -92,7 +93,7 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[str]:
 def _meet(one: str, other: str) -> bool:
     """Tell whether two bindings act in the same place."""
     pair = {one, other}
-    return pair <= _RACE or pair <= _PAGES or bool(pair & _ALSO_ON_PAGES and pair & _PAGES)
+    return pair <= _RACE or pair <= _PAGES or pair <= _REPLAY or bool(pair & _ALSO_ON_PAGES and pair & _PAGES)
 
 
 def _some() -> str:

@@ -92,8 +92,34 @@ PAGE_KEYS = (
 )
 """Keys of the pages over the race. A page may bind an id to other keys where these are letters that one types."""
 
+REPLAY_KEYS = (
+    Key(
+        "replay.pause",
+        "space",
+        "play_or_pause",
+        "Space",
+        "pause, or play on; at the end, from the beginning",
+        "Replay",
+    ),
+    Key("replay.back", "left", "skip(-5)", "←", "5 s back; with Shift 60 s", "Replay"),
+    Key("replay.on", "right", "skip(5)", "→", "5 s on; with Shift 60 s", "Replay"),
+    Key("replay.far.back", "shift+left", "skip(-60)", "Shift+←", "60 s back", "Replay"),
+    Key("replay.far.on", "shift+right", "skip(60)", "Shift+→", "60 s on", "Replay"),
+    Key("replay.step.back", "comma", "step(-1)", ",", "one event back", "Replay"),
+    Key("replay.step", "full_stop", "step(1)", ".", "one event on", "Replay"),
+    Key("replay.mark.back", "left_square_bracket", "go_to_mark(-1)", "[", "to the mark before", "Replay"),
+    Key("replay.mark", "right_square_bracket", "go_to_mark(1)", "]", "to just before the next mark", "Replay"),
+    Key("replay.slower", "minus", "change_speed(-1)", "-", "slower", "Replay"),
+    Key(
+        "replay.faster", "plus,equals_sign", "change_speed(1)", "+", "faster: ×1, 2, 5, 10, 20, 50, 100", "Replay"
+    ),
+    Key("replay.start", "home", "go_to_end(-1)", "Home", "to the beginning", "Replay"),
+    Key("replay.end", "end", "go_to_end(1)", "End", "to the end", "Replay"),
+)
+"""Keys that only a replay has."""
+
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "Ctrl+C", "end the lanes and leave, from any page", "On a page")
-KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP)
+KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
 """All of them, by whose ids they can be remapped."""
 
 _LABELS = {key.id: key.label for key in KEYS}
