@@ -230,7 +230,7 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
 
 
 def _contrasted(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the variants that the contrast compares: two ways to do the same; other variants may do other work."""
+    """Return the variants that the contrast compares: two ways to do the same; others may do other work."""
     words = [word.strip() for side in told.get("contrast", ()) for word in str(side).split(",")]
     return tuple(word.removeprefix("variant=") for word in words if word.startswith("variant="))
 

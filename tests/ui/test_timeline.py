@@ -6,9 +6,9 @@ import pytest
 
 from tfmon.model.tape import Mark, Tape
 from tfmon.ui.charset import to_ascii
-from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS
 from tfmon.ui.rows import cells
-from tfmon.ui.timeline import REPLAY_KEYS, cell_of, keys_row, time_of, timeline_row
+from tfmon.ui.timeline import cell_of, keys_row, time_of, timeline_row
 
 SECOND = 1_000_000_000
 

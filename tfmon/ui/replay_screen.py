@@ -36,8 +36,8 @@ from tfmon.ui.timeline import keys_row, time_of, timeline_row
 
 REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
 WATCHING = (
-    "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture", "move_focus",
-    "focus_all", "focus_lane", "move_page", "app.quit",
+    "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
+    "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
 )  # fmt: skip
 """Actions of the race screen that change nothing."""
 MESSAGE_S = 5.0
