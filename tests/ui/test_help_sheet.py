@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from support.ui import CPU_MACHINE, racing_demo
@@ -38,10 +39,10 @@ def test_every_line_of_a_pane_is_explained(machine):
 def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it_is():
     demo = racing_demo()
     snapshot = demo.session.snapshot()
-    lane, gpu = snapshot.lane("gpu:0"), snapshot.gpus[0]
+    lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5), snapshot.gpus[0]
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host))}
-    assert {"cpu", "floor", "clocks", "steal"} <= shown
+    assert {"cpu", "left out", "clocks", "steal"} <= shown
     explained = {name for _, section in SECTIONS for name, _ in section}
     assert shown <= explained | SAYS_ITSELF | EXPLAINED_WITH
     assert {name for name, _ in ON_LANE_PAGE} <= shown

@@ -80,6 +80,7 @@ def test_what_is_no_key_is_told(written):
         ({"pause": "ctrl+c"}, "pause and quit.now have the same key 'ctrl+c'"),
         ({"knobs": "down"}, "knobs and move.down have the same key 'down'"),
         ({"move.end": "w"}, "move.end and picture have the same key 'w'"),
+        ({"help": "plus"}, "help and replay.faster have the same key 'plus'"),
         ({"nonsense": "f"}, "there is no key 'nonsense'"),
     ],
 )
@@ -94,6 +95,7 @@ def test_a_clash_or_an_unknown_name_is_one_clear_line(wanted, said):
         {"prefetch.next": "b", "batch.down": "p"},
         {"batch.up": "B,up"},
         {"close": "escape,x"},
+        {"batch.up": "plus", "batch.down": "minus"},
         {key.id: key.keys for key in KEYS},
     ],
 )

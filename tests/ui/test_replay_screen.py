@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.ui.canvas import Canvas
-from tfmon.ui.keys import RACE_KEYS
-from tfmon.ui.replay_screen import REFUSAL, ReplayApp, ReplayHelp, watches
+from tfmon.ui.keys import RACE_KEYS, watches
+from tfmon.ui.replay_screen import REFUSAL, ReplayApp, ReplayHelp
 
 SECOND = 1_000_000_000
 

@@ -18,9 +18,9 @@ EXPLAINED = (
         "time",
         "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (█ "
         "input), copying it to the device (▚ copy), starting the step (▓ dispatch), computing (▒ compute), "
-        "reading the loss (═ sync), tfmon's own work (·), and the rest (░). Timed in the lane, with a step "
-        "between two barriers once a second. On the CPU dispatch is the least that it is: what a call costs"
-        " that does nothing.",
+        "making graphs anew (▞ retrace), reading the loss (═ sync), tfmon's own work (·), and the rest (░). "
+        "Timed in the lane, with a step between two barriers once a second; on the CPU a profile of a few "
+        "steps tells dispatch from compute.",
     ),
     (
         "why",
@@ -102,8 +102,9 @@ AROUND = (
 ON_LANE_PAGE = (
     ("left out", "Windows that no figure has a part in, by reason, since the lane began to race."),
     (
-        "floor",
-        "Time of a call of a tf.function that does nothing, in milliseconds: the least that dispatch is.",
+        "step call",
+        "Share of the time in the step's call in which an operation computes, on the CPU; the rest is "
+        "dispatch. From a profile of a few steps.",
     ),
     (
         "this lane",

@@ -6,7 +6,7 @@ import difflib
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, REPLAY_KEYS, STOP
+from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, REPLAY_KEYS, STOP, watches
 
 _ALIASES = {
     "esc": "escape", "return": "enter", "pgdn": "pagedown", "pgup": "pageup", "del": "delete", "ins": "insert",
@@ -17,7 +17,7 @@ _BUILT_IN = {key.id: tuple(key.keys.split(",")) for key in KEYS}
 _EVERYWHERE = {STOP.id, "picture", "palette"}
 _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
 _PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
-_REPLAY = {key.id for key in REPLAY_KEYS} | _RACE - {"pause"}
+_REPLAY = {key.id for key in REPLAY_KEYS} | {key.id for key in RACE_KEYS if watches(key.action)} | _EVERYWHERE
 _ALSO_ON_PAGES = {
     "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "doctor", "help",
 }  # fmt: skip

@@ -118,6 +118,12 @@ REPLAY_KEYS = (
 )
 """Keys that only a replay has."""
 
+_WATCHING = (
+    "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
+    "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+)  # fmt: skip
+"""Actions of the race screen that change nothing, so that a replay has them, too."""
+
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "Ctrl+C", "end the lanes and leave, from any page", "On a page")
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
 """All of them, by whose ids they can be remapped."""
@@ -129,6 +135,11 @@ _WRITTEN = {
     "underscore": "_", "at": "@", "greater_than_sign": ">", "less_than_sign": "<",
 }  # fmt: skip
 _NAMED = ("space", "tab", "enter", "backspace", "home", "end")
+
+
+def watches(action: str) -> bool:
+    """Return whether an action leaves the race as it is."""
+    return action.partition("(")[0] in _WATCHING
 
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:

@@ -24,7 +24,7 @@ from tfmon.ui.charset import Charset, to_ascii
 from tfmon.ui.explained import SECTIONS
 from tfmon.ui.footer import Zone, message_of
 from tfmon.ui.help_sheet import entry
-from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.layout import arrange
 from tfmon.ui.page import draw, in_sight
 from tfmon.ui.pinned import watched
@@ -34,19 +34,11 @@ from tfmon.ui.sheet import ScrollSheet, bound, closer
 from tfmon.ui.style import KEY, LANE_COLOURS, STRONG, TEXT
 from tfmon.ui.timeline import keys_row, time_of, timeline_row
 
+REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
+"""Keys of a race that do nothing here; remapped, they do not stand in the way of those that do."""
 REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
-WATCHING = (
-    "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
-    "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
-)  # fmt: skip
-"""Actions of the race screen that change nothing."""
 MESSAGE_S = 5.0
 PULL_S = 0.1
-
-
-def watches(action: str) -> bool:
-    """Return whether an action leaves the race as it is."""
-    return action.partition("(")[0] in WATCHING
 
 
 class ReplayScreen(RaceScreen, inherit_bindings=False):
@@ -194,7 +186,7 @@ class ReplayApp(MonitorApp):
             theme=theme,
             lane_colours=lane_colours,
             characters=characters,
-            keymap=keymap,
+            keymap={binding: keys for binding, keys in (keymap or {}).items() if binding not in REFUSED},
         )
 
     def get_default_screen(self) -> Screen[None]:
