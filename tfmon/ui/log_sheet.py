@@ -157,7 +157,7 @@ def log_rows(lines: list[LogLine], origin_ns: int, width: int, height: int) -> l
     for line in reversed(lines):
         pieces = _pieces(line, width)
         since_s = (line.at_ns - origin_ns) / 1e9
-        time = ("-" if since_s < 0 else "") + units.clock(abs(since_s))
+        time = ("-" if since_s <= -1 else "") + units.clock(abs(since_s))
         style = _STYLES[line.kind]
         block: list[Row] = [
             (
