@@ -80,7 +80,7 @@ def test_what_is_no_key_is_told(written):
         ({"pause": "ctrl+c"}, "pause and quit.now have the same key 'ctrl+c'"),
         ({"knobs": "down"}, "knobs and move.down have the same key 'down'"),
         ({"move.end": "w"}, "move.end and picture have the same key 'w'"),
-        ({"help": "plus"}, "help and replay.faster have the same key 'plus'"),
+        ({"help": "comma"}, "help and replay.step.back have the same key 'comma'"),
         ({"nonsense": "f"}, "there is no key 'nonsense'"),
     ],
 )
