@@ -122,7 +122,18 @@ def test_the_machine_is_asked_by_probes_and_doctor_only(name):
 
 @pytest.mark.parametrize("name", ["textual", "numpy", "scipy", "pynvml"])
 def test_what_is_slow_to_load_is_not_loaded_with_the_command_line(name):
-    entry = {"__init__", "__main__", "cli", "commands", "catalog", "errors", "model", "units"}
+    entry = {
+        "__init__",
+        "__main__",
+        "cli",
+        "commands",
+        "config",
+        "settings",
+        "catalog",
+        "errors",
+        "model",
+        "units",
+    }
     assert not [str(one) for one in all_imports() if one.name == name and one.room in entry]
 
 

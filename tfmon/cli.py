@@ -9,7 +9,20 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import crossover, diff, doctor, export, profile, race, replay, runs, scenarios, tune, verify
+from tfmon.commands import (
+    config,
+    crossover,
+    diff,
+    doctor,
+    export,
+    profile,
+    race,
+    replay,
+    runs,
+    scenarios,
+    tune,
+    verify,
+)
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -41,7 +54,8 @@ def cli(ctx: click.Context) -> None:
     130 interrupted.
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(race.race)
+        with race.race.make_context("race", [], parent=ctx) as race_context:
+            race.race.invoke(race_context)
 
 
 for command in (
@@ -54,6 +68,7 @@ for command in (
     diff.diff,
     export.export,
     doctor.doctor,
+    config.config,
     verify.verify,
     scenarios.list_scenarios,
     scenarios.show,

@@ -9,9 +9,11 @@ import time
 from types import FrameType
 
 from tfmon.catalog import Card, list_cards
+from tfmon.config import ScreenSettings
 from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.headless import SIGNALS
 from tfmon.lanes.plan import RacePlan
+from tfmon.model.session import Snapshot
 from tfmon.program import Program
 from tfmon.ui.app import MonitorApp
 
@@ -19,7 +21,7 @@ PATIENCE_S = 1.0
 """How long the app may take to leave after a signal, once the lanes are gone."""
 
 
-def run(program: Program, card: Card, plan: RacePlan | None) -> str:
+def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSettings) -> str:
     """Show a race until the user leaves; return why it was interrupted, or "".
 
     Without a plan the race is planned after the first paint: asking a GPU's driver may take seconds.
@@ -34,6 +36,12 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
         scenarios=list_cards,
         examine=program.examine,
         profile=program.profile_text,
+        table=lambda: to_text(program.session.snapshot()),
+        theme=screen.theme,
+        lane_colours=screen.lane_colours,
+        readonly=screen.readonly,
+        keymap=screen.keymap,
+        characters=screen.charset,
         on_ready=lambda: program.begin(plan or program.plan(card)),
     )
 
@@ -45,7 +53,7 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
 
     before = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
-        ending = app.run()
+        ending = app.run(mouse=screen.mouse)
     finally:
         program.close()
         for number, handler in before.items():
@@ -58,3 +66,10 @@ def _leave_anyway(program: Program, why: str) -> None:
     program.close(why)
     time.sleep(PATIENCE_S)
     os._exit(EXIT_INTERRUPTED)
+
+
+def to_text(snapshot: Snapshot) -> str:
+    """Return the race as the table that a race without a screen ends with."""
+    from tfmon import result
+
+    return result.to_text(snapshot)

@@ -79,7 +79,14 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
         _check_finite(settings)
         _check_batch(card, settings.get("batch_size"))
         lanes.append(LanePlan(spec, settings, lane_environment(spec, _uuid_of(spec, found))))
-    race = Race(scenario=card.name, title=card.title, mode=wishes.mode, knobs=card.knobs)
+    race = Race(
+        scenario=card.name,
+        title=card.title,
+        mode=wishes.mode,
+        knobs=card.knobs,
+        seconds=wishes.seconds,
+        steps=wishes.steps,
+    )
     plan = RacePlan(
         race=race,
         scenario=card.path,

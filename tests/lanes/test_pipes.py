@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tracemalloc
 
-from tfmon.lanes.process import TAIL_BYTES, TAIL_LINES
-from tfmon.model.events import PhaseEntered
+from support.waiting import wait_for
+
+from tfmon.lanes.output import TAIL_BYTES, TAIL_LINES
+from tfmon.model.events import LanePrinted, PhaseEntered
 from tfmon.model.wire import MAX_LINE_BYTES, Run
 
 
@@ -76,6 +78,15 @@ def test_noise_does_not_block_the_child_and_its_end_is_kept_clean(start):
     assert not any("\x1b" in line for line in end.output_tail)
     assert len(end.output_tail) <= TAIL_LINES
     assert sum(map(len, end.output_tail)) <= TAIL_BYTES
+    printed = [event for event in child.events if isinstance(event, LanePrinted)]
+    assert printed[-1].lines[-1] == "the last line" and child.events.index(printed[-1]) < child.events.index(end)
+    assert not any("\x1b" in line for event in printed for line in event.lines)
+
+
+def test_what_a_child_prints_is_told_while_it_lives(start):
+    child = start("a_word_and_then_nothing")
+    wait_for(lambda: any(isinstance(event, LanePrinted) for event in child.events), 30, "the child has spoken")
+    assert not child.ended
 
 
 def test_the_environment_is_the_monitors_with_what_the_plan_adds_and_takes_away(start, monkeypatch):

@@ -8,13 +8,14 @@ from collections.abc import Callable
 
 import pytest
 from support.recordings import REAL
+from textual.command import CommandList
 from textual.pilot import Pilot
 
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.ui.canvas import Canvas
-from tfmon.ui.keys import RACE_KEYS
-from tfmon.ui.replay_screen import REFUSAL, ReplayApp, ReplayHelp, watches
+from tfmon.ui.keys import RACE_KEYS, watches
+from tfmon.ui.replay_screen import REFUSAL, ReplayApp, ReplayHelp
 
 SECOND = 1_000_000_000
 
@@ -165,3 +166,30 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
             assert time.monotonic() < deadline
             await asyncio.sleep(0)
     assert isinstance(app.broken, ZeroDivisionError)
+
+
+async def test_a_key_of_the_race_that_was_remapped_to_one_of_the_replay_stands_in_no_way(player):
+    app = ReplayApp(
+        player.session, player, characters="braille", keymap={"batch.up": "plus", "replay.slower": "s"}
+    )
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "plus", "plus", "s")
+        assert player.tape().speed == 2
+        assert "s + speed" in shown(pilot)
+
+
+async def test_the_palette_offers_only_what_a_replay_does(player):
+    async with app_of(player).run_test(size=(120, 60)) as pilot:
+        await press(pilot, "colon")
+        commands = pilot.app.screen.query_one(CommandList)
+        await until_listed(pilot, commands)
+        listed = [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
+        assert any(text.startswith("faster: ×1") for text in listed)
+        assert not any(text.startswith("batch size up") for text in listed)
+
+
+async def until_listed(pilot: Pilot, commands: CommandList) -> None:
+    deadline = time.monotonic() + 10
+    while not commands.option_count:
+        assert time.monotonic() < deadline
+        await pilot.pause(0.02)

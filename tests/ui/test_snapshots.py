@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.ui import CARDS, CPU_MACHINE, Demo, racing_demo
+from textual.command import CommandInput
+from textual.pilot import Pilot
 
+from tfmon.model.events import BadLine, LanePrinted
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.app import MonitorApp
 
@@ -89,3 +94,54 @@ def test_terminals_without_braille(snap_compare, characters):
 )
 def test_the_other_pages(snap_compare, keys):
     assert snap_compare(app_of(racing_demo()), terminal_size=(80, 24), press=keys)
+
+
+def log_demo() -> Demo:
+    demo = racing_demo()
+    lines = ("2026-01-01 I cpu_feature_guard.cc:210] This TensorFlow binary is optimized.", "Epoch 1: loss 2.30")
+    demo.session.accept(LanePrinted(lane="cpu", at_ns=demo.clock(), lines=lines))
+    demo.session.accept(BadLine(lane="cpu", at_ns=demo.clock(), problem="not JSON"))
+    return demo
+
+
+def test_the_log_of_a_lane(snap_compare):
+    assert snap_compare(app_of(log_demo()), terminal_size=(80, 24), press=["l"])
+
+
+@pytest.mark.parametrize("theme", ["nord", "solarized-light", "ansi-dark"])
+def test_other_themes(snap_compare, theme):
+    assert snap_compare(app_of(racing_demo(), theme=theme), terminal_size=(100, 30))
+
+
+@pytest.mark.parametrize("colours", ["purple-green", "yellow-blue"])
+def test_other_colours_of_the_lanes(snap_compare, colours):
+    assert snap_compare(app_of(racing_demo(), lane_colours=colours), terminal_size=(80, 24))
+
+
+def test_the_command_palette(snap_compare):
+    async def type_words(pilot: Pilot) -> None:
+        await pilot.press("colon", *"batch")
+        await pilot.pause(0.5)
+        pilot.app.screen.query_one(CommandInput).cursor_blink = False
+
+    assert snap_compare(app_of(racing_demo()), terminal_size=(100, 30), run_before=type_words)
+
+
+def test_a_lane_that_failed_out_of_sight(snap_compare):
+    demo = racing_demo()
+
+    async def fail_behind_the_help(pilot: Pilot) -> None:
+        await pilot.press("question_mark")
+        demo.fail("gpu:0")
+        pilot.app.pull()
+        await pilot.press("escape")
+        await pilot.pause()
+
+    assert snap_compare(app_of(demo), terminal_size=(100, 30), run_before=fail_behind_the_help)
+
+
+def test_a_race_of_known_length_to_look_at_only(snap_compare):
+    demo = racing_demo()
+    race = demo.session.snapshot().race
+    demo.session._race = replace(race, seconds=60.0)
+    assert snap_compare(app_of(demo, readonly=True), terminal_size=(120, 36))

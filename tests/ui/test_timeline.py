@@ -6,9 +6,9 @@ import pytest
 
 from tfmon.model.tape import Mark, Tape
 from tfmon.ui.charset import to_ascii
-from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS
 from tfmon.ui.rows import cells
-from tfmon.ui.timeline import REPLAY_KEYS, cell_of, keys_row, time_of, timeline_row
+from tfmon.ui.timeline import cell_of, keys_row, time_of, timeline_row
 
 SECOND = 1_000_000_000
 
@@ -71,7 +71,7 @@ def test_a_cell_and_its_time_belong_together():
 def test_the_keys_give_way_to_a_message_and_are_shown_as_remapped():
     assert text(keys_row(tape(), {}, "no", 40)).strip() == "no"
     shown = text(keys_row(tape(), {"replay.pause": "f9", "quit": "f10"}, "", 120))
-    assert "f9 pause" in shown and "f10 quit" in shown and ", . step" in shown
+    assert "F9 pause" in shown and "F10 quit" in shown and ", . step" in shown
     assert "Space play" in text(keys_row(tape(playing=False), {}, "", 120))
 
 

@@ -17,7 +17,7 @@ from tfmon.commands import options
 @options.as_json
 @click.option("-v", "--verbose", is_flag=True, help="Show what was seen, and the checks that do not apply.")
 @click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
-@click.option("--python", metavar="PATH", help="The interpreter to examine; it should have TensorFlow.")
+@options.python
 def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) -> NoReturn:
     """Say why TensorFlow uses no GPU here, and whether a race would be fair.
 

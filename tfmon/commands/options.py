@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from tfmon import config
 from tfmon.errors import UsageError
+from tfmon.settings import MODES, THEME
 
 if TYPE_CHECKING:
     from tfmon.planner import Wishes
@@ -43,16 +45,61 @@ lanes = click.option(
     "--lane", "lanes", multiple=True, metavar="SPEC", help="DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256."
 )
 settings = click.option("--set", "settings", multiple=True, metavar="KNOB=VALUE", help="A knob of every lane.")
-slice_s = click.option(
+
+
+def _setting(name: str, *flags: str, **more: Any) -> Callable[[Command], Command]:  # noqa: ANN401
+    """Return an option; where its flag is not given, the environment, the file or what is built in says."""
+
+    def fill(ctx: click.Context, _param: click.Parameter, given: object) -> object:
+        return None if ctx.resilient_parsing else config.resolve(name, given).value
+
+    return click.option(*flags, callback=fill, **more)
+
+
+slice_s = _setting(
+    "slice",
     "--slice",
     "slice_s",
     type=Seconds(min=0.2, max=60),
-    default=0.5,
-    show_default=True,
+    show_default="0.5",
     help="Seconds a lane trains when it is its turn.",
 )
+mode = _setting(
+    "mode",
+    "--mode",
+    type=click.Choice(MODES),
+    show_default="turns",
+    help="One lane at a time in short slices, which is fair, or all at once.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-python = click.option("--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
+python = _setting("python", "--python", metavar="PATH", help="The interpreter that trains; it needs TensorFlow.")
+_LOOKS = {
+    "--theme": "Colours of the screen, such as textual-light; a wrong name lists them all.",
+    "--mouse/--no-mouse": "Whether the mouse acts on the screen.",
+}
+
+
+def screen(command: Command) -> Command:
+    """Add the options of the screen of a race: `theme`, `mouse` and `readonly`, None where no flag is given."""
+    about = "Show the race to others: keys change nothing."
+    return looks(click.option("--readonly/--no-readonly", default=None, help=about)(command))
+
+
+def looks(command: Command) -> Command:
+    """Add the options of any screen: `theme` and `mouse`, None where no flag is given."""
+    for flag, about in reversed(_LOOKS.items()):
+        kind = THEME if flag == "--theme" else None
+        command = click.option(flag, type=kind, default=None, help=about)(command)
+    return command
+
+
+def flags(command: Command) -> Command:
+    """Add the flag of every setting that has one, under the name of the setting, None where it is not given."""
+    for name in ("slice", "mode", "python"):
+        command = click.option(f"--{name}", name, default=None, metavar="VALUE", help="As for tfmon race.")(
+            command
+        )
+    return screen(command)
 
 
 def tell(what: str) -> None:

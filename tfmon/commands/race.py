@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tfmon import config
 from tfmon.commands import options
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 
@@ -18,27 +19,20 @@ if TYPE_CHECKING:
     from tfmon.catalog import Card
     from tfmon.planner import Wishes
 
-DEFAULT_SCENARIO = "small-dense"
 HEADLESS_SECONDS = 30.0
 LEAST_CI = 0.02
 """A narrower interval is never reached: `race.statistics.LOTTERY` is a part of it."""
 
 
 @click.command()
-@click.argument("scenario", default=DEFAULT_SCENARIO)
+@click.argument("scenario", required=False)
 @options.lanes
 @options.settings
 @click.option(
     "--seconds", type=options.Seconds(min=0, min_open=True, max=options.LONGEST_S), help="Race so long, then stop."
 )
 @click.option("--steps", type=click.IntRange(min=1), help="Race so many steps in each lane, then stop.")
-@click.option(
-    "--mode",
-    type=click.Choice(["turns", "concurrent"]),
-    default="turns",
-    show_default=True,
-    help="One lane at a time in short slices, which is fair, or all at once.",
-)
+@options.mode
 @options.slice_s
 @click.option(
     "--until-ci",
@@ -53,9 +47,10 @@ LEAST_CI = 0.02
 )
 @click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
+@options.screen
 @options.python
 def race(
-    scenario: str,
+    scenario: str | None,
     lanes: tuple[str, ...],
     settings: tuple[str, ...],
     seconds: float | None,
@@ -68,6 +63,9 @@ def race(
     no_spare: bool,
     headless: bool,
     as_json: bool,
+    theme: str | None,
+    mouse: bool | None,
+    readonly: bool | None,
     python: str | None,
 ) -> None:
     """Race SCENARIO: a name from `tfmon list`, or a file of your own such as ./mine.py.
@@ -79,7 +77,7 @@ def race(
 
     if seconds is not None and steps is not None:
         raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
-    card = find_card(scenario)
+    card = find_card(str(config.resolve("scenario", scenario).value))
     interpreter = find_python(python) if python else Path(sys.executable)
     headless = headless or as_json
     notes = []
@@ -96,7 +94,7 @@ def race(
     wishes = replace(options.with_recording(wishes, record, no_record), spare=not (no_spare or headless))
     if headless:
         _race_headless(card, wishes, as_json, notes)
-    _race_on_screen(card, wishes)
+    _race_on_screen(card, wishes, config.screen_settings(theme, mouse, readonly))
 
 
 def _percentage(text: str) -> float:
@@ -134,7 +132,7 @@ def _race_headless(card: Card, wishes: Wishes, as_json: bool, notes: list[str]) 
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
 
 
-def _race_on_screen(card: Card, wishes: Wishes) -> NoReturn:
+def _race_on_screen(card: Card, wishes: Wishes, screen: config.ScreenSettings) -> NoReturn:
     from tfmon import live, result
     from tfmon.program import Program
 
@@ -145,7 +143,7 @@ def _race_on_screen(card: Card, wishes: Wishes) -> NoReturn:
     except TfmonError:
         program.close()
         raise
-    interrupted = live.run(program, card, plan)
+    interrupted = live.run(program, card, plan, screen)
     snapshot = program.session.snapshot()
     if any(lane.points for lane in snapshot.lanes) or program.exit_code():
         with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from tfmon import config
 from tfmon.commands import options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, UsageError
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 @click.argument("recording")
 @click.option("--headless", is_flag=True, help="No screen: print the table of the race's end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print the result of the race, one JSON object.")
-def replay(recording: str, headless: bool, as_json: bool) -> None:
+@options.looks
+def replay(recording: str, headless: bool, as_json: bool, theme: str | None, mouse: bool | None) -> None:
     """Show RECORDING: a file, the id of a run or how it begins, or `last`.
 
     Space pauses, ← and → move by 5 s, `,` and `.` by one event, + and - change the speed; ? tells the others.
@@ -44,18 +46,28 @@ def replay(recording: str, headless: bool, as_json: bool) -> None:
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
+    screen = config.screen_settings(theme, mouse, None)
     with Recording(path) as opened:
-        _show(opened)
+        _show(opened, screen)
 
 
-def _show(recording: Recording) -> NoReturn:
+def _show(recording: Recording, screen: config.ScreenSettings) -> NoReturn:
     from tfmon.recordings.codec import RecordingError
     from tfmon.recordings.player import Player
+    from tfmon.result import to_text
     from tfmon.ui.replay_screen import ReplayApp
 
     player = Player(recording)
-    app = ReplayApp(player.session, player)
-    ending = app.run()
+    app = ReplayApp(
+        player.session,
+        player,
+        table=lambda: to_text(player.session.snapshot()),
+        theme=screen.theme,
+        lane_colours=screen.lane_colours,
+        characters=screen.charset,
+        keymap=screen.keymap,
+    )
+    ending = app.run(mouse=screen.mouse)
     if app.broken is not None:
         problem = f"{type(app.broken).__name__}: {app.broken}"
         raise RecordingError(f"{recording.path} holds what cannot be shown ({problem})")

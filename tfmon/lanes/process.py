@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import tfmon
+from tfmon.lanes.output import Output
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.text import clean
 from tfmon.model.wire import MAX_LINE_BYTES, Request, WireError, decode_event, encode
 
 BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
 CHUNK_BYTES = 65_536
-TAIL_BYTES = 32_768
-"""How much of a child's output is kept; the rest is read and dropped, so that the child never blocks."""
-TAIL_LINES = 200
 _OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 """A group of its own, in the monitor's session: if the monitor dies while a child is frozen, the kernel then
 sends the child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX)."""
@@ -78,7 +76,7 @@ class LaneProcess:
         self._sink = sink
         self._partial = b""
         self._skipping = False
-        self._tail = b""
+        self._output = Output(lane)
         self._asked = False
         self._gate = threading.Lock()
         self._closed = False
@@ -152,8 +150,14 @@ class LaneProcess:
         if not chunk:
             self.output_open = self.output_open and chunk is None
             return False
-        self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+        self._output.take(chunk)
         return True
+
+    def tell_output(self, *, last: bool = False) -> None:
+        """Pass on what the child printed, a few times a second at most."""
+        news = self._output.news(time.monotonic_ns(), last=last)
+        if news is not None:
+            self._sink(news)
 
     def poll(self) -> bool:
         """Return whether the child has ended."""
@@ -175,6 +179,7 @@ class LaneProcess:
             os.close(self._knob_fd)
         assert self._popen.stdout is not None
         self._popen.stdout.close()
+        self.tell_output(last=True)
         self._sink(
             LaneEnded(
                 lane=self.lane,
@@ -182,16 +187,11 @@ class LaneProcess:
                 exit_code=code if code >= 0 else None,
                 signal=_signal_name(-code) if code < 0 else None,
                 asked=self._asked,
-                output_tail=self.output_tail(),
+                output_tail=self._output.tail(),
             )
         )
         # Last: whoever waits for the end of all lanes reads next how they ended.
         self.ended = True
-
-    def output_tail(self) -> tuple[str, ...]:
-        """Return the last lines the child printed, safe to show."""
-        text = clean(self._tail.decode(errors="replace"), limit=TAIL_BYTES)
-        return tuple(line.rstrip() for line in text.splitlines()[-TAIL_LINES:] if line.strip())
 
     def _take(self, line: bytes) -> None:
         try:

@@ -71,6 +71,7 @@ class Pump(threading.Thread):
 
     def _look_after(self) -> None:
         for child in list(self._children):
+            child.tell_output()
             ended = child.poll()
             if ended or not child.metrics_open:
                 self._forget(child.metric_fd)

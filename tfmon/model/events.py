@@ -256,6 +256,18 @@ class LaneEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LanePrinted:
+    """What a lane wrote to stdout and stderr since it was told last, in whole lines, safe to show."""
+
+    lane: str
+    at_ns: int
+    """When it was told, a quarter of a second after it was printed at most."""
+    lines: tuple[str, ...]
+    dropped_bytes: int = 0
+    """How much came before these lines and was left out, because the lane printed faster than it is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BadLine:
     """A line on the metric pipe that could not be read."""
 
@@ -549,5 +561,14 @@ AboutRace: TypeAlias = (
     | RecordingTold
 )
 Event: TypeAlias = (
-    FromLane | LaneStarted | LaneEnded | BadLine | KnobAsked | TreeSample | GpuSample | HostSample | AboutRace
+    FromLane
+    | LaneStarted
+    | LaneEnded
+    | LanePrinted
+    | BadLine
+    | KnobAsked
+    | TreeSample
+    | GpuSample
+    | HostSample
+    | AboutRace
 )

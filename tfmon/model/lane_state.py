@@ -25,6 +25,7 @@ from tfmon.model.events import (
     Window,
 )
 from tfmon.model.knobs import KnobValue, Settings, show
+from tfmon.model.lane_log import LogLine, grown
 from tfmon.model.measured import Measured
 from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
 from tfmon.model.readings import Missing, Reading, known
@@ -130,6 +131,8 @@ class LaneState:
     gpu_peak_bytes: int | None = None
     trouble: Trouble | None = None
     ended: LaneEnded | None = None
+    log: tuple[LogLine, ...] = ()
+    """What it printed and what happened to it, the children before this one included."""
     bad_lines: int = 0
     last_bad_line: str = ""
 
@@ -202,6 +205,11 @@ class LaneState:
 
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
+    after, log = _advance(state, event), grown(state.log, event)
+    return after if after.log is log else replace(after, log=log)
+
+
+def _advance(state: LaneState, event: Event) -> LaneState:
     match event:
         case Window():
             return _after_window(state, event)

@@ -41,6 +41,10 @@ class Race:
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     """When the lanes got the start signal; None while they get ready."""
+    seconds: float | None = None
+    """How long it lasts from then on; None for until the user ends it."""
+    steps: int | None = None
+    """How many steps each lane does; None for as many as it gets to."""
     number: int = 0
     """Which race of this run of tfmon it is, from 1."""
     alone: str = ""

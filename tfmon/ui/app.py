@@ -29,7 +29,7 @@ from tfmon.ui.output import Output, Rate, watch
 from tfmon.ui.race_screen import RaceScreen
 from tfmon.ui.sheet import Sheet
 from tfmon.ui.shell import ScenarioCard
-from tfmon.ui.style import Look, palette
+from tfmon.ui.style import LANE_COLOURS, Look, palette
 from tfmon.ui.view import View
 
 PULL_S = 0.5
@@ -64,8 +64,11 @@ class MonitorApp(App[Ending]):
         scenarios: Callable[[], Sequence[ScenarioCard]] = tuple,
         examine: Callable[[], str] = str,
         profile: Callable[[str], str] = str,
+        table: Callable[[], str] = str,
         on_ready: Callable[[], None] | None = None,
         theme: str = "textual-dark",
+        lane_colours: str = LANE_COLOURS[0],
+        readonly: bool = False,
         keymap: Mapping[str, str] | None = None,
         characters: Charset | None = None,
     ) -> None:
@@ -73,6 +76,7 @@ class MonitorApp(App[Ending]):
 
         `scenarios` is called when the picker opens; in a thread, `examine` when the doctor is asked, and `profile`
         with the name of a lane when that is profiled: both return a report.
+        `table` returns the race as text. `lane_colours` is one of `tfmon.ui.style.LANE_COLOURS`.
         `on_ready` is called in a thread of its own once the first paint is done: it starts the lanes.
         `keymap` gives other keys by the ids of `tfmon.ui.keys`.
         `characters` overrides what the locale says the terminal can show.
@@ -87,15 +91,17 @@ class MonitorApp(App[Ending]):
         self.trials = trials
         self.snapshot = session.snapshot()
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
-        self.view = View(charset=chosen, keys=dict(keymap or {}))
+        self.view = View(charset=chosen, keys=dict(keymap or {}), readonly=readonly)
         self._scenarios = scenarios
         self._examine = examine
         self._profile = profile
+        self._table = table
         self._on_ready = on_ready
+        self._lane_colours = lane_colours
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
         self.theme = "ansi-dark" if colourless else theme
-        self.palette: Mapping[str, Style] = palette(Look())
+        self.palette: Mapping[str, Style] = palette(Look(colours=lane_colours))
         self.set_keymap(dict(keymap or {}))
 
     def get_default_screen(self) -> Screen[None]:
@@ -128,6 +134,7 @@ class MonitorApp(App[Ending]):
                 theme.ansi,
                 _hex(variables.get("foreground", ""), "#e0e0e0"),
                 _hex(variables.get("background", ""), "#121212"),
+                self._lane_colours,
             )
         )
         for screen in self.screen_stack:
@@ -162,6 +169,14 @@ class MonitorApp(App[Ending]):
         until_ns = self.session.snapshot().at_ns + MESSAGE_NS
         self.view = replace(self.view, message=message, message_until_ns=until_ns)
         self.pull()
+
+    def table(self) -> str:
+        """Return the race as a table."""
+        return self._table()
+
+    def action_set_theme(self, name: str) -> None:
+        """Show everything in the colours of another theme."""
+        self.theme = name
 
     def cards(self) -> Sequence[ScenarioCard]:
         """Return the scenarios that can be raced."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from rich.cells import cell_len
+
 from tfmon.ui.rows import Row
 
 Charset: TypeAlias = Literal["braille", "block", "ascii"]
@@ -14,7 +16,7 @@ _ASCII = str.maketrans(
         "╭": "+", "╮": "+", "╰": "+", "╯": "+", "─": "-", "│": "|",
         "┏": "#", "┓": "#", "┗": "#", "┛": "#", "━": "=", "┃": "#",
         "┤": "|", "┴": "+", "┬": "v", "▓": "#", "░": ".", "█": "#", "■": "#", "□": ".", "▏": "_",
-        "▒": "-", "▚": "%", "═": "=", "≈": "~",
+        "▒": "-", "▚": "%", "▞": "/", "═": "=", "≈": "~",
         "▸": ">", "▲": "^", "✓": "x", "✗": "!", "→": ">", "←": "<", "↑": "^", "↓": "v",
         "×": "x", "·": ".", "…": "~", "–": "-", "—": "-", "\u2019": "'", "“": '"', "”": '"',
     }
@@ -39,4 +41,4 @@ def to_ascii(row: Row) -> Row:
 def _plain(text: str) -> str:
     if text.isascii():
         return text
-    return text.translate(_ASCII).encode("ascii", "replace").decode()
+    return "".join(one if one.isascii() else "?" * cell_len(one) for one in text.translate(_ASCII))

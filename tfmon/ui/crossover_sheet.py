@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.model.estimate import Estimate
@@ -15,8 +15,9 @@ from tfmon.model.trials import CrossoverState
 from tfmon.race.crossover import Curve, Place, curve_of, values_of
 from tfmon.ui.curve_chart import chart_rows
 from tfmon.ui.rows import BLANK, Row, fit, wrap
-from tfmon.ui.sheet import Sheet
-from tfmon.ui.style import DIM, STRONG, TEXT, WARN, lane_style, strong
+from tfmon.ui.sheet import Sheet, bound, closer
+from tfmon.ui.shell import may_change
+from tfmon.ui.style import DIM, STRONG, TEXT, lane_style, strong
 from tfmon.ui.wishes import short_name
 
 
@@ -24,10 +25,10 @@ class CrossoverSheet(Sheet):
     """Starts a crossover, shows it while it is measured, and stops it; closed, it goes on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c,q", "dismiss", "close"),
-        Binding("down,tab", "move(1)", "next knob"),
-        Binding("up,shift+tab", "move(-1)", "previous knob"),
-        Binding("enter,space", "start_or_stop", "start, or stop"),
+        closer("crossover"),
+        bound("move.down", keys="down,tab"),
+        bound("move.up", keys="up,shift+tab"),
+        bound("choose", "start_or_stop"),
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
 
@@ -40,19 +41,19 @@ class CrossoverSheet(Sheet):
         """Return the choice of the knob, or the curve."""
         trial = snapshot.trial
         knobs = candidates(snapshot)
-        choose = "" if not knobs else f"Enter races over {short_name(knobs[self.cursor % len(knobs)].name)}"
+        close, enter = self.key("close"), self.key("choose")
+        choose = "" if not knobs else f"{enter} races over {short_name(knobs[self.cursor % len(knobs)].name)}"
         if self._under_way:
-            self.foot_text = "Enter stops it and keeps what it has · Esc closes, it goes on"
+            self.foot_text = f"{enter} stops it and keeps what it has · {close} closes, it goes on"
         else:
-            self.foot_text = f"↑ ↓ choose · {choose} · Esc closes" if knobs else "Esc closes"
+            arrows = f"{self.key('move.up')} {self.key('move.down')}"
+            self.foot_text = f"{arrows} choose · {choose} · {close} closes" if knobs else ""
         rows: list[Row] = [BLANK]
         if not self._under_way:
             rows += [_choice(knob, chosen=at == self.cursor % len(knobs)) for at, knob in enumerate(knobs)]
             if not knobs:
                 rows.append(((" this scenario has no knob that is a number", TEXT),))
             rows.append(BLANK)
-        if self.shell.view.message and snapshot.at_ns < self.shell.view.message_until_ns:
-            rows.append(((f" {self.shell.view.message}", WARN),))
         if isinstance(trial, CrossoverState):
             rows += crossover_rows(snapshot, trial, width, height - len(rows))
         return rows
@@ -65,6 +66,8 @@ class CrossoverSheet(Sheet):
 
     def action_start_or_stop(self) -> None:
         """Start the crossover of the chosen knob, or end the one that runs."""
+        if not may_change(self.shell):
+            return
         if self._under_way:
             self.shell.trials.stop()
             self.shell.pull()

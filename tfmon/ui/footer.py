@@ -12,6 +12,8 @@ from tfmon.model.readings import known
 from tfmon.model.session import TURNS, Recorded, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.layout import Rect
+from tfmon.ui.pinned import pinned_line
+from tfmon.ui.progress import progress_row
 from tfmon.ui.rows import Row, Span, cells, crop, fit, spread
 from tfmon.ui.style import DIM, KEY, TEXT, WARN, strong
 from tfmon.ui.view import View
@@ -27,6 +29,8 @@ class Zone:
 
     rect: Rect
     action: str
+    knob: str = ""
+    """The knob that the wheel turns here; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +39,23 @@ class _Item:
     """0 always stays; the highest goes first when the line is too long."""
     spans: tuple[Span, ...]
     action: str
+    knob: str = ""
 
 
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
     """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
-    right: Row = ()
+    message = message_of(view, snapshot)
+    right = progress_row(snapshot)
     lanes = snapshot.lanes
     if per_page and per_page < len(lanes):
         names = [lane.spec.name for lane in lanes]
         first = (names.index(view.focused) if view.focused in names else 0) // per_page * per_page
         last = min(len(lanes), first + per_page)
         shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
-        right = ((f"{shown} of {len(lanes)}, Tab shows the others ", DIM),)
+        right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
     left = _status(snapshot, view)
+    if message and cells(left) + cells(right) > width:
+        right = ()
     cost = own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
         right = (*right, (f" {cost} ", DIM))
@@ -67,10 +75,12 @@ def own_cost(snapshot: Snapshot, view: View) -> str:
 
 
 def _status(snapshot: Snapshot, view: View) -> Row:
-    if message := message_of(view, snapshot.at_ns):
+    if message := message_of(view, snapshot):
         return ((f"   {message}", strong(WARN)),)
     if snapshot.recording is not None and snapshot.recording.why:
         return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
+    if view.readonly and view.focused is None:
+        return (("   read only: keys change nothing", DIM),)
     titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
     if view.focused is not None:
         words = f"   keys act on {titles.get(view.focused, view.focused)} only · "
@@ -89,11 +99,13 @@ def _not_recorded(snapshot: Snapshot, recording: Recorded) -> str:
     return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.why}"
 
 
-def message_of(view: View, now_ns: int) -> str:
-    """Return the line that is to be said now; empty if there is none."""
+def message_of(view: View, snapshot: Snapshot) -> str:
+    """Return the line that is to be said now: a message, or what was lost sight of; empty if there is none."""
     if view.stopping:
         return f"stopping the lanes… {key_of('quit', view.keys)} again leaves at once"
-    return view.message if now_ns < view.message_until_ns else ""
+    if snapshot.at_ns < view.message_until_ns:
+        return view.message
+    return pinned_line(view, snapshot, key_of("focus.all", view.keys))
 
 
 def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
@@ -113,7 +125,7 @@ def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, l
             spans.append((" " * gap, TEXT))
             x += gap
         spans += item.spans
-        zones.append(Zone(Rect(x, y, size, 1), item.action))
+        zones.append(Zone(Rect(x, y, size, 1), item.action, item.knob))
         x += size
     return fit(((" ", TEXT), *spans), width), zones
 
@@ -153,4 +165,4 @@ def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) ->
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
     if asked:
         spans.append((f" {crop(asked, 8)} asked", DIM))
-    return _Item(1, tuple(spans), action)
+    return _Item(1, tuple(spans), action, knob.name)

@@ -1,7 +1,8 @@
-"""Every key, declared once: the screen binds them, the bottom line shows them, the help lists them."""
+"""Every key, declared once: the screens bind them; the bottom line, the help and the palette show them."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,23 +47,118 @@ RACE_KEYS = (
         "profile 20 steps of a lane: its operations and waits",
         "Lanes",
     ),
+    Key("lane.log", "l", "show_log", "l", "what a lane printed, and what happened to it", "Lanes"),
     Key("focus.next", "tab", "move_focus(1)", "Tab", "keys act on the next lane only, then on all", "Lanes"),
-    Key("focus.previous", "shift+tab", "move_focus(-1)", "Shift+Tab", "the same, backwards", "Lanes"),
+    Key("focus.previous", "shift+tab", "move_focus(-1)", "Shift+Tab", "keys act on the lane before only", "Lanes"),
     Key("focus.all", "escape", "focus_all", "Esc", "keys act on all lanes", "Lanes"),
-    Key("page.next", "pagedown", "move_page(1)", "PgDn", "lanes that found no room", "Lanes"),
-    Key("page.previous", "pageup", "move_page(-1)", "PgUp", "the lanes before them", "Lanes"),
+    Key("page.next", "pagedown", "move_page(1)", "PgDn", "show the lanes that found no room", "Lanes"),
+    Key("page.previous", "pageup", "move_page(-1)", "PgUp", "show the lanes before them", "Lanes"),
     Key("doctor", "d", "show_doctor", "d", "examine TensorFlow, GPU and machine", "tfmon"),
-    Key("picture", "w", "save_picture", "w", "save a picture of the screen, an SVG file, here", "tfmon"),
-    Key("help", "question_mark,f1", "show_help", "?", "this page; F1 does the same", "tfmon"),
+    Key(
+        "picture",
+        "w",
+        "save_picture",
+        "w",
+        "save the screen (SVG) and the table (text) here",
+        "tfmon",
+    ),
+    Key(
+        "palette",
+        "colon,ctrl+p",
+        "show_palette",
+        ":",
+        "find any of this by its name; Ctrl+P does the same",
+        "tfmon",
+    ),
+    Key("help", "question_mark,f1", "show_help", "?", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "app.quit", "q", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
 )
 """Keys of the race screen."""
 
-_LABELS = {key.id: key.label for key in RACE_KEYS}
+PAGE_KEYS = (
+    Key("close", "escape,q", "dismiss", "Esc", "close the page; so does the key that opened it", "On a page"),
+    Key("choose", "enter,space", "choose", "Enter", "do what is chosen", "On a page"),
+    Key("move.down", "down,j", "move(1)", "↓", "down by a line", "On a page"),
+    Key("move.up", "up", "move(-1)", "↑", "up by a line", "On a page"),
+    Key("move.right", "right,plus", "step(1)", "→", "the next value", "On a page"),
+    Key("move.left", "left,minus", "step(-1)", "←", "the value before", "On a page"),
+    Key("move.next", "tab", "turn(1)", "Tab", "the next lane, or down", "On a page"),
+    Key("move.previous", "shift+tab", "turn(-1)", "Shift+Tab", "the lane before, or up", "On a page"),
+    Key("move.page.down", "pagedown", "scroll_rows(10)", "PgDn", "down by ten lines", "On a page"),
+    Key("move.page.up", "pageup", "scroll_rows(-10)", "PgUp", "up by ten lines", "On a page"),
+    Key("move.home", "home", "scroll_home", "Home", "to the first line", "On a page"),
+    Key("move.end", "end", "scroll_end", "End", "to the last line; the log follows from there on", "On a page"),
+    Key("filter", "slash", "filter", "/", "show only the lines of a log with these words", "On a page"),
+)
+"""Keys of the pages over the race. A page may bind an id to other keys where these are letters that one types."""
+
+REPLAY_KEYS = (
+    Key(
+        "replay.pause",
+        "space",
+        "play_or_pause",
+        "Space",
+        "pause, or play on; at the end, from the beginning",
+        "Replay",
+    ),
+    Key("replay.back", "left", "skip(-5)", "←", "5 s back; with Shift 60 s", "Replay"),
+    Key("replay.on", "right", "skip(5)", "→", "5 s on; with Shift 60 s", "Replay"),
+    Key("replay.far.back", "shift+left", "skip(-60)", "Shift+←", "60 s back", "Replay"),
+    Key("replay.far.on", "shift+right", "skip(60)", "Shift+→", "60 s on", "Replay"),
+    Key("replay.step.back", "comma", "step(-1)", ",", "one event back", "Replay"),
+    Key("replay.step", "full_stop", "step(1)", ".", "one event on", "Replay"),
+    Key("replay.mark.back", "left_square_bracket", "go_to_mark(-1)", "[", "to the mark before", "Replay"),
+    Key("replay.mark", "right_square_bracket", "go_to_mark(1)", "]", "to just before the next mark", "Replay"),
+    Key("replay.slower", "minus", "change_speed(-1)", "-", "slower", "Replay"),
+    Key(
+        "replay.faster", "plus,equals_sign", "change_speed(1)", "+", "faster: ×1, 2, 5, 10, 20, 50, 100", "Replay"
+    ),
+    Key("replay.start", "home", "go_to_end(-1)", "Home", "to the beginning", "Replay"),
+    Key("replay.end", "end", "go_to_end(1)", "End", "to the end", "Replay"),
+)
+"""Keys that only a replay has."""
+
+_WATCHING = (
+    "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
+    "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+)  # fmt: skip
+"""Actions of the race screen that change nothing, so that a replay has them, too."""
+
+STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "Ctrl+C", "end the lanes and leave, from any page", "On a page")
+KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
+"""All of them, by whose ids they can be remapped."""
+
+_LABELS = {key.id: key.label for key in KEYS}
+_WRITTEN = {
+    "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins", "up": "↑",
+    "down": "↓", "left": "←", "right": "→", "minus": "-", "plus": "+", "slash": "/", "backslash": "\\",
+    "underscore": "_", "at": "@", "greater_than_sign": ">", "less_than_sign": "<",
+}  # fmt: skip
+_NAMED = ("space", "tab", "enter", "backspace", "home", "end")
+
+
+def watches(action: str) -> bool:
+    """Return whether an action leaves the race as it is."""
+    return action.partition("(")[0] in _WATCHING
 
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
-    """Return how the key of a binding is written, as remapped by the user or as built in."""
-    if binding in keys:
-        return keys[binding].split(",")[0]
-    return _LABELS[binding]
+    """Return how the first key of a binding is written, as remapped by the user or as built in."""
+    return label(keys[binding].split(",")[0]) if binding in keys else _LABELS[binding]
+
+
+def label(key: str) -> str:
+    """Return how a key that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
+    *held, name = key.strip().split("+")
+    if name in _WRITTEN:
+        name = _WRITTEN[name]
+    elif name in _NAMED or (len(name) > 1 and name[0] == "f" and name[1:].isdigit()):
+        name = name.capitalize()
+    elif len(name) > 1:
+        try:
+            name = unicodedata.lookup(name.replace("_", " "))
+        except KeyError:
+            name = name.capitalize()
+    elif held:
+        name = name.upper()
+    return "+".join([*(part.capitalize() for part in held), name])

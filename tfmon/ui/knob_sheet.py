@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.rows import BLANK, Row, cells, fit, wrap
-from tfmon.ui.sheet import Sheet
-from tfmon.ui.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.sheet import Sheet, bound, closer
+from tfmon.ui.style import DIM, STRONG, TEXT
 from tfmon.ui.view import View
 from tfmon.ui.wishes import shared_value, short_name, targets
 
@@ -22,21 +22,25 @@ class KnobSheet(Sheet):
     """Lets every knob of the scenario be changed, by the same rules as the keys on the race screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("k,q,enter", "dismiss", "close"),
-        Binding("down,tab", "move(1)", "next knob"),
-        Binding("up,shift+tab", "move(-1)", "previous knob"),
-        Binding("right,space,plus", "step(1)", "next value"),
-        Binding("left,minus", "step(-1)", "previous value"),
+        closer("knobs"),
+        bound("choose", "dismiss", "enter"),
+        bound("move.down"),
+        bound("move.up"),
+        bound("move.next", "move(1)"),
+        bound("move.previous", "move(-1)"),
+        bound("move.right", keys="right,space,plus"),
+        bound("move.left"),
     ]
-    foot_text = "↑ ↓ choose · ← → change · Esc closes"
 
     def __init__(self, shell: Shell, race: RaceScreen) -> None:
         super().__init__(shell)
         self._race = race
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the knobs with the chosen one marked, and the last message."""
+        """Return the knobs with the chosen one marked."""
         self.title_text = f"Knobs of {self.shell.view.focused or 'all lanes'}"
+        up, down, left, right = (self.key(f"move.{way}") for way in ("up", "down", "left", "right"))
+        self.foot_text = f"{up} {down} choose · {left} {right} change · {self.key('close')} closes"
         return knob_rows(snapshot, self.shell.view, self.cursor, width, height)
 
     def action_move(self, direction: int) -> None:
@@ -44,6 +48,10 @@ class KnobSheet(Sheet):
         count = len(self.shell.snapshot.race.knobs)
         self.cursor = (self.cursor + direction) % count if count else 0
         self.redraw()
+
+    def wheel(self, direction: int) -> None:
+        """Choose another knob."""
+        self.action_move(direction)
 
     def action_step(self, direction: int) -> None:
         """Ask for the next value of the chosen knob."""
@@ -71,7 +79,5 @@ def knob_rows(snapshot: Snapshot, view: View, cursor: int, width: int, height: i
         rows.append((*head, *fit(value, max(24, cells(value))), (f"  {kind}", DIM)))
         rows += [((f"   {line}", DIM),) for line in wrap(f"{knob.help} Takes {knob.allowed()}.", width - 5, 2)]
         rows.append(BLANK)
-    message = view.message if snapshot.at_ns < view.message_until_ns else ""
-    room = height - 1
-    first = max(0, min(chosen_at - room // 2, len(rows) - room))
-    return [*(rows[first : first + room] + [BLANK] * room)[:room], ((f"   {message}", WARN),)]
+    first = max(0, min(chosen_at - height // 2, len(rows) - height))
+    return rows[first : first + height]

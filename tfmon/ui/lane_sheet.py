@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.model.events import GpuSample, HostSample
@@ -20,7 +20,7 @@ from tfmon.ui.charset import Charset
 from tfmon.ui.help_sheet import entry
 from tfmon.ui.readings import time_parts
 from tfmon.ui.rows import BLANK, Row, wrap
-from tfmon.ui.sheet import ScrollSheet
+from tfmon.ui.sheet import ScrollSheet, bound, closer
 from tfmon.ui.shell import Shell
 from tfmon.ui.style import DIM, STRONG, TEXT, WARN
 
@@ -52,9 +52,9 @@ class LaneSheet(ScrollSheet):
     """Shows all that is known of a lane; Tab goes to the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("i,q,enter", "dismiss", "close"),
-        Binding("tab", "turn(1)", "next lane"),
-        Binding("shift+tab", "turn(-1)", "previous lane"),
+        closer("lane.detail"),
+        bound("move.next"),
+        bound("move.previous"),
     ]
 
     def __init__(self, shell: Shell, index: int) -> None:
@@ -66,7 +66,7 @@ class LaneSheet(ScrollSheet):
         if not snapshot.lanes:
             return []
         lane = snapshot.lanes[self._index % len(snapshot.lanes)]
-        self.title_text = f"Lane {lane.spec.letter}: {lane.title}   (Tab: the next lane)"
+        self.title_text = f"Lane {lane.spec.letter}: {lane.title}   ({self.key('move.next')}: the next lane)"
         return lane_rows(snapshot, lane, width, self.shell.view.charset)
 
     def action_turn(self, direction: int) -> None:

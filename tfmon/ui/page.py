@@ -53,6 +53,14 @@ def draw(snapshot: Snapshot, view: View, width: int, height: int) -> Page:
     return Page(fitted, tuple(zones), top)
 
 
+def in_sight(snapshot: Snapshot, view: View, width: int, height: int) -> tuple[str, ...]:
+    """Return the names of the lanes that the page of that size shows."""
+    layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
+    if layout.kind == "panes":
+        return tuple(snapshot.lanes[place.lane].spec.name for place in layout.panes)
+    return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
+
+
 def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
     """Return the top of the one scale that all charts share: it holds the highest column of any of them."""
     if not layout.panes:
@@ -87,7 +95,7 @@ def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: li
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     undo_key = key_of("undo", view.keys)
     rows += verdict_rows(snapshot, said, undo_key, layout.verdict.width, layout.verdict.height)
-    message = message_of(view, snapshot.at_ns)
+    message = message_of(view, snapshot)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
     if message and not layout.status.height:
@@ -152,7 +160,7 @@ def _no_lanes(view: View, layout: Layout) -> list[Row]:
 def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
     """Draw a line a lane and the verdict, or all in one line where there is not even room for that."""
     width, room = layout.verdict.width, layout.verdict.height
-    message = message_of(view, snapshot.at_ns)
+    message = message_of(view, snapshot)
     if room <= len(snapshot.lanes):
         rows = [one_line(snapshot, width)]
         if message and room > 1:

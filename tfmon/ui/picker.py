@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.rows import BLANK, Row, crop, wrap
-from tfmon.ui.sheet import Sheet
+from tfmon.ui.sheet import Sheet, bound
 from tfmon.ui.shell import ScenarioCard, Shell
 from tfmon.ui.style import DIM, STRONG, TEXT, WARN
 
@@ -18,14 +18,13 @@ class Picker(Sheet):
     """Closes with the name of the chosen scenario, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "race it"),
-        Binding("down,tab", "move(1)", "next"),
-        Binding("up,shift+tab", "move(-1)", "previous"),
+        bound("choose", keys="enter"),
+        bound("move.down", keys="down,tab"),
+        bound("move.up", keys="up,shift+tab"),
         Binding("backspace", "erase", "erase a letter"),
         Binding("ctrl+u", "clear", "erase all"),
     ]
     title_text = "Race another scenario"
-    foot_text = "type to filter · ↑ ↓ choose · Enter races · Esc closes"
 
     def __init__(self, shell: Shell) -> None:
         super().__init__(shell)
@@ -35,6 +34,8 @@ class Picker(Sheet):
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the filter and the scenarios that match it."""
         found = matching(self._cards, self._words)
+        up, down, choose = (self.key(one) for one in ("move.up", "move.down", "choose"))
+        self.foot_text = f"type to filter · {up} {down} choose · {choose} races · {self.key('close')} closes"
         return picker_rows(found, self._words, self.cursor, snapshot.race.scenario, width, height)
 
     def on_key(self, event: events.Key) -> None:
@@ -56,6 +57,10 @@ class Picker(Sheet):
         found = matching(self._cards, self._words)
         self.cursor = (self.cursor + direction) % len(found) if found else 0
         self.redraw()
+
+    def wheel(self, direction: int) -> None:
+        """Choose another scenario."""
+        self.action_move(direction)
 
     def action_choose(self) -> None:
         """Close, and race the chosen scenario."""

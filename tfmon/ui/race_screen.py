@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 from rich.style import Style
@@ -23,10 +21,13 @@ from tfmon.ui.canvas import Canvas
 from tfmon.ui.footer import Zone
 from tfmon.ui.keys import RACE_KEYS, key_of
 from tfmon.ui.layout import arrange
-from tfmon.ui.page import draw
-from tfmon.ui.shell import Shell
+from tfmon.ui.page import draw, in_sight
+from tfmon.ui.pinned import acknowledged, watched
+from tfmon.ui.shell import Shell, may_change
 from tfmon.ui.view import focused_index
 from tfmon.ui.wishes import living, pause_or_run, short_name, steps_of, targets, to_improve
+
+RIGHT_BUTTON = 3
 
 
 class RaceScreen(Screen[None]):
@@ -50,9 +51,14 @@ class RaceScreen(Screen[None]):
         """Draw for the new size."""
         self.follow(self.shell.snapshot)
 
+    def on_screen_resume(self) -> None:
+        """Draw what happened meanwhile: a page was closed."""
+        self.follow(self.shell.snapshot)
+
     def follow(self, snapshot: Snapshot) -> None:
         """Draw a snapshot; only what changed is repainted."""
         width, height = self.app.size
+        self.shell.view = watched(self.shell.view, snapshot, in_sight(snapshot, self.shell.view, width, height))
         page = draw(snapshot, self.shell.view, width, height)
         self._zones = page.zones
         self.shell.view = replace(self.shell.view, top=page.top)
@@ -64,10 +70,29 @@ class RaceScreen(Screen[None]):
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked: a pane takes the focus, a key at the bottom acts."""
-        for zone in self._zones:
-            if zone.rect.holds(event.screen_x, event.screen_y):
-                self.call_next(self.run_action, zone.action)
-                return
+        zone = self._zone_at(event)
+        if zone is not None and zone.knob and event.button == RIGHT_BUTTON:
+            self.action_step_knob(zone.knob, -1)
+        elif zone is not None:
+            self.call_next(self.run_action, zone.action)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Step the knob below the pointer up; elsewhere show the lanes before."""
+        self._wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Step the knob below the pointer down; elsewhere show the lanes that found no room."""
+        self._wheel(event, 1)
+
+    def _wheel(self, event: events.MouseEvent, direction: int) -> None:
+        zone = self._zone_at(event)
+        if zone is not None and zone.knob:
+            self.action_step_knob(zone.knob, -direction)
+        else:
+            self.action_move_page(direction)
+
+    def _zone_at(self, event: events.MouseEvent) -> Zone | None:
+        return next((zone for zone in self._zones if zone.rect.holds(event.screen_x, event.screen_y)), None)
 
     # ------------------------------------------------------------ knobs
 
@@ -122,13 +147,10 @@ class RaceScreen(Screen[None]):
         self.shell.say(f"restarting {_names(lanes)}")
 
     def action_save_picture(self) -> None:
-        """Save the screen as an SVG file in the working directory, and say where."""
-        scenario = self.shell.snapshot.race.scenario or "screen"
-        name = f"tfmon-{scenario}-{time.strftime('%Y%m%d-%H%M%S')}.svg"
-        try:
-            self.shell.say(f"saved {self.app.save_screenshot(name, str(Path.cwd()))}")
-        except OSError as error:
-            self.shell.say(f"{name} could not be saved: {error.strerror or error}")
+        """Save the screen as an SVG file and the race as a table in the working directory, and say where."""
+        from tfmon.ui.saving import save
+
+        self.shell.say(save(self.app, self.shell.snapshot.race.scenario, self.shell.table()))
 
     def action_try_advice(self) -> None:
         """Try on a lane what may help it most."""
@@ -143,13 +165,17 @@ class RaceScreen(Screen[None]):
 
     def action_undo_advice(self) -> None:
         """Take back the change that was kept last."""
+        if not may_change(self.shell):
+            return
         try:
             self.shell.say(f"undone: {self.shell.trials.undo()}")
         except TrialError as error:
             self.shell.say(str(error))
 
     def _busy(self) -> bool:
-        """Say so, and return True, while a trial has the lanes."""
+        """Say so, and return True, while nothing may be changed or a trial has the lanes."""
+        if not may_change(self.shell):
+            return True
         trial = self.shell.snapshot.trial
         if trial is None or trial.over:
             return False
@@ -174,7 +200,8 @@ class RaceScreen(Screen[None]):
         self._focus(ring[(ring.index(at) + direction) % len(ring)])
 
     def action_focus_all(self) -> None:
-        """Let keys act on all lanes."""
+        """Let keys act on all lanes, and take note of what was lost sight of."""
+        self.shell.view = acknowledged(self.shell.view)
         self._focus(None)
 
     def action_focus_lane(self, index: int) -> None:
@@ -225,6 +252,18 @@ class RaceScreen(Screen[None]):
             index = focused_index(self.shell.view, self.shell.snapshot) or 0
             self.app.push_screen(LaneSheet(self.shell, index))
 
+    def action_show_log(self) -> None:
+        """Open the log of the focused lane, or of the first."""
+        from tfmon.ui.log_sheet import LogSheet
+
+        self.app.push_screen(LogSheet(self.shell, focused_index(self.shell.view, self.shell.snapshot) or 0))
+
+    def action_show_palette(self) -> None:
+        """Open the command palette."""
+        from tfmon.ui.palette import open_palette
+
+        open_palette(self, self.shell.view.keys, self.shell.view.charset)
+
     def action_show_doctor(self) -> None:
         """Open the page of the doctor."""
         from tfmon.ui.report_sheet import doctor_sheet
@@ -235,6 +274,8 @@ class RaceScreen(Screen[None]):
         """Profile the focused lane, or the first, and show the report."""
         from tfmon.ui.report_sheet import profile_sheet
 
+        if not may_change(self.shell):
+            return
         lanes = living(self._targets())
         if lanes:
             self.app.push_screen(profile_sheet(self.shell, lanes[0]))
@@ -251,6 +292,8 @@ class RaceScreen(Screen[None]):
         """Let the user choose another scenario, and race it."""
         from tfmon.ui.picker import Picker
 
+        if not may_change(self.shell):
+            return
         self.app.push_screen(Picker(self.shell), self._race)
 
     def _race(self, scenario: str | None) -> None:

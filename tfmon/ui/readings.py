@@ -12,7 +12,7 @@ from tfmon.model.readings import Missing, Reading, known
 from tfmon.race.attribution import Shares
 from tfmon.race.diagnosis import Diagnosis
 from tfmon.ui.rows import BLANK, Row, cells
-from tfmon.ui.style import DIM, TEXT, WARN
+from tfmon.ui.style import DIM, TEXT, WARN, banded
 from tfmon.ui.wishes import short_name
 
 LABEL_CELLS = 8
@@ -241,7 +241,7 @@ def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     if share is None or length < 4:
         return ((words, TEXT),)
     filled = max(0, min(length, round(share * length)))
-    row = (("▓" * filled, accent), ("░" * (length - filled), DIM), (tail, TEXT))
+    row = (("▓" * filled, banded(accent, share)), ("░" * (length - filled), DIM), (tail, TEXT))
     return tuple(span for span in row if cells((span,)))
 
 

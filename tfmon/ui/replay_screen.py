@@ -7,7 +7,7 @@ words, those added later included: only what is listed here as watching is let t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
@@ -21,30 +21,24 @@ from tfmon.model.tape import Playback
 from tfmon.ui.app import Ending, MonitorApp
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.charset import Charset, to_ascii
+from tfmon.ui.explained import SECTIONS
 from tfmon.ui.footer import Zone, message_of
-from tfmon.ui.help_sheet import EXPLAINED, entry
-from tfmon.ui.keys import RACE_KEYS, key_of
+from tfmon.ui.help_sheet import entry
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.layout import arrange
-from tfmon.ui.page import draw
+from tfmon.ui.page import draw, in_sight
+from tfmon.ui.pinned import watched
 from tfmon.ui.race_screen import RaceScreen
 from tfmon.ui.rows import BLANK, Row
-from tfmon.ui.sheet import ScrollSheet
-from tfmon.ui.style import KEY, STRONG, TEXT
-from tfmon.ui.timeline import REPLAY_KEYS, keys_row, time_of, timeline_row
+from tfmon.ui.sheet import ScrollSheet, bound, closer
+from tfmon.ui.style import KEY, LANE_COLOURS, STRONG, TEXT
+from tfmon.ui.timeline import keys_row, time_of, timeline_row
 
+REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
+"""Keys of a race that do nothing here; remapped, they do not stand in the way of those that do."""
 REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
-WATCHING = (
-    "show_help", "show_lane", "show_crossover", "show_knobs", "save_picture", "move_focus", "focus_all",
-    "focus_lane", "move_page", "app.quit",
-)  # fmt: skip
-"""Actions of the race screen that change nothing."""
 MESSAGE_S = 5.0
 PULL_S = 0.1
-
-
-def watches(action: str) -> bool:
-    """Return whether an action leaves the race as it is."""
-    return action.partition("(")[0] in WATCHING
 
 
 class ReplayScreen(RaceScreen, inherit_bindings=False):
@@ -67,6 +61,9 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
     def follow(self, snapshot: Snapshot) -> None:
         """Draw a snapshot with the time line below it."""
         width, height = self.app.size
+        self.shell.view = watched(
+            self.shell.view, snapshot, in_sight(snapshot, self.shell.view, width, max(1, height - 1))
+        )
         view, tape = self.shell.view, self._playback.tape()
         page = draw(snapshot, view, width, max(1, height - 1))
         layout = arrange(width, max(1, height - 1), len(snapshot.lanes))
@@ -74,7 +71,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         line, start, size = timeline_row(tape, width)
         self._bar = (start, size)
         says_it_itself = bool(layout.status.height)
-        keys = keys_row(tape, view.keys, "" if says_it_itself else message_of(view, snapshot.at_ns), width)
+        keys = keys_row(tape, view.keys, "" if says_it_itself else message_of(view, snapshot), width)
         rows = (*body, line, keys)[:height]
         if view.charset == "ascii":
             rows = tuple(to_ascii(row) for row in rows)
@@ -141,7 +138,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
 class ReplayHelp(ScrollSheet):
     """Lists the keys of a replay and explains numbers."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1,q,enter", "dismiss", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), bound("choose", "dismiss", "enter")]
     title_text = "Help: a replay"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
@@ -149,14 +146,15 @@ class ReplayHelp(ScrollSheet):
         keys = self.shell.view.keys
         rows: list[Row] = [BLANK, (("  Through the race", STRONG),)]
         for key in REPLAY_KEYS:
-            rows += entry(keys.get(key.id, key.label), key.help, width, KEY)
+            rows += entry(key_of(key.id, keys), key.help, width, KEY)
         rows += [BLANK, (("  As in a race", STRONG),)]
         for key in RACE_KEYS:
             if watches(key.action):
                 rows += entry(key_of(key.id, keys), key.help, width, KEY)
-        rows += [BLANK, (("  Numbers", STRONG),)]
-        for name, meaning in EXPLAINED:
-            rows += entry(name, meaning, width, TEXT)
+        for heading, explained in SECTIONS:
+            rows += [BLANK, ((f"  {heading}", STRONG),)]
+            for name, meaning in explained:
+                rows += entry(name, meaning, width, TEXT)
         return rows
 
 
@@ -168,16 +166,28 @@ class ReplayApp(MonitorApp):
         session: Session,
         playback: Playback,
         *,
+        table: Callable[[], str] = str,
+        theme: str = "textual-dark",
+        lane_colours: str = LANE_COLOURS[0],
         characters: Charset | None = None,
         keymap: Mapping[str, str] | None = None,
     ) -> None:
-        """Show the session that a player fills."""
+        """Show the session that a player fills; the rest is as for `MonitorApp`."""
         self.playback = playback
         self.broken: Exception | None = None
         """What went wrong when the recording was drawn."""
         self._ticked_s = time.monotonic()
         controls, trials = cast(Controls, _Deaf(self)), cast(Trials, _Refusing())
-        super().__init__(session, controls, trials, characters=characters, keymap=keymap)
+        super().__init__(
+            session,
+            controls,
+            trials,
+            table=table,
+            theme=theme,
+            lane_colours=lane_colours,
+            characters=characters,
+            keymap={binding: keys for binding, keys in (keymap or {}).items() if binding not in REFUSED},
+        )
 
     def get_default_screen(self) -> Screen[None]:
         """Return the race."""

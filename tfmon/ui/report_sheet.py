@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar, TypeAlias
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.rows import BLANK, Row, wrap
-from tfmon.ui.sheet import ScrollSheet
+from tfmon.ui.sheet import ScrollSheet, bound, closer
 from tfmon.ui.shell import Shell
 from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, WARN
 
@@ -22,7 +22,11 @@ _STYLES = (("✗", TROUBLE), ("!", WARN))
 class ReportSheet(ScrollSheet):
     """Asks for a report when it opens, and shows it once it is there."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("d,P,q,enter", "dismiss", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        closer("doctor"),
+        closer("lane.profile"),
+        bound("choose", "dismiss", "enter"),
+    ]
 
     def __init__(
         self,

@@ -14,19 +14,37 @@ from textual.screen import ModalScreen
 from tfmon.model.session import Snapshot
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.charset import to_ascii
+from tfmon.ui.footer import message_of
+from tfmon.ui.keys import KEYS, key_of
 from tfmon.ui.page import one_line
+from tfmon.ui.pinned import watched
 from tfmon.ui.rows import BLANK, Row, fit
 from tfmon.ui.shell import Shell
-from tfmon.ui.style import DIM, STRONG
+from tfmon.ui.style import DIM, STRONG, WARN, strong
+
+_KEYS = {key.id: key for key in KEYS}
+_WHEEL_ROWS = 3
+
+
+def bound(binding: str, action: str = "", keys: str = "") -> Binding:
+    """Return the binding of an id of `tfmon.ui.keys`; a page may give it another action, or other keys."""
+    key = _KEYS[binding]
+    return Binding(keys or key.keys, action or key.action, key.help, id=key.id)
+
+
+def closer(binding: str) -> Binding:
+    """Return the binding that closes a page with the key that opened it."""
+    return bound(binding, "dismiss")
 
 
 class Sheet(ModalScreen[str | None]):
-    """Base of the help, the scenario picker and the knob page."""
+    """Base of all pages: the race in one line, a title, a body, what there is to say, and the keys of the page."""
 
     CSS = "Sheet { background: $background; overflow: hidden; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [bound("close"), bound("picture"), bound("palette")]
     title_text = ""
-    foot_text = "Esc closes"
+    foot_text = ""
+    """What `body` says of the keys; that the page can be closed goes without saying."""
 
     def __init__(self, shell: Shell) -> None:
         super().__init__()
@@ -45,9 +63,18 @@ class Sheet(ModalScreen[str | None]):
         """Draw for the new size."""
         self.redraw()
 
+    def on_screen_resume(self) -> None:
+        """Draw what happened meanwhile: the palette was closed."""
+        self.redraw()
+
     def follow(self, snapshot: Snapshot) -> None:
         """Draw again with newer figures."""
+        self.shell.view = watched(self.shell.view, snapshot, ())
         self.redraw()
+
+    def key(self, binding: str) -> str:
+        """Return how a key is written, as remapped."""
+        return key_of(binding, self.shell.view.keys)
 
     def redraw(self) -> None:
         """Show the body between the race in one line and the keys of the page."""
@@ -56,7 +83,8 @@ class Sheet(ModalScreen[str | None]):
         room = max(0, height - 4)
         body = (self.body(snapshot, width, room) + [BLANK] * room)[:room]
         rows: list[Row] = [one_line(snapshot, width), ((f" {self.title_text}", STRONG),), *body]
-        rows += [BLANK, ((f" {self.foot_text}", DIM),)]
+        said = message_of(self.shell.view, snapshot)
+        rows += [((f" {said}", strong(WARN)),), ((f" {self.foot_text or self.key('close') + ' closes'}", DIM),)]
         fitted = [fit(row, width) for row in rows[:height]]
         if self.shell.view.charset == "ascii":
             fitted = [to_ascii(row) for row in fitted]
@@ -66,9 +94,30 @@ class Sheet(ModalScreen[str | None]):
         """Return the rows of the page; at most `height` are shown."""
         raise NotImplementedError
 
+    def wheel(self, direction: int) -> None:
+        """Do what turning the wheel does: 1 is down, -1 is up."""
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Go down."""
+        self.wheel(1)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Go up."""
+        self.wheel(-1)
+
     def dress(self, styles: Mapping[str, Style]) -> None:
         """Take the styles of another theme."""
         self.query_one(Canvas).dress(styles)
+
+    def action_save_picture(self) -> None:
+        """Save the page as a picture and as text."""
+        from tfmon.ui.saving import save
+
+        self.shell.say(save(self.app, self.shell.snapshot.race.scenario, self.query_one(Canvas).text()))
+
+    async def action_show_palette(self) -> None:
+        """Open the command palette of the race."""
+        await self.app.screen_stack[0].run_action("show_palette")
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Close the page."""
@@ -79,10 +128,12 @@ class ScrollSheet(Sheet):
     """A page of rows that scrolls where they do not fit."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j,space", "scroll_rows(1)", "down"),
-        Binding("up,k", "scroll_rows(-1)", "up"),
-        Binding("pagedown", "scroll_rows(10)", "page down"),
-        Binding("pageup", "scroll_rows(-10)", "page up"),
+        bound("move.down", "scroll_rows(1)", "down,j,space"),
+        bound("move.up", "scroll_rows(-1)", "up,k"),
+        bound("move.page.down"),
+        bound("move.page.up"),
+        bound("move.home"),
+        bound("move.end"),
     ]
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
@@ -94,10 +145,24 @@ class ScrollSheet(Sheet):
         rows = self.rows(snapshot, width)
         self.cursor = max(0, min(self.cursor, len(rows) - height))
         more = len(rows) > height
-        self.foot_text = "Esc closes" + (" · ↑ ↓ PgUp PgDn scroll" if more else "")
+        scroll = ("move.up", "move.down", "move.page.up", "move.page.down")
+        keys = f" · {' '.join(self.key(one) for one in scroll)} scroll" if more else ""
+        self.foot_text = f"{self.key('close')} closes{keys}"
         return rows[self.cursor : self.cursor + height]
 
     def action_scroll_rows(self, amount: int) -> None:
         """Move down, or up for a negative amount."""
-        self.cursor += amount
+        self.cursor = max(0, self.cursor + amount)
         self.redraw()
+
+    def action_scroll_home(self) -> None:
+        """Show the first row."""
+        self.action_scroll_rows(-self.cursor)
+
+    def action_scroll_end(self) -> None:
+        """Show the last row."""
+        self.action_scroll_rows(len(self.rows(self.shell.snapshot, self.app.size.width)))
+
+    def wheel(self, direction: int) -> None:
+        """Scroll some rows."""
+        self.action_scroll_rows(direction * _WHEEL_ROWS)

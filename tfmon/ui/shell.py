@@ -41,6 +41,9 @@ class Shell(Protocol):
     controls: Controls
     trials: Trials
 
+    def table(self) -> str:
+        """Return the race as a table; empty where there is none."""
+
     def say(self, message: str) -> None:
         """Show a line for a few seconds."""
 
@@ -58,3 +61,10 @@ class Shell(Protocol):
 
     def start_race(self, scenario: str) -> None:
         """Start the race of another scenario, without blocking the screen."""
+
+
+def may_change(shell: Shell) -> bool:
+    """Return whether keys may change the race; where they may not, say so."""
+    if shell.view.readonly:
+        shell.say("read only: this screen shows the race and changes nothing (--readonly)")
+    return not shell.view.readonly

@@ -9,21 +9,65 @@ from rich.style import Style
 TEXT, DIM, STRONG, KEY = "text", "dim", "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
 
-LANE_COLOURS = 4
-_DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
-_LIGHT = ("#0067a8", "#a85b00", "#00704f", "#9c4a7c")
-_ANSI = ("cyan", "yellow", "green", "magenta")
-"""Blue and orange, then green and purple: the pairs of Okabe and Ito, told apart by colour-blind eyes too."""
+
+@dataclass(frozen=True, slots=True)
+class Accents:
+    """The colours of the lanes, by place: for dark and for light themes, and of the terminal's own sixteen."""
+
+    dark: tuple[str, str, str, str]
+    light: tuple[str, str, str, str]
+    ansi: tuple[str, str, str, str]
+
+
+ACCENTS = {
+    "blue-orange": Accents(
+        ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9"),
+        ("#0067a8", "#935000", "#00704f", "#934373"),
+        ("cyan", "yellow", "green", "magenta"),
+    ),
+    "purple-green": Accents(
+        ("#c2a5cf", "#7fbf5a", "#56b4e9", "#e69f00"),
+        ("#762a83", "#366c1a", "#0067a8", "#935000"),
+        ("magenta", "green", "cyan", "yellow"),
+    ),
+    "yellow-blue": Accents(
+        ("#f0e442", "#6fa8ff", "#e58a6a", "#3fc79a"),
+        ("#6b5700", "#1f4fbf", "#a1421f", "#00704f"),
+        ("yellow", "blue", "red", "green"),
+    ),
+}
+"""Colours of the lanes. The first two of each are told apart by colour-blind eyes, too.
+
+Source: the pairs of Okabe and Ito, and PRGn of ColorBrewer, made lighter or darker until they can be read.
+"""
+LANE_COLOURS = tuple(ACCENTS)
+_PLACES = 4
+_LEAST_CONTRAST = 3.0
+
+
+def themes() -> list[str]:
+    """Return the names of the themes that can be chosen."""
+    from textual.theme import BUILTIN_THEMES
+
+    return sorted(BUILTIN_THEMES)
 
 
 def lane_style(index: int) -> str:
     """Return the name of a lane's accent."""
-    return f"lane{index % LANE_COLOURS}"
+    return f"lane{index % _PLACES}"
 
 
 def strong(style: str) -> str:
     """Return the name of the bold variant of a style."""
     return style + ".strong"
+
+
+def banded(style: str, share: float) -> str:
+    """Return the variant of a style that stands for a load: quiet below 10 %, bold from 75 % on.
+
+    Source: the bands of nvitop for utilisation.
+    """
+    return faint(style) if share < 0.10 else strong(style) if share >= 0.75 else style
 
 
 def faint(style: str) -> str:
@@ -39,19 +83,21 @@ class Look:
     ansi: bool = False
     foreground: str = "#e0e0e0"
     background: str = "#121212"
+    colours: str = LANE_COLOURS[0]
+    """Which of `ACCENTS`."""
 
 
 def palette(look: Look) -> dict[str, Style]:
     """Return the styles by name."""
     if look.ansi:
-        accents, warn, trouble = _ANSI, "bright_yellow", "bright_red"
+        accents, warn, trouble = ACCENTS[look.colours].ansi, "bright_yellow", "bright_red"
         text, dim, ground = Style(), Style(dim=True), Style()
     else:
-        accents = _DARK if look.dark else _LIGHT
-        warn, trouble = ("#f0d442", "#ff6b5e") if look.dark else ("#7a6000", "#b3261e")
+        accents = ACCENTS[look.colours].dark if look.dark else ACCENTS[look.colours].light
+        warn, trouble = ("#f0d442", "#ff7a6e") if look.dark else ("#6e5600", "#b3261e")
         ground = Style(bgcolor=look.background)
         text = Style(color=look.foreground) + ground
-        dim = Style(color=_between(look.foreground, look.background, 0.42)) + ground
+        dim = Style(color=_quiet(look.foreground, look.background)) + ground
     styles = {
         TEXT: text,
         DIM: dim,
@@ -69,6 +115,27 @@ def palette(look: Look) -> dict[str, Style]:
         faded = dim if look.ansi else ground + Style(color=_between(accent, look.background, 0.5))
         styles[faint(name)] = faded
     return styles
+
+
+def _quiet(colour: str, ground: str) -> str:
+    """Return a colour between text and ground that can still be read: a contrast of 3, where the theme allows."""
+    for percent in range(42, 0, -6):
+        mixed = _between(colour, ground, percent / 100)
+        if _contrast(mixed, ground) >= _LEAST_CONTRAST:
+            return mixed
+    return colour
+
+
+def _contrast(one: str, other: str) -> float:
+    """Return the contrast of two colours, 1 to 21. Source: WCAG 2.2, "contrast ratio"."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def _between(colour: str, ground: str, share: float) -> str:

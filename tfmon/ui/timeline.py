@@ -6,35 +6,10 @@ from collections.abc import Mapping
 
 from tfmon import units
 from tfmon.model.tape import Mark, Tape
-from tfmon.ui.keys import Key
+from tfmon.ui.keys import key_of
 from tfmon.ui.rows import Row, Span, cells, crop, fit
 from tfmon.ui.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN, strong
 
-REPLAY_KEYS = (
-    Key(
-        "replay.pause",
-        "space",
-        "play_or_pause",
-        "Space",
-        "pause, or play on; at the end, from the beginning",
-        "Replay",
-    ),
-    Key("replay.back", "left", "skip(-5)", "←", "5 s back; with Shift 60 s", "Replay"),
-    Key("replay.on", "right", "skip(5)", "→", "5 s on; with Shift 60 s", "Replay"),
-    Key("replay.far.back", "shift+left", "skip(-60)", "Shift+←", "60 s back", "Replay"),
-    Key("replay.far.on", "shift+right", "skip(60)", "Shift+→", "60 s on", "Replay"),
-    Key("replay.step.back", "comma", "step(-1)", ",", "one event back", "Replay"),
-    Key("replay.step", "full_stop", "step(1)", ".", "one event on", "Replay"),
-    Key("replay.mark.back", "left_square_bracket", "go_to_mark(-1)", "[", "to the mark before", "Replay"),
-    Key("replay.mark", "right_square_bracket", "go_to_mark(1)", "]", "to just before the next mark", "Replay"),
-    Key("replay.slower", "minus", "change_speed(-1)", "-", "slower", "Replay"),
-    Key(
-        "replay.faster", "plus,equals_sign", "change_speed(1)", "+", "faster: ×1, 2, 5, 10, 20, 50, 100", "Replay"
-    ),
-    Key("replay.start", "home", "go_to_end(-1)", "Home", "to the beginning", "Replay"),
-    Key("replay.end", "end", "go_to_end(1)", "End", "to the end", "Replay"),
-)
-"""Keys that only a replay has."""
 _FOOT = (
     ("replay.pause", "", 0), ("replay.back", "replay.on", 1), ("replay.step.back", "replay.step", 3),
     ("replay.slower", "replay.faster", 2), ("replay.mark.back", "replay.mark", 4),
@@ -87,17 +62,16 @@ def keys_row(tape: Tape, keys: Mapping[str, str], message: str, width: int) -> R
     """Return the keys of the replay, or what is to be said now."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
-    labels = {key.id: keys[key.id].split(",")[0] if key.id in keys else key.label for key in REPLAY_KEYS}
     for least in range(5, -1, -1):
         spans: list[Span] = [(" ", TEXT)]
         for (first, second, importance), word in zip(_FOOT, _WORDS, strict=True):
             if importance > least:
                 continue
-            pair = f"{labels[first]} {labels[second]}" if second else labels[first]
+            pair = " ".join(key_of(one, keys) for one in (first, second) if one)
             word = word or ("pause" if tape.playing else "play")
             spans += [(pair, KEY), (f" {word}  ", DIM)]
-        for key, word in (("?", "help"), ("q", "quit")):
-            spans += [(keys.get(word, key).split(",")[0], KEY), (f" {word}  ", DIM)]
+        for word in ("help", "quit"):
+            spans += [(key_of(word, keys), KEY), (f" {word}  ", DIM)]
         if cells(spans) <= width:
             break
     return fit(spans, width)

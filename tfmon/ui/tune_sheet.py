@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import TrialError
@@ -20,11 +20,10 @@ from tfmon.race.tuning import (
     pairs_of,
     settings_text,
 )
-from tfmon.ui.keys import key_of
 from tfmon.ui.rows import BLANK, Row, fit, wrap
-from tfmon.ui.sheet import Sheet
-from tfmon.ui.shell import Shell
-from tfmon.ui.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.sheet import Sheet, bound, closer
+from tfmon.ui.shell import Shell, may_change
+from tfmon.ui.style import DIM, STRONG, TEXT
 
 _CHANGE_CELLS, _GAIN_CELLS = 26, 34
 
@@ -33,11 +32,11 @@ class TuneSheet(Sheet):
     """Starts a series on a lane, shows it while it is measured, and stops it; closed, it goes on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("E,q", "dismiss", "close"),
-        Binding("tab,down", "move(1)", "next lane"),
-        Binding("shift+tab,up", "move(-1)", "previous lane"),
-        Binding("enter,space", "start_or_stop", "start, or stop"),
-        Binding("u", "undo", "undo"),
+        closer("tune"),
+        bound("move.next", "move(1)", "tab,down"),
+        bound("move.previous", "move(-1)", "shift+tab,up"),
+        bound("choose", "start_or_stop"),
+        bound("undo", "undo"),
     ]
 
     def __init__(self, shell: Shell, lane: str | None) -> None:
@@ -59,19 +58,17 @@ class TuneSheet(Sheet):
         """Return what bounds the lane, what was tried, and what came of it."""
         lane = self._lane()
         if lane is None:
-            self.title_text, self.foot_text = "Tune", "Esc closes"
+            self.title_text, self.foot_text = "Tune", ""
             return [BLANK, ((" there is no lane to tune", TEXT),)]
         self.title_text = f"Tune {lane.title}: try what may help, one change after the other, and keep what does"
+        enter, close = self.key("choose"), self.key("close")
         if self._under_way() is not None:
-            self.foot_text = "Enter stops it, the lane gets its settings back · Esc closes, it goes on"
+            self.foot_text = f"{enter} stops it, the lane gets its settings back · {close} closes, it goes on"
         else:
-            undo = key_of("undo", self.shell.view.keys)
-            other = "Tab: the next lane · " if len(snapshot.lanes) > 1 else ""
-            self.foot_text = f"Enter tunes {lane.title} · {other}{undo} takes back what was kept last · Esc closes"
-        rows: list[Row] = [BLANK]
-        if self.shell.view.message and snapshot.at_ns < self.shell.view.message_until_ns:
-            rows.append(((f" {self.shell.view.message}", WARN),))
-        return rows + tune_rows(snapshot, lane, width)
+            other = f"{self.key('move.next')}: the next lane · " if len(snapshot.lanes) > 1 else ""
+            undo = f"{self.key('undo')} takes back what was kept last"
+            self.foot_text = f"{enter} tunes {lane.title} · {other}{undo} · {close} closes"
+        return [BLANK, *tune_rows(snapshot, lane, width)]
 
     def action_move(self, direction: int) -> None:
         """Choose another lane."""
@@ -84,6 +81,8 @@ class TuneSheet(Sheet):
     def action_start_or_stop(self) -> None:
         """Start the series on the chosen lane, or end the one that runs."""
         lane = self._lane()
+        if not may_change(self.shell):
+            return
         if self._under_way() is not None:
             self.shell.trials.stop()
         elif lane is not None:
@@ -95,6 +94,8 @@ class TuneSheet(Sheet):
 
     def action_undo(self) -> None:
         """Take back the change that was kept last."""
+        if not may_change(self.shell):
+            return
         try:
             self.shell.say(f"undone: {self.shell.trials.undo()}")
         except TrialError as error:

@@ -18,6 +18,10 @@ class View:
     message: str = ""
     """What the last key press came to."""
     message_until_ns: int = 0
+    lost: tuple[str, ...] = ()
+    """Lanes that failed out of sight, until the user takes note; see `tfmon.ui.pinned`."""
+    seen: tuple[str, ...] = ()
+    """Lanes whose failure the user has seen."""
     no_race: str = ""
     """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
@@ -26,6 +30,8 @@ class View:
     """Top of the scale that all charts share, examples/s."""
     sent_bytes_per_s: float | None = None
     """What the screen sent to the terminal, over the last 10 s; None before that is known."""
+    readonly: bool = False
+    """True where keys may not change the race."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""

@@ -77,6 +77,11 @@ def noise() -> None:
     phase("said it all")
 
 
+def a_word_and_then_nothing() -> None:
+    print("a word", flush=True)
+    FOREVER.wait()
+
+
 def an_exit_code() -> None:
     sys.exit(3)
 

@@ -1,0 +1,65 @@
+"""The help explains everything that the panes and the page of a lane show."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from support.ui import CPU_MACHINE, racing_demo
+
+from tfmon.model.events import BadLine, HostSample, KnobRefused
+from tfmon.ui.explained import EXPLAINED, ON_LANE_PAGE, SECTIONS
+from tfmon.ui.help_sheet import help_rows
+from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
+from tfmon.ui.lane_sheet import _of_gpu, _of_host, _of_lane
+from tfmon.ui.page import draw
+from tfmon.ui.rows import cells, plain
+from tfmon.ui.view import View
+
+SAYS_ITSELF = {"process", "versions", "name", "temperature", "tfmon", "for memory"}
+EXPLAINED_WITH = {"busy", "held", "held down by", "link"}
+"""Those of `gpu`, `gpu mem`, `clocks` and `PCIe`."""
+
+
+@pytest.mark.parametrize("machine", [None, CPU_MACHINE])
+def test_every_line_of_a_pane_is_explained(machine):
+    demo = racing_demo(machine) if machine else racing_demo()
+    first, last = demo.names[0], demo.names[-1]
+    demo.session.accept(BadLine(lane=first, at_ns=demo.clock(), problem="x"))
+    demo.session.accept(
+        KnobRefused(lane=last, at_ns=demo.clock(), request=1, knob="prefetch", value=1, reason="no")
+    )
+    rows = plain(draw(demo.session.snapshot(), View(), 160, 50).rows)
+    labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,7}?) {1,7}(?=\S)", row)}
+    assert {"step", "time", "why", "loss", "done", "knobs", "cpu", "memory", "gpu", "note", "refused"} <= labels
+    assert labels <= {name for name, _ in EXPLAINED}
+
+
+def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it_is():
+    demo = racing_demo()
+    snapshot = demo.session.snapshot()
+    lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5), snapshot.gpus[0]
+    host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
+    shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host))}
+    assert {"cpu", "left out", "clocks", "steal"} <= shown
+    explained = {name for _, section in SECTIONS for name, _ in section}
+    assert shown <= explained | SAYS_ITSELF | EXPLAINED_WITH
+    assert {name for name, _ in ON_LANE_PAGE} <= shown
+    assert not explained & SAYS_ITSELF
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 200])
+def test_the_help_lists_every_key_and_fits(width):
+    rows = help_rows({"quit": "ctrl+x"}, width)
+    shown = plain(rows)
+    for key in (*RACE_KEYS, *PAGE_KEYS, STOP):
+        label = "Ctrl+X" if key.id == "quit" else key.label
+        assert any(row.startswith(f"  {label} ") for row in shown), key.id
+    if width >= 40:
+        assert max(map(cells, rows)) <= width
+
+
+def test_names_are_explained_once():
+    everything = [name for _, explained in SECTIONS for name, _ in explained]
+    assert len(everything) == len(set(everything))

@@ -1,0 +1,127 @@
+"""Keys of the user's own, and what all bindings have in common."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from itertools import combinations
+
+import pytest
+from support.ui import racing_demo
+from textual.binding import Binding
+from textual.screen import Screen
+
+import tfmon.ui
+from tfmon.ui.keymap import key_named, read_keymap
+from tfmon.ui.keys import KEYS, RACE_KEYS, key_of, label
+
+from .test_app import app_of, press, shown
+
+
+def screens() -> list[type[Screen]]:
+    for module in pkgutil.iter_modules(tfmon.ui.__path__):
+        importlib.import_module(f"tfmon.ui.{module.name}")
+
+    def below(kind: type) -> set[type]:
+        return {kind}.union(*(below(one) for one in kind.__subclasses__()))
+
+    return sorted(
+        (one for one in below(Screen) if one.__module__.startswith("tfmon.")), key=lambda one: one.__name__
+    )
+
+
+@pytest.mark.parametrize("screen", screens(), ids=lambda screen: screen.__name__)
+def test_every_binding_of_ours_has_an_id_but_those_that_edit_text(screen):
+    bindings = [one for one in screen.__dict__.get("BINDINGS", ()) if isinstance(one, Binding)]
+    assert {one.key for one in bindings if one.id is None} <= {"backspace", "ctrl+u"} | set(
+        ["down", "up", "escape", "pagedown", "pageup"] if screen.__name__ == "Palette" else ()
+    )
+    assert {one.id for one in bindings if one.id is not None} <= {key.id for key in KEYS}
+
+
+def test_ids_are_unique_and_built_in_keys_of_the_race_do_not_clash():
+    assert len({key.id for key in KEYS}) == len(KEYS)
+    for one, other in combinations(RACE_KEYS, 2):
+        assert not set(one.keys.split(",")) & set(other.keys.split(","))
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.id)
+def test_a_built_in_key_is_named_and_written_as_a_remapped_one_would_be(key):
+    keys = key.keys.split(",")
+    assert [key_named(one) for one in keys] == keys
+    assert key.label == label(keys[0])
+
+
+@pytest.mark.parametrize(
+    ("written", "named", "shown"),
+    [
+        ("f", "f", "f"), ("F", "F", "F"), ("?", "question_mark", "?"), ("Esc", "escape", "Esc"),
+        ("Ctrl+X", "ctrl+x", "Ctrl+X"), ("shift+b", "B", "B"), ("PgDn", "pagedown", "PgDn"), ("F5", "f5", "F5"),
+        ("+", "plus", "+"), ("-", "minus", "-"), (".", "full_stop", "."), ("comma", "comma", ","),
+        ("shift+tab", "shift+tab", "Shift+Tab"), (" space ", "space", "Space"), ("é", "é", "é"),
+        ("ctrl+@", "ctrl+at", "Ctrl+@"),
+    ],
+)  # fmt: skip
+def test_keys_are_named_as_textual_does_and_written_as_people_do(written, named, shown):
+    assert key_named(written) == named
+    assert label(named) == shown
+
+
+@pytest.mark.parametrize("written", ["", "foo", "ctrl+", "hold+x", "f f", "shift+1", "\x1b"])
+def test_what_is_no_key_is_told(written):
+    assert key_named(written) == ""
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"prefetch.next": "b"}, "batch.down and prefetch.next have the same key 'b'"),
+        ({"prefetch.next": "f", "batch.up": "F,f"}, "batch.up and prefetch.next have the same key 'f'"),
+        ({"pause": "ctrl+c"}, "pause and quit.now have the same key 'ctrl+c'"),
+        ({"knobs": "down"}, "knobs and move.down have the same key 'down'"),
+        ({"move.end": "w"}, "move.end and picture have the same key 'w'"),
+        ({"help": "comma"}, "help and replay.step.back have the same key 'comma'"),
+        ({"nonsense": "f"}, "there is no key 'nonsense'"),
+    ],
+)
+def test_a_clash_or_an_unknown_name_is_one_clear_line(wanted, said):
+    (line,) = read_keymap(wanted)[1]
+    assert said in line
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"prefetch.next": "b", "batch.down": "p"},
+        {"batch.up": "B,up"},
+        {"close": "escape,x"},
+        {"batch.up": "plus", "batch.down": "minus"},
+        {key.id: key.keys for key in KEYS},
+    ],
+)
+def test_keys_that_swap_or_act_in_other_places_are_fine(wanted):
+    assert read_keymap(wanted) == (wanted, [])
+
+
+async def test_swapped_keys_act_and_all_pages_show_them():
+    keymap, wrong = read_keymap(
+        {"prefetch.next": "b", "batch.down": "p", "help": "F2", "close": "x", "knobs": "K"}
+    )
+    assert not wrong
+    demo = racing_demo()
+    async with app_of(demo, keymap=keymap).run_test(size=(120, 60)) as pilot:
+        await press(pilot, "b", "p")
+        assert [call[2:] for call in demo.controls.calls[::2]] == [("prefetch", 1), ("batch_size", 16)]
+        assert "F2 help" in shown(pilot).splitlines()[-1]
+        await press(pilot, "f2")
+        assert "x closes" in shown(pilot)
+        assert "F2 " in shown(pilot)
+        await press(pilot, "x", "K")
+        assert "Knobs of all lanes" in shown(pilot)
+        await press(pilot, "K")
+        assert "examples/s" in shown(pilot)
+
+
+def test_a_remapped_key_is_written_by_its_first():
+    assert key_of("prefetch.next", {"prefetch.next": "ctrl+f,f"}) == "Ctrl+F"
+    assert key_of("prefetch.next", {}) == "p"

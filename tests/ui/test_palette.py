@@ -1,0 +1,92 @@
+"""The command palette: all that the keys do, found by words."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from support.ui import racing_demo
+from textual.command import CommandList, CommandPalette
+
+from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.race_screen import RaceScreen
+
+from .test_app import app_of, press, shown, until
+
+
+def options(pilot) -> list[str]:
+    commands = pilot.app.screen.query_one(CommandList)
+    return [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
+
+
+async def search(pilot, words: str = "") -> None:
+    """Type words, and wait for what is found."""
+    await press(pilot, *words)
+    await until_in_palette(pilot, lambda: pilot.app.screen.query_one(CommandList).option_count)
+
+
+async def until_in_palette(pilot, true) -> None:
+    for _ in range(200):
+        if true():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("nothing was found")
+
+
+@pytest.mark.parametrize("key", ["colon", "ctrl+p"])
+async def test_it_lists_every_action_with_its_key(key):
+    async with app_of(racing_demo(), keymap={"pause": "f5"}).run_test(size=(120, 80)) as pilot:
+        await press(pilot, key)
+        await search(pilot)
+        listed = options(pilot)
+        for one in RACE_KEYS:
+            if one.id not in ("palette", "pause"):
+                assert any(text.startswith(f"{one.help}  ({one.label})") for text in listed), one.id
+        assert any(text.startswith("pause training, or go on  (F5)") for text in listed)
+        await press(pilot, "escape")
+        assert isinstance(pilot.app.screen, RaceScreen)
+
+
+async def test_what_is_chosen_is_done():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "colon")
+        await search(pilot, "prefetch:")
+        await press(pilot, "enter")
+        await until_in_palette(pilot, lambda: demo.controls.calls)
+        assert demo.controls.calls[0] == ("set_knob", "cpu", "prefetch", 1)
+        assert isinstance(pilot.app.screen, RaceScreen)
+
+
+async def test_every_theme_can_be_tried():
+    app = app_of(racing_demo())
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "colon")
+        await search(pilot, "theme nord")
+        await press(pilot, "enter")
+        await until(pilot, lambda: app.theme == "nord")
+
+
+async def test_it_opens_over_a_page_and_acts_on_the_race():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "question_mark", "colon")
+        assert isinstance(pilot.app.screen, CommandPalette)
+        await search(pilot, "all the knobs")
+        await press(pilot, "enter")
+        await until(pilot, lambda: "Knobs of all lanes" in shown(pilot))
+
+
+async def test_it_is_ascii_where_the_terminal_is():
+    async with app_of(racing_demo(), characters="ascii").run_test(size=(80, 24)) as pilot:
+        await press(pilot, "colon")
+        await search(pilot)
+        screen = pilot.app.screen
+        strips = screen._compositor.render_strips()
+        assert "".join(segment.text for strip in strips for segment in strip).isascii()
+
+
+def test_the_screen_does_not_load_it():
+    code = "import sys, tfmon.live; sys.exit('tfmon.ui.palette' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

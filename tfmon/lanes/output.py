@@ -1,0 +1,64 @@
+"""What a child prints: its last words are kept, and what is new is told a few times a second."""
+
+from __future__ import annotations
+
+from tfmon.model.events import LanePrinted
+from tfmon.model.text import clean
+
+TAIL_BYTES = 32_768
+"""How much of a child's output is kept; the rest is read and dropped, so that the child never blocks."""
+TAIL_LINES = 200
+NEWS_BYTES = 16_384
+"""Most that is told at once; of a child that prints more in between, the newest."""
+LINE_CHARACTERS = 500
+TELL_EVERY_NS = 250_000_000
+
+
+class Output:
+    """Takes what a child prints, in chunks that end anywhere. Bounded, whatever the child prints."""
+
+    def __init__(self, lane: str) -> None:
+        self._lane = lane
+        self._tail = b""
+        self._news = b""
+        self._dropped_bytes = 0
+        self._told_ns = 0
+
+    def take(self, chunk: bytes) -> None:
+        """Take a chunk."""
+        self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+        self._news += chunk
+        if len(self._news) > NEWS_BYTES:
+            kept = self._news[-NEWS_BYTES:].partition(b"\n")[2]
+            self._dropped_bytes += len(self._news) - len(kept)
+            self._news = kept
+
+    def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
+        """Return the whole lines since the news before; None if there are none, or those were told a moment ago.
+
+        The last news are told at once, with a line that has no end.
+        """
+        if not self._news and not self._dropped_bytes:
+            return None
+        if not last and now_ns - self._told_ns < TELL_EVERY_NS:
+            return None
+        whole, end, rest = (self._news, b"", b"") if last else self._news.rpartition(b"\n")
+        if not (whole or end or self._dropped_bytes):
+            return None
+        dropped, self._dropped_bytes = self._dropped_bytes, 0
+        self._news, self._told_ns = rest, now_ns
+        lines = tuple(line for line in map(_shown, whole.split(b"\n")) if line)
+        if not lines and not dropped:
+            return None
+        return LanePrinted(lane=self._lane, at_ns=now_ns, lines=lines, dropped_bytes=dropped)
+
+    def tail(self) -> tuple[str, ...]:
+        """Return the last lines, safe to show."""
+        text = clean(self._tail.decode(errors="replace"), limit=TAIL_BYTES)
+        return tuple(line.rstrip() for line in text.splitlines()[-TAIL_LINES:] if line.strip())
+
+
+def _shown(line: bytes) -> str:
+    """Return a line safe to show: of one that was written over, as progress bars are, what was left standing."""
+    text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
+    return clean(text, LINE_CHARACTERS).rstrip()

@@ -1,0 +1,87 @@
+"""The log of a lane: the lines that it printed and what happened to it. Pure, and bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from tfmon.model.events import (
+    BadLine,
+    Built,
+    Equipped,
+    Event,
+    Finished,
+    KnobApplied,
+    KnobRefused,
+    LaneEnded,
+    LaneFailed,
+    LanePrinted,
+    LaneStarted,
+    PhaseEntered,
+    Profiled,
+    ProfileFailed,
+    Window,
+)
+from tfmon.model.knobs import show
+
+LOG_LINES = 500
+"""Lines of a lane that are kept; each has 500 characters at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line: what the lane printed, or in our words what happened to it."""
+
+    at_ns: int
+    """For a printed line, when it was read."""
+    kind: Literal["printed", "event", "trouble"]
+    text: str
+
+
+def grown(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
+    """Return a lane's log after an event; the same object if there is nothing to tell."""
+    new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _told(event))
+    return (*log, *new)[-LOG_LINES:] if new else log
+
+
+def _told(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
+    match event:
+        case Window():
+            if event.traced_steps:
+                yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
+        case LanePrinted():
+            if event.dropped_bytes:
+                yield "trouble", f"{event.dropped_bytes:,} bytes were printed faster than they are shown: left out"
+            for line in event.lines:
+                yield "printed", line
+        case LaneStarted():
+            settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
+            yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
+        case PhaseEntered():
+            yield "event", event.phase
+        case Equipped():
+            yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
+        case Built():
+            examples = "?" if event.examples is None else f"{event.examples:,}"
+            yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
+        case KnobApplied():
+            in_force = f"{event.knob}={show(event.value)} in force from step {event.step:,}"
+            yield "event", f"{in_force}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
+        case KnobRefused():
+            yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
+        case Profiled():
+            yield "event", "profiled"
+        case ProfileFailed():
+            yield "trouble", f"no profile: {event.reason}"
+        case BadLine():
+            yield "trouble", f"unreadable line passed over: {event.problem}"
+        case LaneFailed():
+            yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
+        case Finished():
+            yield "event", f"finished after {event.steps:,} steps"
+        case LaneEnded():
+            how = f"ended by {event.signal}" if event.signal else f"ended with exit code {event.exit_code}"
+            yield ("event" if event.asked or event.exit_code == 0 else "trouble"), f"process {how}"
+        case _:
+            return
