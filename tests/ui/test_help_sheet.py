@@ -17,7 +17,7 @@ from tfmon.ui.page import draw
 from tfmon.ui.rows import cells, plain
 from tfmon.ui.view import View
 
-SAYS_ITSELF = {"process", "versions", "name", "temperature", "tfmon", "for memory"}
+SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory"}
 EXPLAINED_WITH = {"busy", "held", "held down by", "link"}
 """Those of `gpu`, `gpu mem`, `clocks` and `PCIe`."""
 
