@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import crossover, doctor, profile, race, scenarios, tune, verify
+from tfmon.commands import crossover, doctor, profile, race, scenarios, tune, verify, watch
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -46,6 +46,7 @@ def cli(ctx: click.Context) -> None:
 
 for command in (
     race.race,
+    watch.watch,
     crossover.crossover,
     tune.tune,
     profile.profile,

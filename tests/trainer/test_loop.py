@@ -671,4 +671,4 @@ def test_a_profile_that_cannot_be_taken_is_refused_and_the_lane_trains_on(
     finally:
         tf.profiler.experimental.stop(save=False)
     assert "another profile is being taken" in failed.reason
-    loop.until(lambda: loop.windows[-1].at_ns > failed.at_ns, "a window after it")
+    loop.until(lambda: loop.windows and loop.windows[-1].at_ns > failed.at_ns, "a window after it")

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 VARIABLE = "TFMON_LANE"
+SETTINGS = "TFMON_SETTINGS"
+"""Knobs that the command line asks of a lane, as a JSON object."""
 HOLDER = "TFMON_HOLDER"
 """Set by the first Python of a lane to its own number: a launcher may close the descriptors in its children."""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfmon.model.disturbances import gpu_disturbances, host_disturbances
-from tfmon.model.events import Event, GpuSample, HostSample
+from tfmon.model.events import Event, GpuSample, HostSample, KnobOffered
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import LaneState, advance, disturbed, measure_afresh, take_gpu_sample, trains_on
 from tfmon.model.spec import LaneSpec
@@ -58,6 +58,16 @@ class Race:
     """Which race of this run of tfmon it is, from 1."""
     alone: str = ""
     """Name of the lane that has the machine for itself, in slices, while the others hold; empty for none."""
+
+
+def with_knob(race: Race, offered: KnobOffered) -> Race:
+    """Return the race with a knob that one of its lanes, a user's script, has offered."""
+    if any(knob.name == offered.knob for knob in race.knobs):
+        return race
+    knob = Knob(
+        offered.knob, offered.default, offered.help, "live", offered.choices, offered.low, offered.high
+    )  # fmt: skip
+    return replace(race, knobs=(*race.knobs, knob))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +213,8 @@ class Session:
                 self._disturb(list(self._lanes), before_host, event, host_disturbances(event))
             elif event.lane in self._lanes:
                 self._lanes[event.lane] = advance(self._lanes[event.lane], event)
+                if isinstance(event, KnobOffered):
+                    self._race = with_knob(self._race, event)
             else:
                 return
         for listener in self._listeners:

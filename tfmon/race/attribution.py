@@ -72,8 +72,8 @@ def _on_the_host(lane: LaneState, tally: Tally) -> Shares:
     """Where a call returns when all is done, the clocks on the steps say everything but the call's inside."""
     span = tally.span_ns
     step = tally.call_ns / span
-    dispatch: Reading = EAGER
-    device: Reading = EAGER
+    dispatch: Reading = NOT_APART if lane.command else EAGER
+    device: Reading = dispatch
     if lane.floor_ns is not None:
         dispatch = min(step, lane.floor_ns * tally.steps / span) * 100
         device = step * 100 - dispatch

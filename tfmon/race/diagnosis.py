@@ -118,7 +118,7 @@ def _other(case: _Case) -> _Found:
 
 
 def _eager(case: _Case) -> _Found:
-    if case.lane.settings.get("graph", True) and case.lane.floor_ns is not None:
+    if case.lane.command or (case.lane.settings.get("graph", True) and case.lane.floor_ns is not None):
         return None
     share = case.shares.step_pct
     if case.lane.settings.get("graph", True):
@@ -140,7 +140,8 @@ def _dispatch(case: _Case) -> _Found:
 def _compute(case: _Case) -> _Found:
     device = known(case.shares.device_pct)
     share = case.shares.step_pct if device is None else device
-    return "compute", f"compute-bound: {share:.0f} % of the time computes"
+    what = "is in the step" if case.lane.command and device is None else "computes"
+    return "compute", f"compute-bound: {share:.0f} % of the time {what}"
 
 
 _RULES: tuple[Callable[[_Case], _Found], ...] = (
