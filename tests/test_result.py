@@ -37,6 +37,8 @@ LANE = {
 }  # fmt: skip
 EXTRA = {
     "excluded",
+    "command",
+    "fit",
     "examples_per_s_ci95",
     "gpu_held_source",
     "gpu_j_per_1000_examples",

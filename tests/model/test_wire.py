@@ -33,6 +33,8 @@ VALUES = {
     "tuple[str, ...]": ("warm-up", "knob change"),
     "dict[str, KnobValue]": {"batch_size": 32, "prefetch": "auto", "augment": True, "rate": 0.5},
     "dict[int, int]": {1280: 3, 1281: 1},
+    "tuple[KnobValue, ...]": (16, 0.5, "auto", True),
+    "dict[str, float]": {"loss": 0.5, "accuracy": 1.0},
 }
 WRONG = {
     "int": ["7", 7.0, True, None, [], {}],
@@ -42,6 +44,8 @@ WRONG = {
     "tuple[str, ...]": ["warm-up", [1], {}, None],
     "dict[str, KnobValue]": [[], "x", None, {"a": None}, {"a": []}],
     "dict[int, int]": [[], None, {"a": 1}, {"1": "1"}, {"1": True}, {"1": 1.5}],
+    "tuple[KnobValue, ...]": ["auto", [None], {}, None],
+    "dict[str, float]": [[], None, {"a": "1"}, {"a": True}, {"a": None}],
 }
 
 

@@ -211,6 +211,21 @@ class LaneState:
         return Tally(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
 
 
+def seconds_left(state: LaneState) -> float | None:
+    """Return how long the rest of a script's `fit` takes at the present pace, in the lane's own time.
+
+    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before.
+    Errors: None where the pace, or the number of batches, is not known.
+    """
+    progress, pace = state.progress, state.recent().steps_per_s or state.steady.steps_per_s
+    if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
+        return None
+    epochs = max(0, progress.epochs - progress.epoch)
+    batches = epochs * progress.batches + max(0, progress.batches - progress.batch)
+    beside_ns = (progress.validation_ns + progress.between_ns) / max(1, progress.epochs_done)
+    return batches / pace + (epochs + 1) * beside_ns / 1e9
+
+
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
     match event:

@@ -220,7 +220,7 @@ class Watcher:
     # ------------------------------------------------------------ knobs
 
     def _offer_knobs(self) -> None:
-        rate = _learning_rate(self._model)
+        rate = _learning_rate(self._keras, self._model)
         if rate is not None:
             knob = Knob(
                 LEARNING_RATE, default=rate, help="The optimizer's learning rate, until the script sets it.",
@@ -236,13 +236,14 @@ class Watcher:
             raise KnobError(f"learning_rate: {error}") from error
 
 
-def _learning_rate(model: Any) -> float | None:  # noqa: ANN401
+def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
     """Return the optimizer's learning rate; None where it is none that can be set, as with a schedule."""
     optimizer = getattr(model, "optimizer", None)
+    schedules = keras.optimizers.schedules.LearningRateSchedule
+    if optimizer is None or isinstance(getattr(optimizer, "_learning_rate", None), schedules):
+        return None
     try:
-        if optimizer is None or callable(getattr(optimizer, "_learning_rate", None)):
-            return None
-        return float(optimizer.learning_rate)
+        return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
     except (TypeError, ValueError, AttributeError):
         return None
 

@@ -441,6 +441,8 @@ class Lane:
 
     def _heed(self, letter: Request) -> None:
         match letter:
+            case Run() | Turn() | Hold() if not self._warm:
+                pass  # it was meant for the process that was the lane before
             case SetKnob():
                 self._set_knob(letter)
             case Run():

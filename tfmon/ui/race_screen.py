@@ -26,7 +26,7 @@ from tfmon.ui.layout import arrange
 from tfmon.ui.page import draw
 from tfmon.ui.shell import Shell
 from tfmon.ui.view import focused_index
-from tfmon.ui.wishes import living, pause_or_run, short_name, steps_of, targets, to_improve
+from tfmon.ui.wishes import living, no_knob, pause_or_run, short_name, steps_of, targets, to_improve
 
 
 class RaceScreen(Screen[None]):
@@ -79,7 +79,7 @@ class RaceScreen(Screen[None]):
         try:
             knob = find(snapshot.race.knobs, name)
         except KnobError:
-            self.shell.say(f"this scenario has no knob {short_name(name)}")
+            self.shell.say(no_knob(snapshot, name))
             return
         wishes, stuck = steps_of(living(self._targets()), knob, direction)
         for wish in wishes:

@@ -4,8 +4,6 @@ It must cost nothing, leave no trace that a script could stumble over, and never
 but what Python has loaded by now.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -20,7 +18,7 @@ PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 class Finder:
     """Finds `tfmon` where the monitor has it, and watches Keras once that is loaded."""
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:  # noqa: ANN401
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":  # noqa: ANN401
         """Return how to load a module; None for all but the two."""
         if name == "tfmon":
             from importlib.util import spec_from_file_location
@@ -42,17 +40,17 @@ class Finder:
 class Loader:
     """Loads a module as its own loader does, then has it watched."""
 
-    def __init__(self, own: Any) -> None:  # noqa: ANN401
+    def __init__(self, own: "Any") -> None:  # noqa: ANN401
         self.own = own
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> "Any":  # noqa: ANN401
         return getattr(self.own, name)
 
-    def create_module(self, spec: Any) -> Any:  # noqa: ANN401
+    def create_module(self, spec: "Any") -> "Any":  # noqa: ANN401
         """Make the module."""
         return self.own.create_module(spec)
 
-    def exec_module(self, module: Any) -> None:  # noqa: ANN401
+    def exec_module(self, module: "Any") -> None:  # noqa: ANN401
         """Load it, and leave its own loader in its place."""
         module.__spec__.loader = module.__loader__ = self.own
         self.own.exec_module(module)
@@ -66,9 +64,8 @@ class Loader:
 
 def give_way() -> None:
     """Run the sitecustomize that the script would have had, in place of this one."""
-    from importlib.machinery import PathFinder
-
-    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    machinery: Any = sys.modules["_frozen_importlib_external"]
+    spec = machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
     module = type(sys)("sitecustomize")
