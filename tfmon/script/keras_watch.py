@@ -117,7 +117,7 @@ class Watcher:
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
         self._batches: int | None = None
         self._metrics: dict[str, float] = {}
-        self._logs: Any = None
+        self._now = doing
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
 
@@ -158,9 +158,7 @@ class Watcher:
                     follow(None)
             steps = per_call if self._batches is None else max(1, min(per_call, self._batches - self._batch))
             self._batch += steps
-            self._logs = result
             lane.end_step(steps=steps, loss=_loss_of(result))
-            lane.progressed(self._progress())
             return result
 
         return timed
@@ -171,7 +169,8 @@ class Watcher:
         if self._epochs_done:
             self._between_ns += max(0, gap_ns - self._this_validation_ns)
         self._this_validation_ns = 0
-        self._epoch, self._batch = epoch + 1, 0
+        self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
+        self._lane.tell_progress(self._progress)
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
         """Take note of an epoch's end; its callbacks come now."""
@@ -180,7 +179,7 @@ class Watcher:
             self._batches = self._batch
         self._epochs_done += 1
         self._metrics = _numbers(logs)
-        self._lane.progressed(self._progress(), now=True)
+        self._lane.tell_progress(self._progress)
         if STOP.name in self._lane.knobs and self._lane.value(STOP.name):
             self._model.stop_training = True
 
@@ -188,7 +187,8 @@ class Watcher:
         """Take note that Keras evaluates or predicts: its steps train nothing."""
         self._lane.rest()
         self._test_began_ns = time.monotonic_ns()
-        self._lane.progressed(self._progress("validation" if self._doing == "fit" else self._doing), now=True)
+        self._now = "validation" if self._doing == "fit" else self._doing
+        self._lane.tell_progress(self._progress)
 
     def end_test(self) -> None:
         """Take note that it has done so."""
@@ -201,12 +201,13 @@ class Watcher:
         if self._timed is not None and self._model.train_function is self._timed:
             self._model.train_function = self._own_function
         self._lane.rest()
-        self._lane.progressed(self._progress(""), now=True)
+        self._now = ""
+        self._lane.tell_progress(self._progress)
 
-    def _progress(self, doing: str = "fit") -> Progressed:
+    def _progress(self) -> Progressed:
         return Progressed(
             at_ns=time.monotonic_ns(),
-            doing=doing,
+            doing=self._now,
             epoch=self._epoch,
             epochs=self._epochs,
             batch=self._batch,

@@ -102,7 +102,7 @@ class Lane:
         self._call_ns = 0
         self._given: tuple[Turn, float] | None = None
         self._lent = 0
-        self._progress: Progressed | None = None
+        self._progress: Callable[[], Progressed] | None = None
         self._gone = self._ending = False
         self._say_hello()
         Inbox(place.knob_fd, self._deliver, end=self._end_process).start()
@@ -240,11 +240,10 @@ class Lane:
         self._last_end_ns += since_end_ns
         return gap_ns
 
-    def progressed(self, progress: Progressed, *, now: bool = False) -> None:
-        """Tell how far the script is: with the next window, or at once."""
+    def tell_progress(self, progress: Callable[[], Progressed]) -> None:
+        """Tell now how far the script is, and from now on with each window."""
         self._progress = progress
-        if now:
-            self._tell_progress()
+        self._tell_progress()
 
     # ------------------------------------------------------------ windows
 
@@ -336,10 +335,9 @@ class Lane:
         clock.report_ns += self._last_end_ns - at_ns
 
     def _tell_progress(self) -> None:
-        if self._progress is not None:
+        if self._progress is not None and not self._gone:
             with self._lock:
-                self._reporter.offer(self._progress)
-            self._progress = None
+                self._reporter.offer(self._progress())
 
     def read_loss(self) -> float | None:
         """Read the last step's loss, and by that wait for the device to finish it; None for no number."""
