@@ -51,7 +51,7 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
         if isinstance(given, keras.callbacks.CallbackList):
             return own(*args, **kwargs)
         callback = _callback(keras, lane, args[0], doing)
-        bound.arguments["callbacks"] = [callback] if given is None else [callback, given]
+        bound.arguments["callbacks"] = [callback, *keras.tree.flatten(given or [])]
         try:
             return own(*bound.args, **bound.kwargs)
         finally:

@@ -99,4 +99,4 @@ class TensorFlowFeed(Feed):
         parts = getattr(first, "values", None)
         parts = parts if isinstance(parts, tuple) else (first,)
         lengths = [tf.shape(tf.nest.flatten(part, expand_composites=True)[0])[0] for part in parts]
-        return tf.cast(tf.add_n(lengths), tf.float64)
+        return tf.cast(tf.add_n(lengths) if len(lengths) > 1 else lengths[0], tf.float64)
