@@ -10,7 +10,7 @@ ARGS ?=
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-tf218 lint bench fairness clean
+.PHONY: help run test test-tf218 lint bench fairness attribution clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 
 fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes half an hour on a quiet machine.
 	for what in count handicap identical alone; do $(BIN)/python tests/benchmarks/fairness.py $$what; done
+
+attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles, and measure what knowing it costs; six minutes.
+	for what in shares cost rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
 
 clean:  ## Remove the environments and everything that was built.
 	rm -rf $(VENV) $(VENV_218) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

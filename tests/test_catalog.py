@@ -45,6 +45,13 @@ def knob(card, name: str):
 # ------------------------------------------------------------ finding
 
 
+def test_the_variants_that_the_contrast_names_are_remedies_for_each_other(write):
+    body = ("variants = ('slow', 'fast', 'other')", "contrast = ('variant=slow', 'variant=fast')")
+    assert knob(read_card(write(with_body(*body)), "file"), "variant").remedies == ("slow", "fast")
+    body = ("variants = ('slow', 'fast')", "contrast = ('graph=off', 'graph=on')")
+    assert knob(read_card(write(with_body(*body)), "file"), "variant").remedies == ()
+
+
 def test_the_built_in_scenarios_are_listed_by_name():
     cards = list_cards()
     names = [card.name for card in cards]

@@ -51,8 +51,9 @@ class Program:
         if self.on_begin is not None:
             self.on_begin()
 
-    def close(self) -> None:
+    def close(self, interrupted: str = "") -> None:
         self.closed += 1
+        self.interrupted = interrupted
 
 
 class Terminal(io.StringIO):

@@ -17,20 +17,24 @@ from tfmon.model.events import (
     LaneEnded,
     LaneFailed,
     PhaseEntered,
+    RecordingTold,
     TreeSample,
     Window,
 )
 from tfmon.model.knobs import COMMON
 from tfmon.model.lane_state import RACING
 from tfmon.model.readings import Missing
-from tfmon.model.session import CONCURRENT, Machine, Race, Session
+from tfmon.model.session import CONCURRENT, Machine, Race, Recorded, Session
 from tfmon.model.spec import name_lanes, parse_lane
 from tfmon.result import to_json, to_text
 
 SECOND = 1_000_000_000
 SETTINGS = {"batch_size": 10, "prefetch": "off"}
 
-TOP = {"schema", "tfmon", "scenario", "mode", "seconds", "machine", "lanes", "verdict"}
+TOP = {"schema", "tfmon", "scenario", "mode", "seconds", "machine", "lanes", "verdict"} | {
+    "recording",
+    "recording_stopped",
+}
 LANE = {
     "name", "device", "device_name", "state", "why", "knobs", "steps", "examples", "examples_per_s", "step_ms",
     "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_held_bytes", "gpu_in_use_bytes", "missing",
@@ -322,11 +326,11 @@ def test_the_table_says_what_was_left_out_why_it_stopped_and_why_there_is_no_gpu
 def test_where_the_time_of_a_step_went_and_what_bounds_the_lane_are_told():
     raced = Raced("cpu")
     for number in range(3):
-        raced.window("cpu", 2 + number, input_ns=700_000_000, call_ns=250_000_000, floor_ns=100_000)
+        raced.window("cpu", 2 + number, input_ns=700_000_000, call_ns=250_000_000, computing_share=0.6)
     (lane,) = to_json(raced.session.snapshot())["lanes"]
     assert (lane["bound"], lane["bound_text"]) == ("input", "input-bound: 70 % of the time waits for batches")
     assert {name: lane["time_pct"][name] for name in ("input", "dispatch", "device")} == {
-        "input": 70, "dispatch": 1, "device": 24,
+        "input": 70, "dispatch": 10, "device": 15,
     }  # fmt: skip
     assert lane["time_pct"]["copy"] is None
     assert lane["missing"]["time_pct.copy"] == "the batch is in the host's memory already"
@@ -337,3 +341,13 @@ def test_before_that_is_known_it_is_null(raced):
     lane = to_json(raced.session.snapshot())["lanes"][0]
     assert (lane["bound"], lane["bound_text"]) == (None, None)
     assert "bound" in lane["missing"]
+
+
+def test_it_says_where_the_race_was_recorded_and_why_no_longer():
+    raced = Raced("cpu")
+    told = raced.json()
+    assert (told["recording"], told["recording_stopped"]) == (None, None)
+    raced.session.accept(RecordingTold(at_ns=1, recording=Recorded("/there/x.jsonl", 5, "disk full")))
+    told = raced.json()
+    assert (told["recording"], told["recording_stopped"]) == ("/there/x.jsonl", "disk full")
+    assert to_text(raced.session.snapshot()).endswith("recording stopped: disk full\nrecorded in /there/x.jsonl")

@@ -9,7 +9,43 @@ import sys
 import pexpect
 import pytest
 
-WORST = ("slow-preprocess", "--set", "prefetch=off", "--set", "parallel_calls=off", "--slice", "0.2")
+SLOW_INPUT = '''"""A step that takes no time, and examples that take a millisecond each."""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+from tfmon.trainer import Scenario
+
+
+def slow(x):
+    time.sleep(0.001)
+    return x
+
+
+class SlowInput(Scenario):
+    batch_size = 64
+    without = ("graph", "xla", "mixed_precision", "sync_every_step", "threads")
+    contrast = ("prefetch=off", "prefetch=auto")
+
+    def data(self):
+        return np.zeros((64, 8), "float32"), np.zeros(64, "int32")
+
+    def prepare(self, x, y):
+        return tf.ensure_shape(tf.numpy_function(slow, [x], tf.float32), [8]), y
+
+    def model(self):
+        model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(2, activation="softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        return model
+'''
+
+
+@pytest.fixture
+def scenario(tmp_path):
+    path = tmp_path / "slow_input.py"
+    path.write_text(SLOW_INPUT)
+    return str(path)
 
 
 def tune(*words: str) -> subprocess.CompletedProcess[str]:
@@ -18,23 +54,22 @@ def tune(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.tf
-def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object():
-    done = tune(*WORST, "--json")
+def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object(scenario):
+    done = tune(scenario, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert (found["scenario"], found["lane"]["device"]) == ("slow-preprocess", "cpu")
-    first = found["attempts"][0]
-    assert first["against"] == "input" and first["pairs"] >= 6
-    cache = next(one for one in found["attempts"] if one["tried"] == "cache on")
-    assert cache["outcome"] == "kept" and cache["gain_ci95"][0] > 1.2
-    assert found["best"]["gain"] > 1.2 and any(".cache()" in line for line in found["best"]["code"])
+    assert (found["scenario"], found["lane"]["device"]) == ("slow-input", "cpu")
+    (cache,) = found["attempts"]
+    assert cache["against"] == "input" and cache["pairs"] >= 6
+    assert (cache["tried"], cache["settings"]) == ("cache on", {"cache": True})
+    assert cache["outcome"] == "kept" and cache["gain_ci95"][0] > 2
+    assert found["best"]["gain"] > 2 and any(".cache()" in line for line in found["best"]["code"])
     assert {knob: found["settings"][knob] for knob in found["best"]["settings"]} == found["best"]["settings"]
-    assert all(one["outcome"] in ("kept", "withdrawn", "refused") for one in found["attempts"])
 
 
 @pytest.mark.tf
-def test_ctrl_c_ends_it_with_what_it_has():
-    words = ["-m", "tfmon", "tune", *WORST]
+def test_ctrl_c_ends_it_with_what_it_has(scenario):
+    words = ["-m", "tfmon", "tune", scenario, "--set", "parallel_calls=off"]
     terminal = pexpect.spawn(sys.executable, words, encoding="utf-8", timeout=90, dimensions=(40, 140))
     terminal.expect("trying [a-z ]+ auto: [1-9]")
     terminal.sendintr()

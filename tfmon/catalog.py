@@ -257,6 +257,12 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
         raise ValueError(f"{ast.unparse(node)} is not a literal") from None
 
 
+def _contrasted(told: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the variants that the contrast compares: two ways to do the same; others may do other work."""
+    words = [word.strip() for side in told.get("contrast", ()) for word in str(side).split(",")]
+    return tuple(word.removeprefix("variant=") for word in words if word.startswith("variant="))
+
+
 def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
     """Return the knobs that a scenario has, with its defaults."""
     offered = [*STEP, *MACHINE]
@@ -266,7 +272,7 @@ def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tup
         offered = [*INPUT, *offered]
     variants = told.get("variants", ())
     if variants:
-        offered.append(replace(VARIANT, default=variants[0], choices=variants))
+        offered.append(replace(VARIANT, default=variants[0], choices=variants, remedies=_contrasted(told)))
     knobs: list[Knob] = []
     for knob in (*offered, *told.get("knobs", ())):
         if knob.name in told.get("without", ()):

@@ -9,7 +9,20 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.commands import crossover, doctor, profile, race, scenarios, tune, verify, watch
+from tfmon.commands import (
+    crossover,
+    diff,
+    doctor,
+    export,
+    profile,
+    race,
+    replay,
+    runs,
+    scenarios,
+    tune,
+    verify,
+    watch,
+)
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -50,6 +63,10 @@ for command in (
     crossover.crossover,
     tune.tune,
     profile.profile,
+    replay.replay,
+    runs.runs,
+    diff.diff,
+    export.export,
     doctor.doctor,
     verify.verify,
     scenarios.list_scenarios,

@@ -37,6 +37,11 @@ class Interruption:
         """Whether a signal has come."""
         return self._came.is_set()
 
+    @property
+    def why(self) -> str:
+        """What is said of the race that is broken off; empty while no signal has come."""
+        return f"interrupted by {self.signal}" if self.signal else ""
+
     def wait(self) -> bool:
         """Wait a moment; return whether a signal has come."""
         return self._came.wait(POLL_S)
@@ -69,10 +74,11 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
                 if not quiet:
                     _tell(program.session.snapshot())
         finally:
-            program.close()
+            why = interrupted.why
+            program.close(why)
             if not quiet:
                 _tell(None)
-    return f"interrupted by {interrupted.signal}" if interrupted.signal else ""
+    return why
 
 
 def _tell(snapshot: Snapshot | None) -> None:

@@ -40,7 +40,8 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
     def interrupt(number: int, _frame: FrameType | None) -> None:
         caught.append(signal.Signals(number).name)
         app.request_quit()
-        threading.Thread(target=_leave_anyway, args=(program,), name="tfmon-leave", daemon=True).start()
+        args = (program, f"interrupted by {caught[0]}")
+        threading.Thread(target=_leave_anyway, args=args, name="tfmon-leave", daemon=True).start()
 
     before = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
@@ -52,8 +53,8 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
     return f"interrupted by {caught[0]}" if caught and ending != "quit" else ""
 
 
-def _leave_anyway(program: Program) -> None:
+def _leave_anyway(program: Program, why: str) -> None:
     """End the lanes and then the process, even if the app cannot: a terminal that is gone blocks its writes."""
-    program.close()
+    program.close(why)
     time.sleep(PATIENCE_S)
     os._exit(EXIT_INTERRUPTED)

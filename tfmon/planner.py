@@ -39,6 +39,12 @@ class Wishes:
     """The knob that a crossover races over; lanes that nobody named do not differ by it."""
     one_lane: bool = False
     """One lane is wanted: where nobody named it, on the first GPU, or else on the CPU."""
+    spare: bool = False
+    """Whether a child is kept ready that has loaded TensorFlow."""
+    record: bool = False
+    """Whether the race is recorded."""
+    record_file: Path | None = None
+    """Where to; None for the user's own folder."""
 
 
 def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:

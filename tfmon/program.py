@@ -13,7 +13,15 @@ from tfmon.catalog import Card, find_card
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.events import Event, LaneEnded, LaneFailed, Profiled, ProfileFailed, TurnEnded
+from tfmon.model.events import (
+    Event,
+    Interrupted,
+    LaneEnded,
+    LaneFailed,
+    Profiled,
+    ProfileFailed,
+    TurnEnded,
+)
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Machine, Race, Session
 from tfmon.planner import Wishes, plan_race
@@ -25,9 +33,12 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.race.standing import standing
+from tfmon.recordings.recorder import Recorder
 from tfmon.trials.bench import Bench
 
 SAMPLE_EVERY_S = 1.0
+SPARE_NEEDS_BYTES = 4 * 2**30
+"""A machine with less memory keeps no spare child: one takes about 0.4 GiB."""
 PROFILE_STEPS = 20
 PROFILE_PATIENCE_S = 90.0
 
@@ -44,7 +55,11 @@ class Program:
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self.session = Session(self._machine, time.monotonic_ns)
-        self.lanes = LaneGroup(self.session, self._plan_next)
+        self._recorder: Recorder | None = None
+        if wishes.record:
+            self._recorder = Recorder(self.session, wishes.python, wishes.record_file)
+        roomy = self._machine.memory_bytes >= SPARE_NEEDS_BYTES
+        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=wishes.spare and roomy)
         self.bench = Bench(self.session, self.lanes)
         if wishes.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
@@ -68,7 +83,7 @@ class Program:
         """Start the lanes, and sampling beside them."""
         self.lanes.begin(plan)
         threading.Thread(target=_load_statistics, name="tfmon-statistics", daemon=True).start()
-        probes: list[Probe] = [HostProbe(self.lanes.pids)]
+        probes: list[Probe] = [HostProbe(self.lanes.processes)]
         gpus = self._search.gpus if self._search is not None else ()
         if gpus and gpus[0].uuid.startswith(("GPU-", "MIG-")):
             probes.append(NvidiaProbe(gpus))
@@ -79,12 +94,19 @@ class Program:
             self._tickers.append(ticker)
             ticker.start()
 
-    def close(self) -> None:
-        """End every lane and the sampling; takes 3 s at most."""
+    def close(self, interrupted: str = "") -> None:
+        """End every lane, the sampling and the recording; takes 3 s at most, and what a slow disk adds.
+
+        `interrupted` says why the race is broken off, if it is.
+        """
+        if interrupted:
+            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), why=interrupted))
         self.bench.stop()
         self.lanes.stop()
         for ticker in self._tickers:
             ticker.close()
+        if self._recorder is not None:
+            self._recorder.close()
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Path:
         """Have a lane write a profile of some steps into a folder, and return the file.

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import tfmon
 from tfmon import units
+from tfmon.model.estimate import Estimate
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.measures import Estimate
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Machine, Snapshot
 from tfmon.race.diagnosis import Diagnosis, diagnose
@@ -48,6 +48,7 @@ def to_json(snapshot: Snapshot, interrupted: str = "") -> dict[str, Any]:
             ],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
         },
+        **recording_json(snapshot),
     }
 
 
@@ -78,7 +79,26 @@ def to_text(snapshot: Snapshot, interrupted: str = "") -> str:
     lines += [text for text in (verdict.note, _left_out(snapshot), interrupted) if text]
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
+    lines += recording_lines(snapshot)
     return "\n".join(lines)
+
+
+def recording_json(snapshot: Snapshot) -> dict[str, Any]:
+    """Return where the race was recorded, and why it no longer was; None where there is nothing to say."""
+    found = snapshot.recording
+    return {
+        "recording": found.path or None if found else None,
+        "recording_stopped": found.why or None if found else None,
+    }
+
+
+def recording_lines(snapshot: Snapshot) -> list[str]:
+    """Say the same in words; nothing for a race that was not recorded."""
+    found = snapshot.recording
+    if found is None:
+        return []
+    stopped = f"recording stopped: {found.why}" if found.why else ""
+    return [line for line in (stopped, f"recorded in {found.path}" if found.path else "") if line]
 
 
 def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, Any]:
@@ -158,7 +178,7 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
 
 def _time(bound: Diagnosis | None) -> dict[str, Reading | None]:
     """Return the shares of step time in percent, by name."""
-    parts = ("input", "copy", "dispatch", "device", "sync", "report", "other")
+    parts = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
     return {part: getattr(bound.shares, f"{part}_pct") if bound else None for part in parts}
 
 

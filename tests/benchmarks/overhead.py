@@ -40,7 +40,7 @@ from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event, PhaseEntered, Window
 from tfmon.model.lane_state import PAUSED, READY
-from tfmon.model.session import CONCURRENT, Session
+from tfmon.model.session import CONCURRENT, Session, Snapshot
 from tfmon.planner import Wishes, plan_race
 from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
@@ -68,6 +68,10 @@ class Watch:
     def heard(self) -> int:
         """How many events there were; where a later `wait` or `since` begins."""
         return len(self._events)
+
+    def snapshot(self) -> Snapshot:
+        """Return what the session knows now."""
+        return self._session.snapshot()
 
     def since(self, start: int) -> list[Event]:
         """Return the events from a place on."""

@@ -14,8 +14,11 @@ class FakeOrders:
 
     def __init__(self) -> None:
         self.log: list[str] = []
+        self.seconds: list[float] = []
         self.frozen: set[str] = set()
         self.starts = 0
+        self.measured = False
+        self.to_lend = 0
         self.whose = ""
         self.said_paused: list[str] = []
 
@@ -23,7 +26,7 @@ class FakeOrders:
         assert lane not in self.frozen, "a frozen lane would not read this"
         match request:
             case Turn():
-                assert request.seconds == 0.5
+                self.seconds.append(request.seconds)
                 self.log.append(f"{lane}{request.number}")
             case Run():
                 self.log.append(f"run {lane}")
@@ -44,6 +47,16 @@ class FakeOrders:
 
     def paused(self, lane):
         self.said_paused.append(lane)
+
+    def measuring(self, *, yes):
+        self.measured = yes
+
+    def lend(self) -> bool:
+        if self.to_lend:
+            self.to_lend -= 1
+            self.log.append("lent")
+            return True
+        return False
 
     def taken(self) -> str:
         """Return the requests sent since the last call."""
@@ -319,6 +332,62 @@ class TestMode:
         assert (orders.taken(), orders.frozen) == ("", set())
 
 
+class TestLending:
+    """Time for something else between two rounds, and word of when nothing is measured."""
+
+    def test_before_a_round_and_never_within_one(self, orders, begin):
+        conductor = begin("AB")
+        orders.to_lend = 1
+        conductor.stood_still("A")
+        assert orders.taken() == "B1"
+        conductor.stood_still("B")
+        assert (orders.taken(), orders.whose, orders.measured) == ("lent", "", False)
+        conductor.returned()
+        assert (orders.taken(), orders.measured) == ("B2", True)
+
+    def test_once_a_round(self, orders, begin):
+        conductor = begin("AB")
+        orders.to_lend = 9
+        conductor.stood_still("A")
+        conductor.stood_still("B")
+        conductor.returned()
+        assert orders.taken() == "B1, lent, B2"
+        conductor.stood_still("B")
+        conductor.stood_still("A")
+        assert orders.taken() == "A2, lent"
+
+    def test_nobody_gets_a_turn_meanwhile(self, orders, begin):
+        conductor = begin("AB")
+        orders.to_lend = 1
+        conductor.stood_still("A")
+        conductor.stood_still("B")
+        orders.taken()
+        conductor.hold("A")
+        conductor.run("A")
+        assert orders.taken() == ""
+
+    def test_not_during_a_trial(self, orders, begin):
+        conductor = begin("AB")
+        conductor.set_alone("A")
+        orders.to_lend = 1
+        conductor.stood_still("A")
+        conductor.stood_still("A")
+        assert "lent" not in orders.taken()
+
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    def test_it_is_told_when_nothing_is_measured(self, orders, begin, mode):
+        conductor = begin("AB", mode)
+        assert orders.measured
+        conductor.hold("AB")
+        conductor.stood_still("A")
+        conductor.stood_still("B")
+        assert not orders.measured
+        conductor.run("A")
+        assert orders.measured
+        conductor.over("A")
+        assert not orders.measured
+
+
 class TestAlone:
     """A lane that a trial has for itself."""
 
@@ -358,6 +427,16 @@ class TestAlone:
         conductor.set_alone("")
         conductor.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("run A", set())
+
+    def test_its_slices_may_be_of_another_length(self, orders, begin):
+        conductor = begin("AB")
+        conductor.stood_still("A")
+        orders.seconds.clear()
+        conductor.set_alone("A", 0.25)
+        conductor.stood_still("B")
+        conductor.set_alone("")
+        conductor.stood_still("A")
+        assert orders.seconds == [0.25, 0.5]
 
     def test_another_race_knows_nothing_of_it(self, orders, begin):
         conductor = begin("AB")

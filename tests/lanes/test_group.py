@@ -14,7 +14,7 @@ from support.waiting import wait_for
 
 from tfmon.errors import UsageError
 from tfmon.lanes.process import BOOTSTRAP
-from tfmon.model.events import PhaseEntered
+from tfmon.model.events import PhaseEntered, Wished
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.session import CONCURRENT, TURNS
 
@@ -451,3 +451,22 @@ def test_the_real_bootstrap_says_hello_and_ends_when_it_is_told(tmp_path):
     group.stop()
     assert gone(pid)
     assert group.lane("cpu").ended.asked
+
+
+def test_what_a_user_wishes_is_an_event(group):
+    heard = []
+    group.session.listen(heard.append)
+    group.begin(group.plan("cpu"))
+    group.wait_for(RACING, "cpu")
+    group.hold(["cpu"])
+    group.wait_for(PAUSED, "cpu")
+    group.run(["cpu"])
+    group.restart(["cpu"])
+    group.race("other")
+    told = [(event.wish, event.lanes, event.scenario) for event in heard if isinstance(event, Wished)]
+    assert told == [
+        ("pause", ("cpu",), ""),
+        ("go on", ("cpu",), ""),
+        ("restart", ("cpu",), ""),
+        ("race", (), "other"),
+    ]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from tfmon.model.events import BadLine, Equipped, GpuSample, HostSample, PhaseEntered, Window
+from tfmon.model.events import BadLine, Equipped, GpuSample, HostSample, Interrupted, PhaseEntered, Window
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.measures import Tally
 from tfmon.model.readings import Missing
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.model.trials import CrossoverState
 
 NONE = Missing("not read")
 
@@ -206,3 +207,35 @@ def test_a_device_is_called_as_the_machine_the_driver_or_tensorflow_says(session
     assert device_names() == ["A CPU", "Told"]
     session.know_machine(Machine(cpu_name="Another"))
     assert device_names() == ["Another", "Told"]
+
+
+def test_all_that_is_known_follows_from_the_events_in_their_order(session):
+    journal = []
+    again = Session(Machine(cpu_name="A CPU"), lambda: 7)
+    session.keep_journal(lambda event, known: journal.append((event, known)))
+    session.begin(Race(scenario="dense", mode=TURNS), name_lanes([LaneSpec("cpu"), LaneSpec("gpu:1")]), "abc")
+    session.know_machine(Machine(cpu_name="Another"))
+    session.start_clock(42)
+    session.set_turn("cpu")
+    session.accept(window())
+    session.accept(bad_line("gone"))
+    session.accept(gpu_sample(1))
+    session.set_trial(CrossoverState("batch_size", ("cpu", "gpu:1"), (8, 16)))
+    session.set_mode(CONCURRENT)
+    session.accept(Interrupted(at_ns=9, why="interrupted by SIGINT"))
+    for event, _ in journal:
+        again.accept(event)
+    known, found = session.snapshot(), again.snapshot()
+    assert replace(found, at_ns=known.at_ns) == known
+    assert (known.race.interrupted, known.race.started_ns, known.trial.knob) == (
+        "interrupted by SIGINT", 42, "batch_size",
+    )  # fmt: skip
+    assert replace(journal[-1][1], at_ns=known.at_ns) == known, "the journal gets what is known after each event"
+    assert bad_line("gone") in [event for event, _ in journal], "and what is passed over, too"
+
+
+def test_a_replay_can_go_back(session):
+    early = session.snapshot()
+    session.accept(bad_line())
+    session.restore(early)
+    assert session.snapshot().lanes == early.lanes

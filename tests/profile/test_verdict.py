@@ -39,6 +39,11 @@ EVEN = Evidence(
         ({"compute": 0.5, "transfer": 0.26, "dispatch": 0.1}, "transfer"),
         ({"compute": 0.5, "transfer": 0.25, "dispatch": 0.1}, "compute"),
         ({"compute": 0.1, "dispatch": 0.6, "eager": True}, "eager"),
+        ({"compute": 0.8, "dispatch": 0.1, "eager": True}, "compute"),
+        ({"compute": 0.6, "dispatch": 0.3, "eager": True}, "compute"),
+        # Not dispatch, which is a good part of the step: waiting for input is more, and so is computing.
+        ({"compute": 0.36, "dispatch": 0.24, "input": 0.39}, "mixed"),
+        ({"compute": 0.2, "dispatch": 0.2, "input": 0.38}, "input"),
         ({"compute": 0.64, "dispatch": 0.36}, "dispatch"),
         ({"compute": 0.66, "dispatch": 0.34}, "compute"),
         ({"compute": 0.1, "other": 0.7}, "other"),

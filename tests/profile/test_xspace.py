@@ -95,6 +95,13 @@ class TestRoundTrip:
         assert [one.stats for one in read] == [{"a": 7}, {"a": 7, "b": 2}]
 
 
+def test_lines_that_nobody_asks_for_are_not_read():
+    data = space(plane("/host:CPU", {"python": [mark("a", 0, 1)], "tf_data_private/7": [mark("b", 0, 1)]}))
+    lines = [line.name for line in decode(data, without="tf_data_").planes[0].lines]
+    assert lines == ["python"]
+    assert len(decode(data).planes[0].lines) == 2
+
+
 class TestTime:
     def test_lines_count_from_their_own_beginning(self):
         read = decode(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.claims import Claim
-from tfmon.model.measures import Estimate
+from tfmon.model.estimate import Estimate
 from tfmon.race.claims import Finding, judge, measured, prediction
 
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tfmon.model.measures import Estimate, TurnSpeed
+from tfmon.model.estimate import Estimate
+from tfmon.model.measures import TurnSpeed
 from tfmon.race.statistics import LEAST_PAIRS, LOTTERY_95, drift, gain, outliers, ratio, speed, trimmed
 
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from support.ui import Demo, racing_demo
 
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import COMMON, VARIANT
 from tfmon.model.lane_state import LaneState
 from tfmon.model.measured import Earlier, Measured
-from tfmon.model.measures import Estimate, TurnSpeed
+from tfmon.model.measures import TurnSpeed
 from tfmon.model.ports import TrialError
 from tfmon.model.spec import LaneSpec
 from tfmon.model.trials import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
@@ -120,20 +121,28 @@ def waiting_demo() -> Demo:
 
 
 class TestAdvised:
-    def test_what_was_withdrawn_is_not_proposed_again_against_the_same_bound(self):
+    def test_what_was_tried_is_not_proposed_again_until_something_else_was_kept(self):
         demo = waiting_demo()
         snapshot = demo.session.snapshot()
         lane = snapshot.lanes[0]
         first, second, *_ = advised(snapshot, lane).advice
         attempt = plan_attempt(lane, first, "input", COMMON)
         for outcome in (WITHDRAWN, REFUSED, UNDONE, STOPPED):
-            state = TuneState(
-                "cpu", attempts=(Attempt("cpu", attempt.before, attempt.after, "input", outcome=outcome),)
-            )
-            demo.session.set_trial(state)
+            vain = Attempt("cpu", attempt.before, attempt.after, "input", outcome=outcome)
+            demo.session.set_trial(TuneState("cpu", attempts=(vain,)))
             assert advised(demo.session.snapshot(), lane).advice[0] == second
-        other = Attempt("cpu", attempt.before, attempt.after, "compute", outcome=WITHDRAWN)
-        demo.session.set_trial(TuneState("cpu", attempts=(other,)))
+        kept = Attempt("cpu", {"hue": 1}, {"hue": 2}, "input", outcome=KEPT)
+        demo.session.set_trial(TuneState("cpu", attempts=(vain, kept)))
+        assert advised(demo.session.snapshot(), lane).advice[0] == first
+        demo.session.set_trial(TuneState("cpu", attempts=(kept, vain)))
+        assert advised(demo.session.snapshot(), lane).advice[0] == second
+
+    def test_what_was_tried_on_another_lane_does_not_count(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        first = advised(demo.session.snapshot(), lane).advice[0]
+        vain = Attempt("gpu:0", {first.knob: "off"}, {first.knob: first.value}, outcome=WITHDRAWN)
+        demo.session.set_trial(TuneState("gpu:0", attempts=(vain,)))
         assert advised(demo.session.snapshot(), lane).advice[0] == first
 
     def test_what_was_kept_is_proposed_again_once_it_is_no_longer_in_force(self):
@@ -142,8 +151,18 @@ class TestAdvised:
         first = advised(demo.session.snapshot(), lane).advice[0]
         attempt = plan_attempt(lane, first, "input", COMMON)
         kept = Attempt("cpu", attempt.before, attempt.after, "input", outcome=KEPT)
-        demo.session.set_trial(TuneState("cpu", attempts=(kept,)))
+        demo.session.set_trial(TuneState("cpu", attempts=(kept,), over=True))
         assert advised(demo.session.snapshot(), lane).advice[0] == first
+
+    def test_but_not_in_the_same_series_lest_it_go_round_in_circles(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        first, second, *_ = advised(demo.session.snapshot(), lane).advice
+        kept = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=KEPT) for one in (first, second)]
+        demo.session.set_trial(TuneState("cpu", attempts=tuple(kept)))
+        assert first not in advised(demo.session.snapshot(), lane).advice
+        demo.session.set_trial(TuneState("cpu", attempts=tuple(kept), first=2))
+        assert first in advised(demo.session.snapshot(), lane).advice
 
     def test_an_attempt_knows_whether_it_restarts_the_lane(self):
         lane = waiting_demo().session.snapshot().lanes[0]

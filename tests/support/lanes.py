@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from support.waiting import wait_for
@@ -20,10 +21,11 @@ KNOBS = (*COMMON, Knob("width", default=128, help="Units.", kind="restart", low=
 class RacingGroup(LaneGroup):
     """A group of fake trainers, and what its session knows of them."""
 
-    def __init__(self, logs: Path, script: Path = CHILDREN / "trainer.py") -> None:
+    def __init__(self, logs: Path, script: Path = CHILDREN / "trainer.py", *, keep_spare: bool = False) -> None:
         self.logs = logs
         self.session = Session(Machine(), time.monotonic_ns)
-        super().__init__(self.session, lambda scenario: self.plan("cpu", scenario=scenario), script)
+        plan = partial(self.plan, "cpu")
+        super().__init__(self.session, lambda scenario: plan(scenario=scenario), script, keep_spare=keep_spare)
 
     def plan(
         self,

@@ -229,7 +229,7 @@ class Demo:
                 lane=lane, at_ns=at_ns, span_ns=SECOND // 5, steps=steps, examples=steps * batch, step=done,
                 input_ns=waits_ns, call_ns=SECOND // 7 + SECOND // 25 - waits_ns,
                 sync_ns=SECOND // 500, report_ns=SECOND // 1_000,
-                longest_ns=round(spread[-1]), floor_ns=round(step_ms * 4e5), sampled=1,
+                longest_ns=round(spread[-1]), computing_share=0.44, sampled=1,
                 sampled_call_ns=round(step_ms * 3e5),
                 sampled_tail_ns=round(step_ms * 5e5) if lane.startswith("gpu") else 10_000,
                 sampled_copy_ns=round(step_ms * 1e5) if lane.startswith("gpu") else None,

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from tfmon.model.readings import Missing, known
-from tfmon.profile.breakdown import MARKER, read_profile
+from tfmon.profile.breakdown import read_profile
 from tfmon.profile.parts import Profile
 from tfmon.profile.xspace import read_space
-from tfmon.trainer import capture as capture_module
 from tfmon.trainer.capture import Capture, CaptureError
 
 pytestmark = pytest.mark.trainer
@@ -280,8 +279,29 @@ def protobuf_fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 class TestCapture:
-    def test_the_marker_is_the_one_that_the_reader_looks_for(self) -> None:
-        assert capture_module.MARKER == MARKER
+    def test_followed_batches_and_steps_are_marked_where_a_lanes_clocks_are(
+        self, tf: Any, capture: Capture
+    ) -> None:
+        """The wait and the call are told although the trace shows neither an iterator nor a tf.function there."""
+
+        def batches() -> Iterator[Any]:
+            for _ in range(4):
+                time.sleep(0.005)  # the work of the pipeline under test; nothing waits for it to have passed
+                yield (np.ones(3, np.float32),)
+
+        def step(x: Any) -> Any:
+            time.sleep(0.01)
+            return tf.reduce_sum(x)
+
+        capture.start()
+        marked, call = capture.follow(batches(), step)
+        losses = [float(call(*batch)) for batch in marked]
+        profile = read_profile(capture.stop())
+        assert losses == [3.0] * 4
+        assert profile.steps >= 4 and not isinstance(profile.call, Missing)
+        assert profile.call.total_ns * profile.steps / 1e6 >= 4 * 10
+        assert profile.input.wait_ns * profile.steps / 1e6 >= 4 * 5
+        assert profile.call.dispatch_ns > 0.9 * profile.call.total_ns, "sleeping is no operation"
 
     def test_a_second_one_at_the_same_time_is_refused_in_words(
         self, tf: Any, capture: Capture, tmp_path: Path

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Hold, Profile, Run, SetKnob, Stop, Turn
 from tfmon.trainer import Scenario, step_clock
 from tfmon.trainer.loader import ScenarioError
+from tfmon.trainer.loop import PROFILE
 from tfmon.trainer.slices import TURN_START_NS, WINDOW_NS
 from tfmon.trainer.step_clock import COMPILE, TRACE
 from trainer.running import DEADLINE_S, Numbers, Running, Steps
@@ -68,18 +70,23 @@ class Once(Numbers):
         return examples.batch(batch_size)
 
 
+def beside(window: Window) -> int:
+    """Count the steps before a window that are in none of its other figures: sampled, or under the profiler."""
+    return round(window.sampled_examples * window.steps / window.examples)
+
+
 def follow_each_other(windows: Sequence[Window]) -> None:
-    """Check that every window begins where the one before, or a sampled step after it, ended, and counts on."""
+    """Check that every window begins where the one before ended, or steps that are left out, and counts on."""
     for before, after in itertools.pairwise(windows):
         sampled = bool(after.sampled_examples)
         assert (after.at_ns - after.span_ns == before.at_ns) is not sampled
         assert after.at_ns - after.span_ns >= before.at_ns
-        assert after.step == before.step + after.steps + sampled
+        assert after.step == before.step + after.steps + beside(after)
 
 
 def steps_in(window: Window) -> int:
-    """Count a window's steps, and the sampled one before it."""
-    return window.steps + bool(window.sampled_examples)
+    """Count a window's steps, and those before it that are left out."""
+    return window.steps + beside(window)
 
 
 def stopped(loop: Running) -> int:
@@ -653,9 +660,70 @@ def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running: 
     assert profiled.folder == str(tmp_path) and Path(profiled.path).is_file()
     loop.until(lambda: loop.windows[-1].at_ns > profiled.at_ns, "a window after it")
     stopped(loop)
-    assert all(window.longest_ns < 5e9 and window.marks == () for window in loop.windows)
+    assert all(window.longest_ns < 5e9 for window in loop.windows)
+    marks = [window.marks for window in loop.windows if window.marks]
+    assert marks == [(PROFILE,)], "the pipeline filled its buffer while the trace was written"
     examples = sum(window.examples + window.sampled_examples for window in loop.windows)
     assert examples == sum(map(len, step.batches[warm_up:])), "captured steps are counted, in no window"
+
+
+class TestSplit:
+    def computing(self, tf: Any) -> Any:
+        matrix = tf.ones((300, 300))
+        return tf.function(lambda batch: tf.reduce_sum(matrix @ (matrix * batch[0])))
+
+    def test_every_window_tells_how_much_of_the_call_computes(self, running: Start, tf: Any) -> None:
+        loop = running(self.computing(tf))
+        loop.until_ready()
+        loop.tell(Run())
+        loop.until_windows(2)
+        assert all(0 < window.computing_share <= 1 and PROFILE not in window.marks for window in loop.windows)
+
+    def test_it_is_found_once_for_each_settings(self, running: Start, tf: Any) -> None:
+        loop = running(self.computing(tf))
+        loop.until_ready()
+        loop.tell(Run())
+        loop.until_windows(1)
+
+        def steady_with(size: int) -> bool:
+            last = loop.windows[-1]
+            return last.settings["batch_size"] == size and not last.marks and last.computing_share is not None
+
+        for request, size in enumerate((20, 10, 20), start=1):
+            loop.tell(SetKnob(request=request, knob="batch_size", value=size))
+            loop.until(partial(steady_with, size), "a steady window")
+        stopped(loop)
+        assert sum(PROFILE in window.marks for window in loop.windows) == 1, "for 20, the first time"
+
+    def test_in_turns_it_is_found_where_a_slice_starts(self, running: Start, tf: Any) -> None:
+        loop = running(self.computing(tf))
+        loop.until_ready()
+
+        def take_turn(number: int) -> None:
+            loop.tell(Turn(number=number, seconds=0.5))
+            loop.until(lambda: any(end.turn == number for end in loop.reporter.of(TurnEnded)), "the slice's end")
+
+        take_turn(1)
+        loop.tell(SetKnob(request=1, knob="batch_size", value=20))
+        for number in (2, 3, 4):
+            take_turn(number)
+        stopped(loop)
+        last = [window for window in loop.windows if window.turn == 4]
+        assert last[-1].settings["batch_size"] == 20 and all(window.computing_share for window in last)
+        assert not any(PROFILE in window.marks for window in loop.windows)
+
+    def test_where_the_profiler_is_taken_it_stays_unknown_and_the_lane_trains_on(
+        self, running: Start, tf: Any, tmp_path: Path
+    ) -> None:
+        tf.profiler.experimental.start(str(tmp_path))
+        try:
+            loop = running(self.computing(tf))
+            loop.until_ready()
+            loop.tell(Run())
+            loop.until_windows(2)
+        finally:
+            tf.profiler.experimental.stop(save=False)
+        assert all(window.computing_share is None for window in loop.windows)
 
 
 def test_a_profile_that_cannot_be_taken_is_refused_and_the_lane_trains_on(
@@ -671,4 +739,4 @@ def test_a_profile_that_cannot_be_taken_is_refused_and_the_lane_trains_on(
     finally:
         tf.profiler.experimental.stop(save=False)
     assert "another profile is being taken" in failed.reason
-    loop.until(lambda: loop.windows and loop.windows[-1].at_ns > failed.at_ns, "a window after it")
+    loop.until(lambda: any(window.at_ns > failed.at_ns for window in loop.windows), "a window after it")

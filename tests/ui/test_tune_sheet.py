@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.ui import Demo, racing_demo
 
-from tfmon.model.measures import Estimate
+from tfmon.model.estimate import Estimate
 from tfmon.model.trials import KEPT, REFUSED, WITHDRAWN, Attempt, TuneState
 from tfmon.ui.rows import plain
 from tfmon.ui.tune_sheet import tune_rows

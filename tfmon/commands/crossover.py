@@ -33,6 +33,7 @@ CHART = (92, 16)
 @options.lanes
 @options.settings
 @options.slice_s
+@options.record
 @options.as_json
 @options.python
 def crossover(
@@ -43,6 +44,8 @@ def crossover(
     lanes: tuple[str, ...],
     settings: tuple[str, ...],
     slice_s: float,
+    record: str | None,
+    no_record: bool,
     as_json: bool,
     python: str | None,
 ) -> None:
@@ -60,6 +63,7 @@ def crossover(
 
     interpreter = find_python(python) if python else Path(sys.executable)
     wishes = Wishes(lanes=lanes, settings=settings, python=interpreter, slice_s=slice_s, swept=knob)
+    wishes = options.with_recording(wishes, record, no_record)
     card = find_card(scenario)
     program = Program(wishes)
     with interruption() as interrupted:
@@ -73,7 +77,7 @@ def crossover(
             program.begin(plan)
             state = _measure(program, state, interrupted)
         finally:
-            program.close()
+            program.close(interrupted.why)
     snapshot = program.session.snapshot()
     curve = curve_of(snapshot, state)
     click.echo(
@@ -108,6 +112,7 @@ def _told(program: Program, state: CrossoverState) -> CrossoverState:
 
 def to_json(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> dict[str, Any]:
     """Return the crossover as plain values. Units: throughput in examples/s, intervals at 95 %."""
+    from tfmon.result import recording_json
 
     def speed(place: Place, part: str) -> dict[str, Any]:
         estimate = getattr(place, part)
@@ -149,11 +154,13 @@ def to_json(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> dict[str
         "text": curve.text,
         "no_gpu": snapshot.machine.no_gpu or None,
         "interrupted": state.ended or None,
+        **recording_json(snapshot),
     }
 
 
 def to_text(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> str:
     """Return the answer, the chart and the table as plain text."""
+    from tfmon.result import recording_lines
     from tfmon.ui.crossover_sheet import crossover_rows
     from tfmon.ui.rows import plain
 
@@ -162,4 +169,5 @@ def to_text(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> str:
     lines += [""] + [f" {lane.spec.letter}: {lane.title}" for lane in snapshot.lanes]
     if snapshot.machine.no_gpu:
         lines.append(f" no GPU lane: {snapshot.machine.no_gpu}")
+    lines += recording_lines(snapshot)
     return "\n".join(line.removeprefix(" ") for line in lines)

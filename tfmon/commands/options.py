@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from tfmon.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfmon.planner import Wishes
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 LONGEST_S = 365 * 86_400
 
@@ -83,3 +92,33 @@ def tell(what: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{what}"[:160])
         sys.stderr.flush()
+
+
+def record(command: Command) -> Command:
+    """Add the options that say whether and where a race is recorded."""
+    command = click.option("--no-record", is_flag=True, help="Do not record the race.")(command)
+    where = "Record the race into this new file; ending in .gz, it is compressed. tfmon runs lists the others."
+    return click.option("--record", metavar="FILE", help=where)(command)
+
+
+def with_recording(wishes: Wishes, record: str | None, no_record: bool) -> Wishes:
+    """Return the wishes with what the options say of the recording.
+
+    Errors: UsageError for options that contradict each other.
+    """
+    if record is not None and no_record:
+        raise UsageError("--record and --no-record exclude each other", "leave one of them out")
+    return replace(wishes, record=not no_record, record_file=None if record is None else Path(record))
+
+
+def why_no_screen() -> str:
+    """Return why nothing can be drawn here; empty where a screen can be."""
+    if not sys.stdout.isatty():
+        return "stdout is no terminal"
+    if not sys.stdin.isatty():
+        return "stdin is no terminal"
+    if not sys.stderr.isatty():
+        return "stderr is no terminal, and the screen is drawn there"
+    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
+    return ""

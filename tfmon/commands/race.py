@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
@@ -45,6 +44,12 @@ LEAST_CI = 0.02
     metavar="PERCENT",
     help="Race until every ratio is known to ± so much, for example 5%.",
 )
+@options.record
+@click.option(
+    "--no-spare",
+    is_flag=True,
+    help="Keep no child ready that has loaded TensorFlow: a restart then takes seconds, and 0.4 GiB less is used.",
+)
 @click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
 @options.python
@@ -57,6 +62,9 @@ def race(
     mode: str,
     slice_s: float,
     until_ci: str | None,
+    record: str | None,
+    no_record: bool,
+    no_spare: bool,
     headless: bool,
     as_json: bool,
     python: str | None,
@@ -84,14 +92,16 @@ def race(
     narrow = None if until_ci is None else _percentage(until_ci)
     if narrow is not None and mode != "turns":
         raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
-    start(card, Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow), headless, as_json)
+    wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
+    wishes = replace(options.with_recording(wishes, record, no_record), spare=not (no_spare or command))
+    start(card, wishes, headless, as_json)
 
 
 def start(card: Card, wishes: Wishes, headless: bool, as_json: bool) -> NoReturn:
     """Race on the screen, or without it where that was asked for or there is none."""
     headless = headless or as_json
     notes = []
-    if not headless and (why := _why_no_screen()):
+    if not headless and (why := options.why_no_screen()):
         notes.append(f"{why}: racing without the screen (--headless)")
         headless = True
     endless = wishes.seconds is None and wishes.steps is None and wishes.until_ci is None
@@ -99,6 +109,7 @@ def start(card: Card, wishes: Wishes, headless: bool, as_json: bool) -> NoReturn
         wishes = replace(wishes, seconds=HEADLESS_SECONDS)
         notes.append(f"racing for {HEADLESS_SECONDS:g} s; --seconds or --steps says how long")
     if headless:
+        wishes = replace(wishes, spare=False)
         _race_headless(card, wishes, as_json, notes)
     _race_on_screen(card, wishes)
 
@@ -155,15 +166,3 @@ def _race_on_screen(card: Card, wishes: Wishes) -> NoReturn:
         with contextlib.suppress(OSError):
             click.echo(result.to_text(snapshot, interrupted))
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
-
-
-def _why_no_screen() -> str:
-    if not sys.stdout.isatty():
-        return "stdout is no terminal"
-    if not sys.stdin.isatty():
-        return "stdin is no terminal"
-    if not sys.stderr.isatty():
-        return "stderr is no terminal, and the screen is drawn there"
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
-        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
-    return ""

@@ -15,7 +15,7 @@ from tfmon.errors import EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
     from tfmon.headless import Interruption
-    from tfmon.model.measures import Estimate
+    from tfmon.model.estimate import Estimate
     from tfmon.model.session import Snapshot
     from tfmon.model.trials import Attempt, TuneState
     from tfmon.program import Program
@@ -27,14 +27,15 @@ WIDTH = 110
 @click.argument("scenario")
 @click.option("--lane", metavar="SPEC", help="DEVICE[,KNOB=VALUE…]; the first GPU if there is one, else the CPU.")
 @options.settings
-@options.slice_s
+@options.record
 @options.as_json
 @options.python
 def tune(
     scenario: str,
     lane: str | None,
     settings: tuple[str, ...],
-    slice_s: float,
+    record: str | None,
+    no_record: bool,
     as_json: bool,
     python: str | None,
 ) -> None:
@@ -50,9 +51,8 @@ def tune(
     from tfmon.program import Program
 
     interpreter = find_python(python) if python else Path(sys.executable)
-    wishes = Wishes(
-        lanes=(lane,) if lane else (), settings=settings, python=interpreter, slice_s=slice_s, one_lane=True
-    )
+    wishes = Wishes(lanes=(lane,) if lane else (), settings=settings, python=interpreter, one_lane=True)
+    wishes = options.with_recording(wishes, record, no_record)
     card = find_card(scenario)
     program = Program(wishes)
     with interruption() as interrupted:
@@ -62,7 +62,7 @@ def tune(
             state = _try_all(program, TuneState(plan.lanes[0].spec.name, everything=True), interrupted)
             snapshot = program.session.snapshot()
         finally:
-            program.close()
+            program.close(interrupted.why)
     click.echo(json.dumps(to_json(snapshot, state), indent=2) if as_json else to_text(snapshot, state))
     sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
 
@@ -85,6 +85,7 @@ def to_json(snapshot: Snapshot, state: TuneState) -> dict[str, Any]:
     """Return what was tried as plain values. Units: gains are throughput over throughput, intervals at 95 %."""
     from tfmon.race.diagnosis import diagnose
     from tfmon.race.tuning import best_of, change_text
+    from tfmon.result import recording_json
 
     lane, best = snapshot.lane(state.lane), best_of(state)
     bound = diagnose(snapshot, lane)
@@ -113,6 +114,7 @@ def to_json(snapshot: Snapshot, state: TuneState) -> dict[str, Any]:
         "bound_text": bound.text if bound else None,
         "trouble": lane.trouble.message if lane.trouble else None,
         "interrupted": state.ended or None,
+        **recording_json(snapshot),
     }
 
 
@@ -126,6 +128,7 @@ def _gain(estimate: Estimate | None) -> dict[str, Any]:
 
 def to_text(snapshot: Snapshot, state: TuneState) -> str:
     """Return the table and what it comes to as plain text."""
+    from tfmon.result import recording_lines
     from tfmon.ui.rows import plain
     from tfmon.ui.tune_sheet import tune_rows
 
@@ -133,4 +136,5 @@ def to_text(snapshot: Snapshot, state: TuneState) -> str:
     lines = [f"{snapshot.race.scenario} on {lane.title}", *plain(tune_rows(snapshot, lane, WIDTH))]
     if lane.trouble is not None:
         lines += ["", f"{lane.trouble.message} {lane.trouble.hint}".rstrip()]
+    lines += recording_lines(snapshot)
     return "\n".join(line.removeprefix(" ") for line in lines)

@@ -17,10 +17,17 @@ from tfmon.errors import UsageError
     type=options.Seconds(min=0, min_open=True, max=options.LONGEST_S),
     help="Watch so long, then stop.",
 )
+@options.record
 @click.option("--headless", is_flag=True, help="No screen: print a table at the end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print one JSON object at the end.")
 def watch(
-    settings: tuple[str, ...], lane: str | None, seconds: float | None, headless: bool, as_json: bool
+    settings: tuple[str, ...],
+    lane: str | None,
+    seconds: float | None,
+    record: str | None,
+    no_record: bool,
+    headless: bool,
+    as_json: bool,
 ) -> None:
     """Watch your own training script as it is.
 
@@ -36,4 +43,4 @@ def watch(
         raise UsageError("there is nothing to watch", "name the command: tfmon watch -- python train.py")
     lanes = () if lane is None else (lane,)
     wishes = Wishes(lanes, settings, options.interpreter_of(command), seconds, one_lane=True)
-    start(command_card(command), wishes, headless, as_json)
+    start(command_card(command), options.with_recording(wishes, record, no_record), headless, as_json)

@@ -31,6 +31,12 @@ class Orders(Protocol):
     def paused(self, lane: str) -> None:
         """Note that a lane is paused which stood still already."""
 
+    def measuring(self, *, yes: bool) -> None:
+        """Note whether a lane trains, so that nothing else may run."""
+
+    def lend(self) -> bool:
+        """Let something else run for a while between two rounds, if there is anything; `returned` ends that."""
+
 
 class Conductor:
     """Decides which lanes train.
@@ -58,7 +64,10 @@ class Conductor:
         self._over: set[str] = set()
         self._held: set[str] = set()
         self._moving: set[str] = set()
+        self._lent = False
+        self._lent_after: int | None = None
         self._alone = ""
+        self._alone_slice_s: float | None = None
 
     # ------------------------------------------------------------ what the lanes say
 
@@ -80,6 +89,11 @@ class Conductor:
         """Take note that a lane will not train any more."""
         self._over.add(lane)
         self._moving.discard(lane)
+        self._act()
+
+    def returned(self) -> None:
+        """Take note that the time between two rounds that was lent is over."""
+        self._lent = False
         self._act()
 
     def restarting(self, lane: str) -> None:
@@ -111,10 +125,10 @@ class Conductor:
         self._mode = mode
         self._change_over(took_turns)
 
-    def set_alone(self, lane: str) -> None:
-        """Let one lane train by itself, in slices; "" lets all train as the mode says."""
+    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+        """Let one lane train by itself, in slices of so many seconds; "" lets all train as the mode says."""
         took_turns = self._takes_turns
-        self._alone = lane
+        self._alone, self._alone_slice_s = lane, slice_s
         self._change_over(took_turns)
 
     def _change_over(self, took_turns: bool) -> None:
@@ -129,6 +143,11 @@ class Conductor:
                 elif lane in self._ready - self._over:
                     self._orders.freeze(lane)
         self._act()
+
+    @property
+    def busy(self) -> bool:
+        """True while a lane trains."""
+        return bool(self._moving)
 
     # ------------------------------------------------------------ inside
 
@@ -153,25 +172,34 @@ class Conductor:
             self._going = True
             self._orders.started()
         if self._takes_turns:
-            if not self._moving and all_ready:
+            if not self._moving and not self._lent and all_ready:
                 self._deal(runnable)
             elif not self._moving:
                 self._orders.turn("")
-            return
-        for lane in runnable:
-            if lane not in self._moving:
-                self._start(lane, Run())
+        else:
+            for lane in runnable:
+                if lane not in self._moving:
+                    self._start(lane, Run())
+        if not self._moving:
+            self._orders.measuring(yes=False)
 
     def _deal(self, runnable: Sequence[str]) -> None:
+        due = self._order.round_over and self._order.round != self._lent_after and not self._alone
+        if runnable and due and self._orders.lend():
+            self._lent, self._lent_after = True, self._order.round
+            self._orders.turn("")
+            return
         dealt = self._order.next(runnable)
         if dealt is None:
             self._orders.turn("")
             return
         lane, number = dealt
         self._orders.turn(lane)
-        self._start(lane, Turn(number=number, seconds=self._slice_s))
+        seconds = self._alone_slice_s if self._alone and self._alone_slice_s else self._slice_s
+        self._start(lane, Turn(number=number, seconds=seconds))
 
     def _start(self, lane: str, request: Request) -> None:
         self._moving.add(lane)
+        self._orders.measuring(yes=True)
         self._orders.thaw(lane)
         self._orders.send(lane, request)

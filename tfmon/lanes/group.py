@@ -17,6 +17,7 @@ from tfmon.lanes.conductor import Conductor
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP, LaneProcess
 from tfmon.lanes.pump import Pump
+from tfmon.lanes.spare import Spare, settled
 from tfmon.model.events import (
     Event,
     Finished,
@@ -27,12 +28,15 @@ from tfmon.model.events import (
     LaneStarted,
     PhaseEntered,
     TurnEnded,
+    Wished,
 )
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import Session
 from tfmon.model.wire import Assign, Profile, Request, SetKnob, Stop
 
+LEND_S = 0.5
+"""How long a spare loads between two rounds: no slice is touched, the race takes a little longer."""
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
 """How long a child gets after Stop, after SIGTERM and after SIGKILL: 2.6 s in all, so that quitting is quick."""
 
@@ -51,14 +55,25 @@ class LaneGroup:
     Thread: every method may be called from any thread, and all but `stop` return at once.
     """
 
-    def __init__(self, session: Session, plan: Callable[[str], RacePlan], script: Path = BOOTSTRAP) -> None:
-        """Run lanes for a session; `plan` is asked when another scenario is wished for."""
+    def __init__(
+        self,
+        session: Session,
+        plan: Callable[[str], RacePlan],
+        script: Path = BOOTSTRAP,
+        *,
+        keep_spare: bool = False,
+    ) -> None:
+        """Run lanes for a session; `plan` is asked when another scenario is wished for.
+
+        `keep_spare` has a child ready that has loaded TensorFlow, for the next lane to start.
+        """
         self._session = session
         self._script = script
         self._plan_race = plan
         self._pump = Pump()
         self._pump.start()
         self._lock = threading.RLock()
+        self._spare = Spare(self._pump, script, self._lock) if keep_spare else None
         self._changing = threading.Lock()
         self._requests = itertools.count(1)
         self._plan: RacePlan | None = None
@@ -78,9 +93,10 @@ class LaneGroup:
             self._plan = plan
             self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
             self._conductor.begin(list(self._wanted), plan.race.mode, plan.slice_s)
-            self._session.begin(plan.race, [lane.spec for lane in plan.lanes])
+            self._session.begin(plan.race, [lane.spec for lane in plan.lanes], _digest(plan.scenario))
             for lane in plan.lanes:
                 self._start(lane)
+            self._prepare_spare()
 
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
@@ -88,6 +104,7 @@ class LaneGroup:
         Errors: TfmonError when it cannot be raced; the race that runs goes on then.
         """
         plan = self._plan_race(scenario)
+        self._note("race", (), scenario)
         self._in_background(lambda: self._change_race(plan))
 
     def finish(self) -> None:
@@ -101,7 +118,8 @@ class LaneGroup:
         with self._lock:
             self._stopped = True
             children = [*self._children.values(), *self._ending]
-        self._end(children)
+            spare = self._spare.dismiss() if self._spare is not None else None
+        self._end([*children, spare] if spare is not None else children)
         self._pump.close()
 
     # ------------------------------------------------------------ wishes
@@ -123,16 +141,19 @@ class LaneGroup:
 
     def hold(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
+        self._note("pause", lanes)
         with self._lock:
             self._conductor.hold(lanes)
 
     def run(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
+        self._note("go on", lanes)
         with self._lock:
             self._conductor.run(lanes)
 
     def profile(self, lane: str, folder: Path, steps: int) -> None:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
+        self._note("profile", [lane])
         with self._lock:
             self.send(lane, Profile(folder=str(folder), steps=steps))
 
@@ -142,15 +163,20 @@ class LaneGroup:
             self._session.set_mode(mode)
             self._conductor.set_mode(mode)
 
-    def set_alone(self, lane: str) -> None:
-        """Let one lane train by itself, in slices; "" ends that."""
+    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+        """Let one lane train by itself, in slices of so many seconds; "" ends that."""
         with self._lock:
             self._session.set_alone(lane)
-            self._conductor.set_alone(lane)
+            self._conductor.set_alone(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings that were asked for last."""
+        self._note("restart", lanes)
         self._in_background(lambda: self._start_again(lanes))
+
+    def _note(self, wish: str, lanes: Sequence[str], scenario: str = "") -> None:
+        at_ns = time.monotonic_ns()
+        self._session.accept(Wished(at_ns=at_ns, wish=wish, lanes=tuple(lanes), scenario=scenario))
 
     # ------------------------------------------------------------ inside
 
@@ -185,6 +211,11 @@ class LaneGroup:
             for lane in self._plan.lanes:
                 if lane.spec.name in lanes and lane.spec.name not in self._children:
                     self._start(replace(lane, settings=dict(self._wanted[lane.spec.name])))
+            self._prepare_spare()
+
+    def _prepare_spare(self) -> None:
+        if self._spare is not None and self._plan is not None and not self._plan.command:
+            self._spare.prepare(self._plan.python, quiet=self._conductor.busy)
 
     def _start(self, lane: LanePlan) -> None:
         assert self._plan is not None
@@ -198,8 +229,11 @@ class LaneGroup:
 
         words = self._plan.command
         command = Command(words, lane.spec.kind, lane.settings) if words else None
+        taken = None
+        if self._spare is not None and command is None:
+            taken = self._spare.take(lane, self._plan.python, hear)
         try:
-            child = LaneProcess(name, self._plan.python, lane.environment, hear, self._script, command)
+            child = taken or LaneProcess(name, self._plan.python, lane.environment, hear, self._script, command)
         except OSError as error:
             why = f"{words[0] if words else self._plan.python} did not start: {error.strerror or error}"
             self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=why))
@@ -215,15 +249,19 @@ class LaneGroup:
                 command=shlex.join(words),
             )
         )
+        if taken is not None and self._spare is not None and self._spare.hello is not None:
+            self._session.accept(replace(self._spare.hello, lane=name))
         child.send(
             Assign(
                 scenario=str(self._plan.scenario),
                 device=lane.spec.kind,
                 settings=lane.settings,
                 steps=self._plan.steps,
+                environment=settled(lane.environment) if taken is not None else {},
             )
         )
-        self._pump.watch(child)
+        if taken is None:
+            self._pump.watch(child)
 
     def _accept(self, event: Event) -> None:
         with self._lock:
@@ -302,12 +340,38 @@ class LaneGroup:
         """Note that a lane is paused which stood still already."""
         self._session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
 
+    def measuring(self, *, yes: bool) -> None:
+        """Let the spare load on while no lane trains."""
+        if self._spare is not None:
+            self._spare.rest() if yes else self._spare.go_on()
+
+    def lend(self) -> bool:
+        """Give the spare some time between two rounds, if it needs more."""
+        if self._spare is None or not self._spare.loading:
+            return False
+        self._spare.go_on()
+        timer = threading.Timer(LEND_S, self._take_back)
+        timer.daemon = True
+        timer.start()
+        return True
+
+    def _take_back(self) -> None:
+        with self._lock:
+            self.measuring(yes=True)
+            self._conductor.returned()
+
     # ------------------------------------------------------------ what others ask
 
     def pids(self) -> dict[str, int]:
         """Return the process that leads each lane that runs."""
         with self._lock:
             return {name: child.pid for name, child in self._children.items() if not child.ended}
+
+    def processes(self) -> dict[str, int]:
+        """Return the same, and under "" the child that is no lane yet."""
+        with self._lock:
+            spare = self._spare.child if self._spare is not None else None
+            return {**self.pids(), **({"": spare.pid} if spare is not None else {})}
 
     @property
     def all_over(self) -> bool:

@@ -114,6 +114,10 @@ class LaneProcess:
                 return False
             return True
 
+    def adopt(self, lane: str, sink: Sink) -> None:
+        """Be that lane from now on."""
+        self.lane, self._sink = lane, sink
+
     def mute(self) -> None:
         """Pass on nothing more of this child: another one is about to take its lane."""
         self._sink = _ignore

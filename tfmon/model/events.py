@@ -1,7 +1,7 @@
 """Everything that can happen in a race, one frozen dataclass each.
 
 The first group travels over the metric pipe, from a lane to the monitor; the child does not know its lane's
-name, so the reader fills in `lane`. The second group is made by the monitor. Stamps (`at_ns`) are those of
+name, so the reader fills in `lane`. The others are made by the monitor. Stamps (`at_ns`) are those of
 `time.monotonic_ns`, which all processes of one machine share.
 """
 
@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.knobs import KnobValue
+from tfmon.model.race import Machine, Race, Recorded
 from tfmon.model.readings import NOT_READ, Missing, Reading
+from tfmon.model.spec import LaneSpec
+from tfmon.model.trials import Trial
 
 PROTOCOL = 1
 """Version of the pipe between a lane and the monitor; a child that says another one is refused."""
@@ -28,6 +31,14 @@ class Hello:
     protocol: int
     pid: int
     python: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """A child that was told to prepare has loaded TensorFlow, and waits to be a lane."""
+
+    lane: str = ""
+    at_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +126,9 @@ class Window:
     """Time of these steps; a part of `call_ns`."""
     traced: str = ""
     """Which function was traced last, and which argument made it trace anew where that is known."""
-    floor_ns: int | None = None
-    """What a call of a tf.function that does nothing takes; None for a step that is none."""
+    computing_share: float | None = None
+    """Share of `call_ns`, from 0 to 1, in which an operation of the step ran on the CPU: by a profile of a few
+    steps under these settings; None where none was taken."""
     sampled: int = 0
     """Steps trained before this window, between two barriers; none of its other figures has a part in them."""
     sampled_examples: int = 0
@@ -451,8 +463,109 @@ class HostSample:
     """All CPU packages together: cores, caches and what else is on the chip, without memory modules."""
 
 
+# ---------------------------------------------------------------- about the race as a whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceBegan:
+    """A race begins: what was known of the lanes of an earlier one is dropped."""
+
+    lane: str = ""
+    at_ns: int
+    race: Race
+    specs: tuple[LaneSpec, ...]
+    """Its lanes; none while that is not known yet."""
+    source: str = ""
+    """Digest of the scenario file; empty while the lanes are not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineKnown:
+    """More is known of the machine."""
+
+    lane: str = ""
+    at_ns: int
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockStarted:
+    """The lanes got the start signal."""
+
+    lane: str = ""
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeChanged:
+    """The lanes share the machine in another way from now on; see `race.MODES`."""
+
+    lane: str = ""
+    at_ns: int
+    mode: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnDealt:
+    """It is a lane's turn, or nobody's where `lane` is empty."""
+
+    lane: str
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AloneChanged:
+    """A lane got the machine for itself, in slices, or all train again as the mode says."""
+
+    lane: str = ""
+    at_ns: int
+    alone: str
+    """Name of that lane; empty for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialTold:
+    """A series of measurements began, or got further."""
+
+    lane: str = ""
+    at_ns: int
+    trial: Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wished:
+    """A wish of the user's, or of a trial's, that is no knob; what came of it is told by other events."""
+
+    lane: str = ""
+    at_ns: int
+    wish: str
+    """`pause`, `go on`, `restart`, `profile` or `race`."""
+    lanes: tuple[str, ...] = ()
+    scenario: str = ""
+    """Which one to race instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interrupted:
+    """The race was broken off."""
+
+    lane: str = ""
+    at_ns: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingTold:
+    """Where the race is recorded, or that it no longer is. No part of a recording itself."""
+
+    lane: str = ""
+    at_ns: int
+    recording: Recorded
+
+
 FromLane: TypeAlias = (
     Hello
+    | Standby
     | PhaseEntered
     | Equipped
     | Built
@@ -467,4 +580,18 @@ FromLane: TypeAlias = (
     | KnobOffered
     | Progressed
 )
-Event: TypeAlias = FromLane | LaneStarted | LaneEnded | BadLine | KnobAsked | TreeSample | GpuSample | HostSample
+AboutRace: TypeAlias = (
+    RaceBegan
+    | MachineKnown
+    | ClockStarted
+    | ModeChanged
+    | TurnDealt
+    | AloneChanged
+    | TrialTold
+    | Wished
+    | Interrupted
+    | RecordingTold
+)
+Event: TypeAlias = (
+    FromLane | LaneStarted | LaneEnded | BadLine | KnobAsked | TreeSample | GpuSample | HostSample | AboutRace
+)

@@ -39,6 +39,8 @@ class Knob:
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
+    remedies: tuple[KnobValue, ...] = ()
+    """Choices that do the same work as the others in another way, so that one may be advised."""
 
     def parse(self, text: str) -> KnobValue:
         """Read a value as typed on the command line.

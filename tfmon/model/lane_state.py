@@ -106,8 +106,8 @@ class LaneState:
     first_loss: float | None = None
     last_loss: float | None = None
     measured: Measured = field(default_factory=Measured)
-    floor_ns: int | None = None
-    """What a call of a tf.function that does nothing takes in this lane; None for a step that is none."""
+    computing_share: float | None = None
+    """Share of a step's call in which an operation ran on the CPU; see `events.Window`."""
     traced: str = ""
     """Which function was traced last while the lane raced, and why; empty for none."""
     source: str = ""
@@ -376,7 +376,7 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         measured=state.measured.plus(window),
         points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
         settings=window.settings,
-        floor_ns=window.floor_ns,
+        computing_share=window.computing_share,
         traced=window.traced or state.traced,
         gpu_in_use_bytes=window.gpu_in_use_bytes,
         gpu_peak_bytes=window.gpu_peak_bytes,

@@ -1,4 +1,4 @@
-"""What is kept of a lane's windows and samples: sums, means, estimates, and points of its history."""
+"""What is kept of a lane's windows and samples: sums, means, and points of its history."""
 
 from __future__ import annotations
 
@@ -90,26 +90,6 @@ class Mean:
     def value(self) -> float | None:
         """The mean, None before the first sample."""
         return self.total / self.samples if self.samples else None
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A value with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-    pairs: int
-    """Measurements behind it."""
-
-    @property
-    def half_width(self) -> float:
-        """Half the interval over the value: 0.05 means ±5 %."""
-        return (self.high - self.low) / 2 / self.value
-
-    def clear_of(self, value: float) -> bool:
-        """Return whether the interval leaves a value out."""
-        return self.low > value or self.high < value
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,11 @@ class Controls(Protocol):
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or at once; see `session.MODES`."""
 
-    def set_alone(self, lane: str) -> None:
-        """Let one lane train by itself, in slices whatever the mode, while the others hold; "" ends that."""
+    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+        """Let one lane train by itself, in slices whatever the mode, while the others hold; "" ends that.
+
+        A slice lasts `slice_s` seconds; as long as in the race where that is None.
+        """
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings in force."""

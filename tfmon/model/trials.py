@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import KnobValue
-from tfmon.model.measures import Estimate
 
 KEPT, WITHDRAWN, REFUSED, UNDONE, STOPPED = "kept", "withdrawn", "refused", "undone", "stopped"
 """What came of an attempt. `refused`: the new setting could not come into force, or the lane failed under it."""

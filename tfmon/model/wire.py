@@ -31,15 +31,22 @@ class WireError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """What the child is to train, and on what. Always the first request."""
+    """What the child is to train, and on what. The first request, but for Prepare."""
 
     scenario: str
     """Path of the scenario file."""
     device: str
-    """`cpu` or `gpu`; which GPU is settled by the environment the child was started with."""
+    """`cpu` or `gpu`; which GPU is settled by the environment."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
     """Steps to race before the child finishes by itself; None for no end."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """What is to be set before a device is touched; empty where the child was started with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Load TensorFlow, at the lowest priority, touch no device, and wait for Assign; answered by Standby."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,7 @@ class Stop:
     """End now; nothing is lost."""
 
 
-Request: TypeAlias = Assign | SetKnob | Run | Turn | Hold | Profile | Stop
+Request: TypeAlias = Assign | Prepare | SetKnob | Run | Turn | Hold | Profile | Stop
 
 _EVENTS = {cls.__name__: cls for cls in get_args(FromLane)}
 _REQUESTS = {cls.__name__: cls for cls in get_args(Request)}
@@ -210,5 +217,6 @@ _READERS: dict[str, Callable[[object], object]] = {
     "tuple[KnobValue, ...]": lambda value: tuple(_knob_value(item) for item in _list(value)),
     "dict[str, float]": lambda value: {_str(key): _float(item) for key, item in _items(value)},
     "dict[str, KnobValue]": lambda value: {_str(key): _knob_value(item) for key, item in _items(value)},
+    "dict[str, str]": lambda value: {_str(key): _str(item) for key, item in _items(value)},
     "dict[int, int]": lambda value: {int(key): _int(item) for key, item in _items(value)},
 }

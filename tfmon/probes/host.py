@@ -89,7 +89,10 @@ class HostProbe:
         own_cpu_s: Callable[[], float] = time.process_time,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Sample what is in the trees of `lanes`, by name the pid of a lane's first process."""
+        """Sample what is in the trees of `lanes`, by name the pid of a lane's first process.
+
+        The one under "" is no lane yet: it counts with them where the load of others is told, and has no sample.
+        """
         self._lanes = lanes
         self._processes = processes if processes is not None else process_table()
         self._load = load
@@ -111,13 +114,13 @@ class HostProbe:
         self._follow(self._lanes())
         samples = [tree.measure(self._processes, self._clock_ns()) for tree in self._trees.values()]
         yield self._host([NO_PROCESS if sample is None else sample.cpu_pct for sample in samples])
-        yield from (sample for sample in samples if sample is not None)
+        yield from (sample for sample in samples if sample is not None and sample.lane)
 
     def missing(self, reason: str) -> Iterable[Event]:
         """Give every reading as missing for that reason."""
         at_ns, why = self._clock_ns(), Missing(reason)
         yield unknown_host(at_ns, why)
-        for tree in self._trees.values():
+        for tree in (tree for tree in self._trees.values() if tree.lane):
             yield TreeSample(lane=tree.lane, at_ns=at_ns, cpu_pct=why, private_bytes=why, processes=tree.processes)
 
     def close(self) -> None:

@@ -14,19 +14,17 @@ from tfmon.profile.intervals import Times, both, total, unite, without
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, executed
 from tfmon.profile.parts import Call, Input, Mode, Op, Ops, Profile, Repeat, Verdict
-from tfmon.profile.trace import Space
+from tfmon.profile.trace import STEP, Space
 from tfmon.profile.verdict import Evidence, judge
 from tfmon.profile.xspace import read_space
 
-MARKER = "train"
-"""Name of the marker around each step."""
 TOP = 10
 
 NO_STEP = Missing("no tf.function and no operation is in the trace")
 NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
 UNTOLD = Missing("what bounds a GPU lane cannot be told without its GPU")
 NO_OPS = Missing("the trace shows no operation of the step")
-NO_BATCH = Missing("the loop took no batch from a tf.data iterator")
+NO_BATCH = Missing("the trace does not show the loop taking a batch")
 NO_PYTHON = Missing("the trace shows no Python function in the input pipeline")
 NO_RUNTIME = Missing("the trace does not show TensorFlow's runtime apart from Python")
 LAUNCHES_ONLY = Missing("the step runs on the GPU")
@@ -42,7 +40,7 @@ def read_profile(path: Path, *, on_gpu: bool = False) -> Profile:
     return analyse(read_space(path), on_gpu=on_gpu)
 
 
-def analyse(space: Space, *, on_gpu: bool = False, marker: str = MARKER) -> Profile:
+def analyse(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:
     """Return what a trace says of the captured steps.
 
     `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for

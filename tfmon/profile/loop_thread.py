@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from tfmon.profile.intervals import Interval, Times, both, total, unite, without
-from tfmon.profile.trace import Event, Line, Space, TraceError
+from tfmon.profile.trace import CALL, Event, Line, Space, TraceError
 
 STEP_STAT = "step_num"
 CALL_STAT = "tf_function_call"
@@ -53,7 +53,7 @@ class LoopThread:
     """From the first step's beginning to the last one's end; one interval."""
     input: Times
     calls: Times
-    """In a tf.function, or if `eager`, in a step and not in its input."""
+    """In the step's call as its marker says; without one in a tf.function, or if `eager`, outside of the input."""
     eager: bool
     known: bool
     """The trace shows how the step ran: as a tf.function or as single operations."""
@@ -86,11 +86,15 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
     def times(wanted: Callable[[Event], bool]) -> Times:
         return both(unite((event.start_ps, event.end_ps) for event in line.events if wanted(event)), window)
 
-    waits = times(lambda event: event.name in _INPUT)
+    marked = [event for event in line.events if event.name == CALL]
+    waits = _before(marks, marked) if marked else times(lambda event: event.name in _INPUT)
     calls = without(times(lambda event: CALL_STAT in event.stats), waits)
     single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
     eager = total(single) > total(calls)
-    if eager:
+    known = bool(calls) or bool(single)
+    if marked:
+        calls = both(unite((call.start_ps, call.end_ps) for call in marked), window)
+    elif eager:
         calls = without(unite((mark.start_ps, mark.end_ps) for mark in marks), waits)
     inside = _lying_in(list(line.events), *window[0])
     tracings = tuple(_tracings(inside))
@@ -101,13 +105,19 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
         input=waits,
         calls=calls,
         eager=eager,
-        known=bool(calls),
+        known=known,
         xla=any(str(event.stats.get(CALL_STAT, "")).endswith("-xla") for event in line.events),
         runtime=both(times(lambda event: event.name in _RUNTIME), calls),
         traced=both(unite(tracing.span for tracing in tracings), calls),
         tracings=tracings,
         compilings=tuple(_compilings(inside)),
     )
+
+
+def _before(steps: list[Event], calls: list[Event]) -> Times:
+    """Return the time from the beginning of each step to that of its call, in which the loop takes a batch."""
+    firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
+    return unite((start, call.start_ps) for start, found in firsts for call in found)
 
 
 def host_lines(space: Space) -> list[Line]:

@@ -47,7 +47,7 @@ class Call:
     """What the loop's thread did in the step; the parts do not overlap and add up to `total_ns`."""
 
     total_ns: float
-    """In a graph: the calls of the tf.function. Eager: all but the wait for input."""
+    """The call of the step. In a trace that does not mark it: calls of a tf.function; eager: all but the input."""
     dispatch_ns: float
     """Nothing of the step was computed: Python, TensorFlow's runtime, launching. On a GPU this is all of it."""
     python_ns: Reading

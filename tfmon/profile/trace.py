@@ -14,6 +14,10 @@ from tfmon.errors import TfmonError
 
 Stat: TypeAlias = float | int | str
 
+STEP, CALL = "train", "step call"
+"""Names of the markers that a lane puts around a step, and in it around its call; before the call it takes the
+batch. These are the stretches of time that its clocks measure on every step."""
+
 
 class TraceError(TfmonError):
     """A file that cannot be read as a TensorFlow profile of training steps."""

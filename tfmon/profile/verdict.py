@@ -70,16 +70,15 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _bound(evidence: Evidence) -> Bound:
-    if evidence.input > INPUT:
+    rest = (evidence.compute, evidence.dispatch, evidence.transfer, evidence.other)
+    if evidence.input > INPUT or evidence.input > max(rest):
         return "input"
     if evidence.transfer > TRANSFER:
         return "transfer"
     if evidence.other > max(evidence.compute, evidence.input, evidence.dispatch, evidence.transfer):
         return "other"
-    if evidence.eager:
-        return "eager"
-    if evidence.dispatch > DISPATCH * (evidence.dispatch + evidence.compute):
-        return "dispatch"
+    if evidence.dispatch > max(DISPATCH * (evidence.dispatch + evidence.compute), evidence.input):
+        return "eager" if evidence.eager else "dispatch"
     return "compute"
 
 

@@ -41,8 +41,8 @@ _KEPT_STATS = 20_000
 """Stats that are shared by events with the very same ones; XLA's operations have a handful in a million events."""
 
 
-def read_space(path: Path) -> Space:
-    """Return the trace in a `.xplane.pb` file.
+def read_space(path: Path, *, without: str = "") -> Space:
+    """Return the trace in a `.xplane.pb` file, without the lines whose names begin so.
 
     Errors: TraceError, also when there is no such file.
     """
@@ -50,19 +50,19 @@ def read_space(path: Path) -> Space:
         size = path.stat().st_size
         if size > MOST_BYTES:
             raise _too_large(f"it has {size >> 20} MiB, and tfmon reads up to {MOST_BYTES >> 20} MiB")
-        return decode(path.read_bytes())
+        return decode(path.read_bytes(), without=without)
     except OSError as error:
         raise TraceError(f"the profile {path.name} cannot be read: {error.strerror or error}") from error
 
 
-def decode(data: bytes) -> Space:
+def decode(data: bytes, *, without: str = "") -> Space:
     """Return the trace that these bytes hold. Events that only count, without a place in time, are left out.
 
     Errors: TraceError, and no other.
     """
     if not data:
         raise TraceError("the profile is empty")
-    return _Decoder(data).space()
+    return _Decoder(data, without).space()
 
 
 def _torn(at: int) -> TraceError:
@@ -133,8 +133,9 @@ class _Names:
 class _Decoder:
     """Reads one trace, and keeps count of what it makes of it."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, without: str) -> None:
         self._data = data
+        self._without = without
         self._items = 0
         self._origin_ns = 0
 
@@ -189,7 +190,8 @@ class _Decoder:
                 self._name(value, stop, names.events)
             elif key == _PLANE_STAT_NAMES:
                 self._name(value, stop, names.stats)
-        return Plane(name, tuple(Line(title, self._events(line, at_ns, names)) for line, title, at_ns in lines))
+        wanted = [line for line in lines if not (self._without and line[1].startswith(self._without))]
+        return Plane(name, tuple(Line(title, self._events(line, at_ns, names)) for line, title, at_ns in wanted))
 
     def _name(self, pos: int, stop: int, names: dict[int, str]) -> None:
         number, name = 0, ""

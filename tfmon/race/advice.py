@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 
+SMALL_BATCH = 32
+"""Below this a larger batch is proposed first, wherever one is: it is Keras' default, and what other changes gain
+shows only when a step has work enough."""
 BATCH_FACTOR = 4
 """How much larger a batch is proposed: one power of two changes too little to be worth a trial."""
 
@@ -89,6 +92,8 @@ def advice_for(
         in_force = lane.settings.get(one.knob) == one.value
         if not in_force and (one.knob, one.value) not in tried and one not in found:
             found.append(one)
+    if _has_small_batch(lane):
+        found.sort(key=lambda one: one.knob != "batch_size")
     return tuple(found)
 
 
@@ -96,6 +101,8 @@ def code_for(advice: Advice) -> tuple[str, ...]:
     """Return the lines of TensorFlow that do outside of tfmon what a knob does here."""
     if advice.knob == "batch_size":
         return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
+    if advice.knob == "variant":
+        return (f"# as the scenario's variant {advice.value} does it: tfmon show tells where its file is",)
     return _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
 
 
@@ -111,8 +118,8 @@ def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Ad
             yield Advice(one.knob, value, one.why)
     variant = _find(knobs, "variant")
     if variant is not None and kind in _VARIANTS_HELP:
-        for choice in variant.choices:
-            yield Advice("variant", choice, "another form of this scenario")
+        for choice in variant.remedies:
+            yield Advice("variant", choice, "the same work in another way")
 
 
 def _makes_sense(lane: LaneState, one: _Try) -> bool:
@@ -120,6 +127,11 @@ def _makes_sense(lane: LaneState, one: _Try) -> bool:
         return False
     # 16 bits on a CPU are emulated unless it is a recent one, and float16 nearly always.
     return not (one.value == "float16" and lane.spec.kind == "cpu")
+
+
+def _has_small_batch(lane: LaneState) -> bool:
+    batch_size = lane.settings.get("batch_size")
+    return isinstance(batch_size, int) and batch_size < SMALL_BATCH
 
 
 def _larger_batch(knob: Knob, lane: LaneState) -> KnobValue | None:

@@ -19,8 +19,7 @@ SATURATED = 0.8
 """Share of a step's time that the device works, from which on it is the limit."""
 
 NO_COPY = Missing("the batch is in the host's memory already")
-NOT_APART = Missing("on this device the call returns when all is done")
-EAGER = Missing("eagerly, starting an operation and running it are not told apart")
+NOT_SPLIT = Missing("no profile tells how the step's time splits")
 HIDDEN = Missing("the device keeps up with the launches, so its work is hidden behind them")
 NOT_SAMPLED = Missing("no step was sampled yet")
 
@@ -37,19 +36,21 @@ class Shares:
     copy_pct: Reading
     """Copying the batch to the device, at most: a plain step overlaps some of it."""
     dispatch_pct: Reading
-    """Starting the step's operations. On the CPU what a call costs that does nothing, which is the least it is."""
+    """Starting the step's operations: on the CPU all of a call in which none of them ran."""
     device_pct: Reading
     """The device computes."""
     step_pct: float
-    """Dispatch and compute together, however they split."""
+    """Dispatch and compute together, however they split; no tracing."""
     sync_pct: float
-    """Waiting for the device because the loop asks for the loss."""
+    """Waiting for the device because the loop asks for the loss, while it does not compute."""
     report_pct: float
     """tfmon's own work in the lane."""
     other_pct: float
     """The rest: Python between the steps."""
+    reading_pct: float = 0.0
+    """The loop reads the loss, whether the device computes meanwhile or not: this overlaps with the others."""
     retrace_pct: float = 0.0
-    """Steps in which a tf.function was traced; a part of the step's share."""
+    """Steps in which a tf.function was traced, without what they computed where that is known."""
     asynchronous: bool = False
     """True where the device works while the host goes on."""
 
@@ -69,25 +70,30 @@ def _runs_behind(tally: Tally) -> bool:
 
 
 def _on_the_host(lane: LaneState, tally: Tally) -> Shares:
-    """Where a call returns when all is done, the clocks on the steps say everything but the call's inside."""
+    """Where a call returns when all is done, the clocks on the steps say everything but the call's inside.
+
+    That is told by a profile of a few steps under the same settings.
+    """
     span = tally.span_ns
-    step = tally.call_ns / span
-    dispatch: Reading = NOT_APART if lane.command else EAGER
-    device: Reading = dispatch
-    if lane.floor_ns is not None:
-        dispatch = min(step, lane.floor_ns * tally.steps / span) * 100
-        device = step * 100 - dispatch
+    step, traced = 100 * tally.call_ns / span, 100 * tally.traced_ns / span
+    dispatch: Reading = NOT_SPLIT
+    device: Reading = NOT_SPLIT
+    if lane.computing_share is not None:
+        device = step * min(1.0, lane.computing_share)
+        traced = min(traced, step - device)
+        dispatch = step - device - traced
     rest = span - tally.input_ns - tally.call_ns - tally.sync_ns - tally.report_ns
     return Shares(
         input_pct=100 * tally.input_ns / span,
         copy_pct=NO_COPY,
         dispatch_pct=dispatch,
         device_pct=device,
-        step_pct=100 * step,
+        step_pct=step - traced,
         sync_pct=100 * tally.sync_ns / span,
+        reading_pct=100 * tally.sync_ns / span,
         report_pct=100 * tally.report_ns / span,
         other_pct=100 * max(0, rest) / span,
-        retrace_pct=100 * tally.traced_ns / span,
+        retrace_pct=traced,
     )
 
 
@@ -111,22 +117,27 @@ def _on_a_device(tally: Tally) -> Shares:
     if tally.sampled and tally.sampled_copy_ns is not None:
         copy = min(1.0, tally.sampled_copy_ns / tally.sampled / period)
     busy = min(1.0 - report, device) if device is not None and behind else 0.0
-    left = max(0.0, 1 - busy - report)
-    total = sum(host.values()) or 1.0
-    part = {name: share / total * left for name, share in host.items()}
+    # Where the host waits for the device by reading the loss, the device works, if it has anything to do.
+    sync = max(0.0, host["sync"] - busy)
+    left = max(0.0, 1 - busy - report - sync)
+    total = host["input"] + host["call"] + host["other"] or 1.0
+    part = {name: host[name] / total * left for name in ("input", "call", "other")}
     copied = min(copy or 0.0, part["input"] + part["call"])
     from_call = min(copied, part["call"])
     part["call"] -= from_call
     part["input"] -= copied - from_call
+    traced = min(tally.traced_ns / span, part["call"])
+    part["call"] -= traced
     return Shares(
         input_pct=100 * part["input"],
         copy_pct=NOT_SAMPLED if not tally.sampled else NO_COPY if copy is None else 100 * copied,
         dispatch_pct=NOT_SAMPLED if launches is None else 100 * part["call"],
         device_pct=NOT_SAMPLED if device is None else 100 * busy if behind else HIDDEN,
         step_pct=100 * (part["call"] + busy),
-        sync_pct=100 * part["sync"],
+        sync_pct=100 * sync,
+        reading_pct=100 * host["sync"],
         report_pct=100 * report,
         other_pct=100 * part["other"],
-        retrace_pct=100 * tally.traced_ns / span,
+        retrace_pct=100 * traced,
         asynchronous=True,
     )

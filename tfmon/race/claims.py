@@ -7,7 +7,7 @@ from typing import Literal
 
 from tfmon import units
 from tfmon.model.claims import Claim
-from tfmon.model.measures import Estimate
+from tfmon.model.estimate import Estimate
 
 Outcome = Literal["supported", "contradicted", "too close to call", "not testable here", "corrected"]
 

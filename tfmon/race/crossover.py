@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon import units
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.measures import Estimate
 from tfmon.model.ports import TrialError
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec

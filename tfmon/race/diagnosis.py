@@ -34,7 +34,8 @@ class Diagnosis:
     """What bounds a lane."""
 
     kind: str
-    """`retracing`, `compute`, `input`, `sync`, `transfer`, `eager`, `dispatch`, `other` or `mixed`."""
+    """`retracing`, `compute`, `input`, `sync`, `transfer`, `eager`, `dispatch`, `other` or `mixed`; `step` where
+    dispatch and compute are not told apart."""
     text: str
     """One sentence with the number behind it."""
     shares: Shares
@@ -90,15 +91,17 @@ def _saturated(case: _Case) -> _Found:
 
 
 def _input(case: _Case) -> _Found:
-    share = case.shares.input_pct
-    if share <= INPUT_PCT:
+    shares = case.shares
+    share = shares.input_pct
+    rest = (shares.copy_pct, shares.dispatch_pct, shares.device_pct, shares.sync_pct, shares.other_pct)
+    if share <= INPUT_PCT and share <= max(known(one) or 0.0 for one in (shares.step_pct / 2, *rest)):
         return None
     return "input", f"input-bound: {share:.0f} % of the time waits for batches"
 
 
 def _sync(case: _Case) -> _Found:
-    share = case.shares.sync_pct
-    if share <= SYNC_PCT or not case.lane.settings.get("sync_every_step", False):
+    share = case.shares.reading_pct
+    if share <= SYNC_PCT or not case.shares.asynchronous or not case.lane.settings.get("sync_every_step", False):
         return None
     return "sync", f"sync stall: {share:.0f} % of the time waits to read each loss"
 
@@ -117,54 +120,55 @@ def _other(case: _Case) -> _Found:
     return "other", f"Python between the steps: {share:.0f} % of the time goes there"
 
 
-def _eager(case: _Case) -> _Found:
-    if case.lane.command or (case.lane.settings.get("graph", True) and case.lane.floor_ns is not None):
-        return None
-    share = case.shares.step_pct
-    if case.lane.settings.get("graph", True):
-        return "eager", f"Python in the step: {share:.0f} % of the time is in no one graph"
-    return "eager", f"eager: {share:.0f} % of the time runs operations one by one"
-
-
 def _dispatch(case: _Case) -> _Found:
+    """Name dispatch where it is a good part of the step; eagerly that is one start for every operation."""
     dispatch = known(case.shares.dispatch_pct)
     if dispatch is None:
         return None
-    if case.shares.asynchronous and isinstance(case.shares.device_pct, Missing):
-        return "dispatch", f"dispatch-bound: launches take {dispatch:.0f} % of the time"
-    if dispatch <= DISPATCH_OF_STEP * case.shares.step_pct:
+    keeps_up = case.shares.asynchronous and isinstance(case.shares.device_pct, Missing)
+    if not keeps_up and dispatch <= max(DISPATCH_OF_STEP * case.shares.step_pct, case.shares.input_pct):
         return None
-    return "dispatch", f"dispatch-bound: starting the step takes {dispatch:.0f} % or more"
+    if not case.lane.settings.get("graph", True):
+        return "eager", f"eager: starting operations one by one takes {dispatch:.0f} % of the time"
+    if keeps_up:
+        return "dispatch", f"dispatch-bound: launches take {dispatch:.0f} % of the time"
+    return "dispatch", f"dispatch-bound: starting the step takes {dispatch:.0f} % of the time"
+
+
+def _step(case: _Case) -> _Found:
+    shares = case.shares
+    if known(shares.device_pct) is not None or known(shares.dispatch_pct) is not None:
+        return None
+    return "step", f"the step takes {shares.step_pct:.0f} % of the time, it is not known for what"
 
 
 def _compute(case: _Case) -> _Found:
-    device = known(case.shares.device_pct)
-    share = case.shares.step_pct if device is None else device
-    what = "is in the step" if case.lane.command and device is None else "computes"
-    return "compute", f"compute-bound: {share:.0f} % of the time {what}"
+    return "compute", f"compute-bound: {known(case.shares.device_pct) or 0.0:.0f} % of the time computes"
 
 
 _RULES: tuple[Callable[[_Case], _Found], ...] = (
-    _retracing, _saturated, _input, _sync, _transfer, _other, _eager, _dispatch, _compute,
+    _retracing, _saturated, _input, _sync, _transfer, _other, _dispatch, _step, _compute,
 )  # fmt: skip
 
 
 def _rival(kind: str, shares: Shares) -> tuple[str, str] | None:
     """Return another bound that is as large within ten points, and its words; some explain all others away."""
-    device = known(shares.device_pct)
-    compute = shares.step_pct if device is None else device
+    own = "dispatch" if kind == "eager" else kind
     sizes = {
         "input": (shares.input_pct, "{:.0f} % waits for the next batch"),
         "transfer": (known(shares.copy_pct) or 0.0, "copying to the device takes {:.0f} %"),
-        "compute": (compute, "{:.0f} % computes"),
+        "dispatch": (known(shares.dispatch_pct) or 0.0, "{:.0f} % starts the step"),
+        "compute": (known(shares.device_pct) or 0.0, "{:.0f} % computes"),
         "sync": (shares.sync_pct, "reading the loss takes {:.0f} %"),
     }
-    if kind not in ("input", "transfer", "sync"):
+    if kind == "sync":
+        # The device computes while the loop waits to read: they are the same time.
+        sizes |= {"sync": (shares.reading_pct, ""), "compute": (0.0, "")}
+    if own not in sizes:
         return None
-    own = sizes[kind][0]
-    name = max((other for other in sizes if other != kind), key=lambda other: sizes[other][0])
+    name = max((other for other in sizes if other != own), key=lambda other: sizes[other][0])
     size, words = sizes[name]
-    return (name, words.format(size)) if own - size < MIXED_POINTS else None
+    return (name, words.format(size)) if abs(sizes[own][0] - size) < MIXED_POINTS else None
 
 
 # ---------------------------------------------------------------- what else there is

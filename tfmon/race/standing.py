@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tfmon import units
+from tfmon.model.estimate import Estimate
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.measures import Estimate
 from tfmon.model.readings import known
 from tfmon.model.session import CONCURRENT, Snapshot
 from tfmon.race import statistics

@@ -16,7 +16,8 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from tfmon.model.measures import Estimate, TurnSpeed
+from tfmon.model.estimate import Estimate
+from tfmon.model.measures import TurnSpeed
 
 TRIM = 0.2
 """Share of the pairs left out at each end."""

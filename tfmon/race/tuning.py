@@ -6,14 +6,16 @@ gain is looked at a few times at most: each look may err, and many looks would f
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.measures import Estimate, TurnSpeed
+from tfmon.model.measures import TurnSpeed
 from tfmon.model.ports import TrialError
 from tfmon.model.session import Snapshot
 from tfmon.model.trials import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
@@ -35,16 +37,20 @@ WORTH = 0.01
 
 
 def advised(snapshot: Snapshot, lane: LaneState) -> Diagnosis | None:
-    """Return what bounds a lane, without the advice that was tried in vain against the same bound."""
+    """Return what bounds a lane, without the advice that was tried since the last change that was kept.
+
+    A change that helps makes another lane of it, on which what did not help before may.
+    """
     found = diagnose(snapshot, lane)
     if found is None or snapshot.tuned is None:
         return found
-    in_vain = [
-        attempt.change
-        for attempt in snapshot.tuned.attempts
-        if attempt.lane == lane.spec.name and attempt.bound == found.kind and attempt.outcome != KEPT
-    ]
-    return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in in_vain))
+    state = snapshot.tuned
+    kept = [one.change for one in state.attempts[state.first :] if one.outcome == KEPT] if not state.over else []
+    since = itertools.takewhile(
+        lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
+    )
+    tried = [*kept, *(one.change for one in since)]
+    return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in tried))
 
 
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:

@@ -15,6 +15,11 @@ class TurnOrder:
         self.round = 0
         self._left: list[str] = []
 
+    @property
+    def round_over(self) -> bool:
+        """True when every lane that can run has had its turn of the round."""
+        return not self._left
+
     def next(self, lanes: Sequence[str]) -> tuple[str, int] | None:
         """Return the lane whose turn is next and the round it belongs to; None when no lane can run."""
         self._left = [lane for lane in self._left if lane in lanes]

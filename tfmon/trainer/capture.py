@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-MARKER = "train"
-"""Name of the marker around each step; whoever reads the profile finds the steps by it."""
-STEPS = 20
-"""So many steps show what is typical; the file stays small, and the lane is slowed down but for a moment."""
+from tfmon.profile.trace import CALL, STEP
 
 
 class CaptureError(Exception):
@@ -17,7 +15,7 @@ class CaptureError(Exception):
 
 
 class Capture:
-    """One profile: start it, train each step inside `step()`, then stop it.
+    """One profile: start it, train steps with what `follow` returns, then stop it.
 
     The caller waits for the device before `start` and before `stop`, so that the work of the captured steps and
     no other is in it. Starting takes some 0.3 ms, stopping 5 to 60 ms; the first time on a GPU, its profiling
@@ -54,9 +52,34 @@ class Capture:
         """Return the marker that the next step is trained in: from taking its batch to reading its result."""
         import tensorflow as tf
 
-        marker: AbstractContextManager[Any] = tf.profiler.experimental.Trace(MARKER, step_num=self.steps, _r=1)
+        marker: AbstractContextManager[Any] = tf.profiler.experimental.Trace(STEP, step_num=self.steps, _r=1)
         self.steps += 1
         return marker
+
+    def follow(
+        self, batches: Iterator[Any], step: Callable[..., Any]
+    ) -> tuple[Generator[Any, None, None], Callable[..., Any]]:
+        """Return the batches and the step with markers around each step and around its call.
+
+        A step lasts until the next one's batch is asked for; close the generator after the last one.
+        """
+        import tensorflow as tf
+
+        trace = tf.profiler.experimental.Trace
+
+        def marked() -> Generator[Any, None, None]:
+            while True:
+                with self.step():
+                    batch = next(batches, None)
+                    if batch is None:
+                        return
+                    yield batch
+
+        def call(*batch: Any) -> Any:  # noqa: ANN401
+            with trace(CALL):
+                return step(*batch)
+
+        return marked(), call
 
     def stop(self) -> Path:
         """Write the profile, and return the path of its `.xplane.pb` file.

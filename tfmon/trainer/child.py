@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered
+from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_state import BUILDING, IMPORTING, TRACING
-from tfmon.model.wire import Assign, Stop
+from tfmon.model.wire import Assign, Prepare, Stop
 from tfmon.trainer.inbox import Inbox
 from tfmon.trainer.loader import explain, load
 from tfmon.trainer.mailbox import Mailbox, leave
 from tfmon.trainer.reporter import Reporter
 
+LOWEST_PRIORITY = 19
 SEED = 0
 """All lanes start from the same weights."""
 INSTALL_TENSORFLOW = "{python} -m pip install tensorflow"
@@ -59,16 +62,43 @@ def run(metric_fd: int, knob_fd: int) -> None:
 def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     mailbox.wait()
     assign = mailbox.take()
+    if isinstance(assign, Prepare):
+        _prepare()
+        reporter.send(Standby(at_ns=time.monotonic_ns()))
+        mailbox.wait()
+        assign = mailbox.take()
     if isinstance(assign, Stop):
         return
     if not isinstance(assign, Assign):
         raise Failure("protocol", f"the first request was {type(assign).__name__}, not Assign")
+    os.environ.update(assign.environment)
     path = Path(assign.scenario)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=IMPORTING))
     _import_tensorflow()
     reporter.send(_equip(assign))
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
     _in_user_code(path, lambda: _train(path, assign, mailbox, reporter))
+
+
+def _prepare() -> None:
+    """Load all that every lane loads. What fails is left to the lane, which says why.
+
+    On Linux a thread has a priority of its own: the one that loads gets the lowest, which could not be taken back,
+    and the main thread, which trains later, keeps the usual.
+    """
+    thread = threading.Thread(target=_load_everything, name="tfmon-load")
+    thread.start()
+    thread.join()
+
+
+def _load_everything() -> None:
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
+    with contextlib.suppress(Exception):
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
+
+        from tfmon.trainer import loop, pipeline, steps  # noqa: F401
 
 
 def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,8 +28,9 @@ from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.mailbox import Mailbox
 from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.reporter import Reporter
-from tfmon.trainer.sampler import Sampler, measure_floor
+from tfmon.trainer.sampler import Sampler
 from tfmon.trainer.slices import WINDOW_NS, Slices
+from tfmon.trainer.split import MOST_NS, STEPS, Splits
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, OddWindows, Samples, StepClock
 from tfmon.trainer.steps import Steps
 from tfmon.trainer.tracing import TraceWatch
@@ -39,6 +41,7 @@ WARM_UP_STEPS = 3
 """A lane warms up for at least so long and so many steps before it says that it is ready."""
 KNOB_CHANGE = "knob change"
 """Mark of the window in which a knob took effect."""
+PROFILE = "profile"
 DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
@@ -75,7 +78,7 @@ class Loop:
         self._clock = StepClock()
         self._collector = CollectorWatch()
         self._sampler = Sampler(assign.device)
-        self._floor_ns: int | None = None
+        self._splits = Splits(assign.device)
         self._period_ns = 0.0
         self._profile: Profile | None = None
         self._odd = OddWindows()
@@ -129,8 +132,9 @@ class Loop:
             if now_ns - began_ns > WARM_UP_NS and self._clock.steps >= WARM_UP_STEPS and self._workshop.idle:
                 break
             self._read_letters()
-        self._done_steps = 0
-        self._measure_floor()
+        if not self._stopped:
+            self._take_split(STEPS)
+        self._done_steps, self._sampler.samples = 0, Samples()
         self._collector.settle()
         self._worked = self._workshop.worked
 
@@ -147,6 +151,10 @@ class Loop:
         clock = self._clock
         if self._profile is not None and not clock.steps and not self._slices.starting:
             self._take_profile(self._profile)
+        if self._may_split():
+            self._take_split(min(STEPS, self._steps_left() - 1))
+            if self._slices.turn is None:
+                clock.marks.add(PROFILE)
         if self._may_sample():
             self._sample_step()
         # Not from the window's beginning: one that was refused grows, and is due again after the same time.
@@ -269,7 +277,7 @@ class Loop:
             gpu_in_use_bytes=in_use,
             gpu_peak_bytes=peak,
             traced=self._traces.cause() if clock.traced_steps else "",
-            floor_ns=self._floor_ns,
+            computing_share=self._splits.of(self._settings),
             sampled_copy_ns=samples.copy_ns if self._sampler.copies else None,
         )
         self._period_ns = (at_ns - clock.began_ns) / max(1, clock.steps)
@@ -282,25 +290,69 @@ class Loop:
     def _take_profile(self, wish: Profile) -> None:
         """Train some steps under the profiler, before the window that is about to begin."""
         self._profile = None
-        capture = Capture(Path(wish.folder))
         try:
-            capture.start()
-            for _ in range(min(wish.steps, self._steps_left())):
-                with capture.step():
-                    self._steps_until(0, 1)
-                    if self._settings.get("sync_every_step", False):
-                        self._read_loss()
-            self._read_loss()
-            path = capture.stop()
+            path = self._capture(Path(wish.folder), min(wish.steps, max(1, self._steps_left() - 1)))
         except CaptureError as error:
             self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=wish.folder, reason=str(error)))
         else:
             self._reporter.send(Profiled(at_ns=time.monotonic_ns(), folder=wish.folder, path=str(path)))
+        self._leave_out_steps()
+        self._clock.marks.add(PROFILE)
+
+    def _take_split(self, most: int) -> None:
+        """Train a few steps under the profiler, to know how much of a call computes under these settings."""
+        if not self._splits.wanted(self._settings):
+            return
+        try:
+            with tempfile.TemporaryDirectory(prefix="tfmon-split-") as folder:
+                trace = self._capture(Path(folder), most, time.monotonic_ns() + MOST_NS)
+                self._splits.note(self._settings, trace)
+        except (CaptureError, OSError):
+            self._splits.note(self._settings, None)
+        self._leave_out_steps()
+
+    def _capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
+        """Train so many steps under the profiler, or until the deadline but one at least; return the profile.
+
+        Before them comes one without a marker: the first step under the profiler is slow.
+
+        Errors: CaptureError.
+        """
+        capture, plain = Capture(folder), (self._feed, self._step)
+        try:
+            capture.start()
+            self._steps_until(0, 1)
+            batches, step = capture.follow(self._feed.batches, self._step)
+            self._feed, self._step = replace(self._feed, batches=batches), step
+            goal = self._done_steps + steps
+            while self._done_steps < goal:
+                if self._steps_until(deadline_ns, goal - self._done_steps) >= deadline_ns:
+                    break
+            batches.close()
+            self._read_loss()
+            return capture.stop()
         finally:
+            self._feed, self._step = plain
             capture.abandon()
+
+    def _leave_out_steps(self) -> None:
+        """Begin the window anew; the steps that it has had count as trained and no more.
+
+        A pipeline filled its buffer while the trace was written, so the steps after it wait for less.
+        """
         self._sampler.samples.examples += self._clock.examples
+        marks = self._clock.marks
         self._last_end_ns = self._tried_ns = time.monotonic_ns()
         self._clock.reset(self._last_end_ns)
+        self._clock.marks.update(marks)
+
+    def _may_split(self) -> bool:
+        """Tell whether a split may be found: before a window that is left out, or in a steady run."""
+        starts = self._slices.starting
+        allowed = {TURN_START} if starts else set()
+        if self._clock.steps or self._clock.marks - allowed or self._fresh or self._steps_left() < 2:
+            return False
+        return (starts or self._slices.turn is None) and self._splits.wanted(self._settings)
 
     def _may_sample(self) -> bool:
         """Tell whether a step may be sampled: between two windows of a steady run, when it is time for one."""
@@ -317,13 +369,6 @@ class Loop:
         self._done_steps += 1
         self._last_end_ns = self._tried_ns = time.monotonic_ns()
         self._clock.reset(self._last_end_ns)
-
-    def _measure_floor(self) -> None:
-        """Measure what a call costs that does nothing, where the step is such a call."""
-        if self._settings.get("graph", True) and not getattr(self._step, "runs_in_python", False):
-            batch = next(self._feed.batches, None)
-            if batch is not None:
-                self._floor_ns = measure_floor(batch, self._makers[0].signature(self._settings))
 
     # ------------------------------------------------------------ requests
 

@@ -20,7 +20,6 @@ from tfmon.trainer.step_clock import Samples
 LEAST_REST_NS = 1_000_000_000
 BUDGET = 0.01
 """A step is sampled at most once a second, and so rarely that what it costs is 1 % of the time at most."""
-FLOOR_CALLS = 40
 
 
 class Sampler:
@@ -78,20 +77,6 @@ class Sampler:
         self.samples.call_ns += called_ns - copied_ns
         self.samples.tail_ns += ended_ns - called_ns
         return loss
-
-
-def measure_floor(batch: tuple[Any, ...], signature: list[Any]) -> int:
-    """Return how long a call of a tf.function takes that does nothing with this batch: median, in nanoseconds."""
-    import tensorflow as tf
-
-    nothing = tf.function(lambda *batch: tf.constant(0.0), input_signature=signature or None)
-    nothing(*batch)
-    times = []
-    for _ in range(FLOOR_CALLS):
-        began_ns = time.monotonic_ns()
-        nothing(*batch)
-        times.append(time.monotonic_ns() - began_ns)
-    return sorted(times)[FLOOR_CALLS // 2]
 
 
 def _on(device: str, batch: Any) -> Any:  # noqa: ANN401

@@ -27,6 +27,9 @@ SLICES = 2
 """Slices in a row under one setting, where a change costs next to nothing."""
 SLICES_IN_A_BLOCK = LOOKS[0]
 """The same where it costs a new process, or an epoch until the cache is full: one look a block."""
+SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
+"""A slice holds about so many steps, within these bounds: a quarter of its start is left out or more, see the
+trainer, and shorter slices give more pairs in the same time."""
 STEADY_NS = 1_000_000_000
 """A lane trains for so long under its settings before it is said what bounds it."""
 
@@ -122,6 +125,7 @@ class Tuning:
         The new settings are in force at the end if they were kept, or `starts_changed` says they were before.
         """
         self._epoch_trained = starts_changed
+        self._driver.controls.set_alone(attempt.lane, self._slice_s())
         in_blocks = attempt.restarts or self._fills_a_cache(attempt)
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
         first = LOOKS_RESTARTING[0] if attempt.restarts else LOOKS[0]
@@ -185,6 +189,11 @@ class Tuning:
             return "" if self._lane().examples >= until else None
 
         return self._driver.wait(answer, "the cache was not full")
+
+    def _slice_s(self) -> float:
+        """Return how long a slice is to last with the steps that the lane trains now."""
+        step_ms = self._lane().steady.step_ms(0.5) or 0.0
+        return min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
 
     @staticmethod
     def _fills_a_cache(attempt: Attempt) -> bool:

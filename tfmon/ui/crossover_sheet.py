@@ -7,8 +7,8 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from tfmon import units
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import Knob, KnobError, show
-from tfmon.model.measures import Estimate
 from tfmon.model.ports import TrialError
 from tfmon.model.session import Snapshot
 from tfmon.model.trials import CrossoverState

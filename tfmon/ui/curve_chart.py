@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 
 from tfmon import units
+from tfmon.model.estimate import Estimate
 from tfmon.model.knobs import show
-from tfmon.model.measures import Estimate
 from tfmon.race.crossover import Curve
 from tfmon.ui.rows import Row
 from tfmon.ui.style import DIM, TEXT, strong

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tfmon import units
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
-from tfmon.model.session import TURNS, Snapshot
+from tfmon.model.session import TURNS, Recorded, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.layout import Rect
 from tfmon.ui.rows import Row, Span, cells, crop, fit, spread
@@ -48,6 +49,8 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
 def _status(snapshot: Snapshot, view: View) -> Row:
     if message := message_of(view, snapshot.at_ns):
         return ((f"   {message}", strong(WARN)),)
+    if snapshot.recording is not None and snapshot.recording.why:
+        return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
     titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
     if view.focused is not None:
         words = f"   keys act on {titles.get(view.focused, view.focused)} only · "
@@ -55,6 +58,15 @@ def _status(snapshot: Snapshot, view: View) -> Row:
     if len(snapshot.lanes) < 2:
         return ()
     return (("   keys act on all lanes · ", DIM), (key_of("focus.next", view.keys), KEY), (" picks one", DIM))
+
+
+def _not_recorded(snapshot: Snapshot, recording: Recorded) -> str:
+    """Say since when the race is not recorded, and why."""
+    if not recording.path:
+        return f"this race is not recorded: {recording.why}"
+    began_ns = snapshot.race.started_ns
+    since_s = 0.0 if began_ns is None or recording.stopped_ns is None else (recording.stopped_ns - began_ns) / 1e9
+    return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.why}"
 
 
 def message_of(view: View, now_ns: int) -> str:

@@ -30,7 +30,7 @@ EXPLAINED = (
         "time",
         "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (input), "
         "copying it to the device, starting the step (dispatch), computing, reading the loss (sync), tfmon's own "
-        "work, and the rest. On the CPU dispatch is the least that it is: what a call costs that does nothing.",
+        "work, and the rest. On the CPU a profile of a few steps tells dispatch from compute.",
     ),
     ("why", "What bounds the lane, by the same figures; Enter shows all of them and what may help."),
     ("knobs", "Settings in force, as the lane said. What was asked and is not in force yet is quiet: 20 asked."),

@@ -27,9 +27,10 @@ from tfmon.ui.style import DIM, STRONG, TEXT, WARN
 _MEANINGS = {
     "input": "waiting for the next batch",
     "copy": "copying the batch to the device, at most",
-    "dispatch": "starting the step's operations; on the CPU the least that it is",
-    "compute": "the device computes; on the CPU dispatch beyond that least is in it",
-    "step": "the step: eagerly, starting operations and running them are not told apart",
+    "dispatch": "starting the step's operations, while none of them ran",
+    "compute": "the device computes",
+    "retrace": "making new graphs of a tf.function",
+    "step": "the step: no profile tells how much of it computes",
     "sync": "waiting for the device where the loss is read",
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
@@ -159,8 +160,8 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "left out", f"{left_out or 'nothing'}; of {units.count(lane.measured.windows)} windows"
     for reason in lane.measured.constant:
         yield "all the time", f"{reason}: windows are not left out for it, for it is there most of the time"
-    if lane.floor_ns is not None:
-        yield "floor", f"{lane.floor_ns / 1e6:.3f} ms: a call of a tf.function that does nothing"
+    if lane.computing_share is not None:
+        yield "step call", f"{100 * lane.computing_share:.0f} % of it computes, by a profile of a few steps"
     if lane.traced:
         yield "last trace", lane.traced
 

@@ -173,6 +173,7 @@ _PARTS = (
     ("copy", "copy_pct", "▚"),
     ("dispatch", "dispatch_pct", "▓"),
     ("compute", "device_pct", "▒"),
+    ("retrace", "retrace_pct", "▞"),
     ("sync", "sync_pct", "═"),
     ("tfmon", "report_pct", "·"),
     ("other", "other_pct", "░"),
@@ -201,7 +202,7 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
     for _, value, glyph in parts:
         total += value
         end = round(total / 100 * length)
-        spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚" else DIM))
+        spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚▞" else DIM))
         drawn = max(drawn, end)
     room = width - LABEL_CELLS - drawn
     words = ""

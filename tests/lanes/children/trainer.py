@@ -28,10 +28,11 @@ from tfmon.model.events import (
     KnobRefused,
     LaneFailed,
     PhaseEntered,
+    Standby,
     TurnEnded,
     Window,
 )
-from tfmon.model.wire import Assign, Hold, Run, SetKnob, Stop, Turn
+from tfmon.model.wire import Assign, Hold, Prepare, Run, SetKnob, Stop, Turn
 from tfmon.trainer.inbox import Inbox
 from tfmon.trainer.mailbox import Mailbox, leave
 from tfmon.trainer.reporter import Reporter
@@ -57,7 +58,13 @@ class FakeTrainer:
         self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version())
         Inbox(int(sys.argv[2]), self.mailbox.post).start()
         self.mailbox.wait()
-        self.heed(self.mailbox.take())
+        first = self.mailbox.take()
+        if isinstance(first, Prepare):
+            self.load()
+            self.mailbox.wait()
+            first = self.mailbox.take()
+        os.environ.update(getattr(first, "environment", {}))
+        self.heed(first)
         if self.settings.get("width", 0) >= int(os.environ.get("FAILS_AT", 1_000_000)):
             self.say(LaneFailed, kind="out_of_memory", message="out of memory: it is too wide")
             leave(1)
@@ -74,6 +81,12 @@ class FakeTrainer:
                 self.heed(request)
             if self.racing:
                 self.train()
+
+    def load(self) -> None:
+        """Take so much CPU time to load as LOADS says."""
+        while time.process_time() < float(os.environ.get("LOADS", 0)):
+            sum(range(10_000))
+        self.say(Standby)
 
     def heed(self, request) -> None:
         if "LOG" in os.environ:

@@ -1,0 +1,387 @@
+"""Hold where step time goes, and what is said of it, against the profiler; and measure what knowing it costs.
+
+    python tests/benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
+    python tests/benchmarks/attribution.py cost [--scenario small-dense] [--pairs 40] [--starts 3]
+    python tests/benchmarks/attribution.py rate
+    python tests/benchmarks/attribution.py profile [--scenario small-dense] [--captures 10]
+
+`shares` trains lanes whose bound is known, takes the shares of step time from their windows and the means of some
+profiles of 20 steps between these, and compares them share by share. The input, the call and the rest come from
+the lane's clocks on one side and from TensorFlow's on the other. How a call splits is a profile's word on both
+sides: of a few steps while the lane warmed up, and of others later.
+
+`cost` runs the lane's own loop twice in turns, in one child: as it is, and with the sampling of steps, the notice
+of traces and the clocks inside of a step taken out, by this script. So the pairs differ in nothing else, not even
+in the process.
+
+`rate` counts windows a second at step rates that differ by orders of magnitude. `profile` measures how long it
+takes from the wish for a profile to its table, and what the lane loses while the profiler records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.overhead import ANSWER_S, Watch, bootstrap, plan_one_lane, racing
+from tfmon.lanes.group import LaneGroup
+from tfmon.model.events import Event, Profiled, ProfileFailed, Window
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import Missing, known
+from tfmon.profile.breakdown import read_profile
+from tfmon.profile.parts import Profile
+from tfmon.profile.text import to_text
+from tfmon.race.attribution import shares_of
+from tfmon.race.diagnosis import diagnose
+
+POINTS = 5.0
+COST = 0.99
+TABLE_S = 2.0
+CAPTURE = 0.25
+STEPS = 20
+PATIENCE_S = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A lane and what bounds it, which one knows from how it was made."""
+
+    scenario: str
+    lane: str
+    kinds: tuple[str, ...]
+    why: str
+
+
+LANES = (
+    Known("small-dense", "cpu", ("dispatch",), "a batch of 10 through 14,000 weights"),
+    Known("small-dense", "cpu,sync_every_step=on", ("dispatch",), "the same: a CPU's loss is there when read"),
+    Known("tensor-core-shapes", "cpu", ("compute",), "large matrix products"),
+    Known("slow-preprocess", "cpu", ("input",), "1 ms of a core for each image, in a serial map"),
+    Known("host-transfer", "cpu", ("input", "mixed"), "8 MiB gathered for each step, and hardly anything done"),
+    Known("eager-graph", "cpu,graph=off", ("eager",), "every operation of a small net on its own"),
+    Known("eager-graph", "cpu", ("compute",), "the same net as one graph: convolutions"),
+    Known("fine-grained-ops", "cpu,graph=on", ("dispatch",), "a hundred additions of 100 numbers"),
+    Known("fine-grained-ops", "cpu,graph=off", ("eager",), "the same, one by one"),
+    Known("retracing", "cpu", ("retracing",), "a Python number as an argument"),
+    Known("python-feed", "cpu", ("dispatch",), "Keras' train_on_batch on arrays"),
+)
+
+
+# ---------------------------------------------------------------- shares
+
+
+def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
+    """Train a lane, print both shares; return the largest difference and if the verdict is right."""
+    plan = plan_one_lane(one.scenario, one.lane)
+    (planned,) = plan.lanes
+    with racing(plan) as (lanes, watch, _), tempfile.TemporaryDirectory() as folder:
+        lanes.run([planned.spec.name])
+        profiles = []
+        for number in range(captures):
+            _train(watch, seconds / captures)
+            path = _profile(lanes, watch, planned.spec.name, Path(folder) / str(number))
+            profiles.append(read_profile(path))
+        _train(watch, seconds / captures)
+        snapshot = watch.snapshot()
+    (lane,) = snapshot.lanes
+    profile = sorted(profiles, key=lambda one: one.step_ns)[captures // 2]
+    each = [by_profile(one) for one in profiles]
+    ours, theirs = by_windows(lane), {name: statistics.fmean(one[name] for one in each) for name in each[0]}
+    apart = {name: abs(ours[name] - theirs[name]) for name in ours if name in theirs}
+    found = diagnose(snapshot, lane)
+    kind = found.kind if found else "none"
+    right = kind in one.kinds
+    bound = profile.verdict.bound if not isinstance(profile.verdict, Missing) else "none"
+    print(f"\n{one.scenario} on {one.lane}: {one.why}")
+    print(f"  {'by windows':12}" + "".join(f"{name} {value:5.1f}   " for name, value in ours.items()))
+    print(f"  {'by profile':12}" + "".join(f"{name} {value:5.1f}   " for name, value in theirs.items()))
+    worst = max(apart, key=lambda name: apart[name])
+    print(
+        f"  at most {apart[worst]:.1f} points apart ({worst}); {kind}, by the profile {bound},"
+        f" expected {' or '.join(one.kinds)}: {'right' if right else 'WRONG'}"
+    )
+    print(f"  {found.text if found else ''}; try {', '.join(a.text for a in found.advice) if found else ''}")
+    return apart[worst], right
+
+
+def by_windows(lane: LaneState) -> dict[str, float]:
+    """Return the shares of step time that the lane's windows tell, in percent."""
+    shares = shares_of(lane)
+    assert shares is not None
+    named = {"input": shares.input_pct, "retrace": shares.retrace_pct, "rest": shares.sync_pct + shares.other_pct}
+    split = {"dispatch": known(shares.dispatch_pct), "compute": known(shares.device_pct)}
+    found = {name: value for name, value in split.items() if value is not None}
+    return {**named, **(found or {"step": shares.step_pct})}
+
+
+def by_profile(profile: Profile) -> dict[str, float]:
+    """Return the same shares from a profile."""
+    call = profile.call
+    assert not isinstance(call, Missing)
+    compute = known(call.compute_ns) or 0.0
+    parts = {
+        "input": known(profile.input.wait_ns) or 0.0,
+        "retrace": call.tracing_ns + call.compile_ns,
+        "rest": profile.other_ns,
+        "dispatch": call.dispatch_ns,
+        "compute": compute,
+        "step": call.dispatch_ns + compute,
+    }
+    return {name: 100 * value / profile.step_ns for name, value in parts.items()}
+
+
+def run_shares(options: argparse.Namespace) -> None:
+    """Compare every lane, and say whether the goals are met."""
+    lanes = [one for one in LANES if options.only in (None, one.scenario)]
+    results = [compare(one, options.seconds, options.captures) for one in lanes]
+    near = sum(apart <= POINTS for apart, _ in results)
+    right = sum(right for _, right in results)
+    print(f"\nwithin {POINTS:g} points: {near} of {len(lanes)} lanes; verdicts right: {right} of {len(lanes)}")
+
+
+def _train(watch: Watch, seconds: float) -> None:
+    """Let the lane train for so long, and at least until it has been diagnosed."""
+    deadline = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + seconds
+    while time.monotonic() < until or diagnose(watch.snapshot(), watch.snapshot().lanes[0]) is None:
+        if time.monotonic() > deadline:
+            raise SystemExit("the lane trained for long and was not diagnosed")
+        time.sleep(0.1)
+
+
+def _profile(lanes: LaneGroup, watch: Watch, lane: str, folder: Path) -> Path:
+    """Have the lane take a profile; return the file."""
+    start = watch.heard
+    lanes.profile(lane, folder, STEPS)
+    answer = watch.wait(lambda event: isinstance(event, Profiled | ProfileFailed), start, PATIENCE_S)
+    if isinstance(answer, Profiled):
+        return Path(answer.path)
+    raise SystemExit(f"no profile: {answer}")
+
+
+# ---------------------------------------------------------------- what attribution costs
+
+
+def run_cost(options: argparse.Namespace) -> None:
+    """Measure throughput with attribution over throughput without, pair by pair."""
+    plan = plan_one_lane(options.scenario, options.lane)
+    (lane,) = plan.lanes
+    share = -(-options.pairs // options.starts)
+    ratios: list[float] = []
+    for start in range(options.starts):
+        done = subprocess.run(
+            [
+                sys.executable, __file__, "child", str(plan.scenario), lane.spec.kind, json.dumps(lane.settings),
+                str(share), str(options.slice),
+            ],
+            env={**os.environ, **{key: value for key, value in lane.environment.items() if value is not None}},
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
+        )  # fmt: skip
+        found = json.loads(done.stdout.splitlines()[-1])
+        ratios += [on / off for on, off in found["pairs"]]
+        median = statistics.median(on / off for on, off in found["pairs"])
+        print(
+            f"start {start + 1}: with / without {median:.4f};"
+            f" at the beginning, once for these settings: {found['split_ms']:.0f} ms for a profile of some steps"
+        )
+    low, high = bootstrap(np.array(ratios))
+    middle = float(np.median(ratios))
+    print(
+        f"{options.scenario} on {options.lane}, {len(ratios)} pairs of {options.slice:g} s: with / without"
+        f" {middle:.4f}, 95 % interval {low:.4f} to {high:.4f}"
+        f"   (goal {COST:g} or more: {'met' if middle >= COST else 'MISSED'})"
+    )
+
+
+def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int, seconds: float) -> None:
+    """Train with and without attribution in turns, as ABBA, and print the steps a second of each pair."""
+    from tfmon.model.wire import Assign, Run, Stop
+    from tfmon.trainer import device
+    from tfmon.trainer.loader import load
+    from tfmon.trainer.loop import Loop
+    from tfmon.trainer.mailbox import Mailbox
+    from tfmon.trainer.pipeline import Pipelines, count_examples
+    from tfmon.trainer.reporter import Reporter
+    from tfmon.trainer.steps import Steps
+
+    class InTurns(Loop):
+        """The lane's loop; `plain` is without what attribution needs on every step and between windows."""
+
+        plain = False
+        split_ms = 0.0
+
+        def begin(self) -> None:
+            self.slices: list[tuple[bool, float]] = []
+            self._slice_from = (0, 0)
+
+        def _take_split(self, most: int) -> None:
+            began_ns = time.monotonic_ns()
+            super()._take_split(most)
+            self.split_ms = (time.monotonic_ns() - began_ns) / 1e6
+
+        def _may_sample(self) -> bool:
+            return not self.plain and super()._may_sample()
+
+        def _train_window(self) -> None:
+            now_ns, (from_ns, from_steps) = time.monotonic_ns(), self._slice_from
+            if now_ns - from_ns >= seconds * 1e9:
+                if from_ns:
+                    self.slices.append((self.plain, (self._done_steps - from_steps) / (now_ns - from_ns)))
+                if len(self.slices) == 2 * pairs + 1:
+                    self._mailbox.post(Stop())
+                self.plain = len(self.slices) % 4 in (0, 1)
+                self._slice_from = (time.monotonic_ns(), self._done_steps)
+            super()._train_window()
+
+        def _steps_until(self, deadline_ns: int, limit: int) -> int:
+            """Train as the lane's loop does, without the clocks inside of a step and the notice of traces."""
+            if not self.plain:
+                return super()._steps_until(deadline_ns, limit)
+            clock_ns, step, batches = time.monotonic_ns, self._step, self._feed.batches
+            times, waiting = self._clock.times, self._mailbox.waiting
+            size = self._feed.batch_examples
+            reads = self._settings.get("sync_every_step", False)
+            steps = examples = 0
+            began_ns = clock_ns()
+            while True:
+                batch = next(batches)
+                self._loss = step(*batch)
+                if reads:
+                    self._read_loss()
+                ended_ns = clock_ns()
+                times[steps] = ended_ns - began_ns
+                steps += 1
+                examples += count_examples(batch) if size is None else size
+                began_ns = ended_ns
+                if ended_ns >= deadline_ns or steps >= limit or waiting:
+                    break
+            self._clock.count(steps)
+            self._done_steps += steps
+            self._clock.examples += examples
+            self._last_end_ns = ended_ns
+            return ended_ns
+
+    device.settle(kind, settings.get("threads", "auto"))
+    pipelines = Pipelines(load(Path(scenario_path))(settings))
+    mailbox: Mailbox[Any] = Mailbox()
+    reporter = Reporter(os.open(os.devnull, os.O_WRONLY))
+    assign = Assign(scenario=scenario_path, device=kind, settings=settings)
+    loop = InTurns(pipelines, Steps(pipelines._scenario, pipelines.signature(settings)), assign, mailbox, reporter)
+    loop.begin()
+    mailbox.post(Run())
+    loop.run()
+    speeds = loop.slices[1:]  # The first slice makes all warm.
+    found = []
+    for first, second in zip(speeds[::2], speeds[1::2], strict=True):
+        pair = dict((first, second))
+        found.append((pair[False], pair[True]))
+    print(json.dumps({"pairs": found, "split_ms": loop.split_ms}), flush=True)
+    os._exit(0)
+
+
+# ---------------------------------------------------------------- windows a second
+
+
+def run_rate(options: argparse.Namespace) -> None:
+    """Count windows at step rates that differ by orders of magnitude."""
+    rates = []
+    for scenario, lane in (("fine-grained-ops", "cpu,graph=on"), ("small-dense", "cpu"), ("retracing", "cpu")):
+        plan = plan_one_lane(scenario, lane)
+        with racing(plan) as (lanes, watch, _):
+            lanes.run([plan.lanes[0].spec.name])
+            watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
+            start = watch.heard
+            time.sleep(options.seconds)
+            windows = [event for event in watch.since(start) if isinstance(event, Window)]
+        rates.append(len(windows) / options.seconds)
+        steps = sum(window.steps for window in windows) / options.seconds
+        print(f"{scenario:17} {steps:8.1f} steps/s   {rates[-1]:.2f} windows/s")
+    # A window lasts 0.2 s and then until its step is done; a step of 0.1 s may take half a window more.
+    print("at most 5 a second at any step rate:", "met" if max(rates) <= 5.05 else "MISSED")
+
+
+# ---------------------------------------------------------------- a profile of 20 steps
+
+
+def run_profile(options: argparse.Namespace) -> None:
+    """Measure the time from the wish to the table, and the lane's speed while the profiler records."""
+    plan = plan_one_lane(options.scenario, options.lane)
+    name = plan.lanes[0].spec.name
+    took, lost, stood = [], [], []
+    with racing(plan) as (lanes, watch, _), tempfile.TemporaryDirectory() as folder:
+        lanes.run([name])
+        _train(watch, 2.0)
+        for number in range(options.captures):
+            began, start = time.monotonic(), watch.heard
+            path = _profile(lanes, watch, name, Path(folder) / str(number))
+            written = time.monotonic()
+            profile = read_profile(path)
+            to_text(profile)
+            took.append((time.monotonic() - began, time.monotonic() - written))
+            watch.wait(_steady, watch.heard, ANSWER_S)
+            _train(watch, 1.0)
+            plain_ns = [w.span_ns / w.steps for w in watch.since(start) if isinstance(w, Window) and not w.marks]
+            lost.append(1 - statistics.median(plain_ns) / profile.step_ns)
+            stood.append((written - began) * 1e3 - profile.steps * profile.step_ns / 1e6)
+    read = statistics.median(reading for _, reading in took)
+    slowest = max(seconds for seconds, _ in took)
+    print(
+        f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: from the wish to the"
+        f" table median {statistics.median(seconds for seconds, _ in took):.2f} s, at most {slowest:.2f} s (of it"
+        f" reading {read:.2f} s)   (goal {TABLE_S:g} s: {'met' if slowest <= TABLE_S else 'MISSED'})"
+    )
+    middle = statistics.median(lost)
+    low, high = bootstrap(np.array(lost))
+    print(
+        f"while it records the lane loses {middle:.1%} of its speed, 95 % interval {low:.1%} to {high:.1%}"
+        f"   (goal {CAPTURE:.0%}: {'met' if middle < CAPTURE else 'MISSED'});"
+        f" waiting for a window's end and writing the file take {statistics.median(stood):.0f} ms"
+    )
+
+
+def _steady(event: Event) -> bool:
+    return isinstance(event, Window) and not event.marks
+
+
+def main() -> None:
+    """Measure and print."""
+    if sys.argv[1:2] == ["child"]:
+        scenario, kind, settings, pairs, seconds = sys.argv[2:]
+        be_child(scenario, kind, json.loads(settings), int(pairs), float(seconds))
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True)
+    shares = parts.add_parser("shares")
+    shares.add_argument("--seconds", type=float, default=6.0)
+    shares.add_argument("--captures", type=int, default=5)
+    shares.add_argument("--only", metavar="SCENARIO")
+    rate = parts.add_parser("rate")
+    rate.add_argument("--seconds", type=float, default=5.0)
+    cost, profile = parts.add_parser("cost"), parts.add_parser("profile")
+    for one in (cost, profile):
+        one.add_argument("--scenario", default="small-dense")
+        one.add_argument("--lane", default="cpu")
+    cost.add_argument("--pairs", type=int, default=40)
+    cost.add_argument("--slice", type=float, default=1.0, help="seconds")
+    cost.add_argument("--starts", type=int, default=3, help="new children so many times")
+    profile.add_argument("--captures", type=int, default=10)
+    options = parser.parse_args()
+    run = {"shares": run_shares, "cost": run_cost, "rate": run_rate, "profile": run_profile}
+    run[options.part](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The spare child: it loads while nothing is measured, and becomes whatever lane starts next."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+from support.lanes import RacingGroup
+from support.waiting import wait_for
+
+from tfmon.lanes.plan import lane_environment
+from tfmon.model.lane_state import RACING
+from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.model.spec import LaneSpec
+
+from .conftest import frozen, gone
+
+
+@pytest.fixture
+def begin(tmp_path, monkeypatch):
+    """Start a group that keeps a spare, and race; a spare takes `loads` seconds of CPU time to load."""
+    groups = []
+
+    def start(*lanes: str, loads: float = 0.0, mode: str = TURNS, **plan) -> RacingGroup:
+        monkeypatch.setenv("LOADS", str(loads))
+        group = RacingGroup(tmp_path, keep_spare=True)
+        groups.append(group)
+        group.begin(group.plan(*(lanes or ("cpu", "gpu")), mode=mode, **plan))
+        group.wait_for(RACING, *(lane.spec.name for lane in group.session.snapshot().lanes))
+        return group
+
+    yield start
+    for group in groups:
+        group.stop()
+
+
+def spare_of(group: RacingGroup) -> int:
+    wait_for(lambda: "" in group.processes(), 30, "a spare")
+    return group.processes()[""]
+
+
+def ready(group: RacingGroup) -> None:
+    """A race of one lane leaves no time between rounds: pause it until the spare has loaded."""
+    names = list(group.pids())
+    group.hold(names)
+    wait_for(lambda: group._spare.child is not None and not group._spare.loading, 60, "the spare is ready")
+    group.run(names)
+
+
+def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
+    group = begin("cpu")
+    ready(group)
+    pid = spare_of(group)
+    group.restart(["cpu"])
+    wait_for(lambda: group.pids().get("cpu") == pid, 30, "the spare is the lane")
+    group.wait_for(RACING, "cpu")
+    lane = group.lane("cpu")
+    assert (lane.pid, lane.python) == (pid, platform.python_version())
+    wait_for(lambda: spare_of(group) != pid, 30, "another spare")
+
+
+def test_the_environment_of_the_lane_is_set_before_it_is_one(begin):
+    group = begin("gpu")
+    ready(group)
+    environment = lane_environment(LaneSpec("gpu:0"), "GPU-42")
+    group._plan = group.plan("gpu", environment={"gpu:0": environment})
+    group.restart(["gpu:0"])
+    wait_for(lambda: group.lane("gpu:0").gpu_uuid == "GPU-42", 30, "what the lane says CUDA shows it")
+
+
+def test_another_race_takes_it_too(begin):
+    group = begin("cpu", "gpu")
+    ready(group)
+    pid = spare_of(group)
+    group.race("other")
+    wait_for(lambda: group.pids().get("cpu") == pid, 30, "the spare is the lane")
+    group.wait_for(RACING, "cpu")
+
+
+def test_once_ready_it_stands_still(begin):
+    group = begin("cpu")
+    ready(group)
+    pid = spare_of(group)
+    wait_for(lambda: frozen(pid), 10, "it is frozen")
+    used = psutil.Process(pid).cpu_times()
+    group.wait_for_steps("cpu", 500)
+    assert psutil.Process(pid).cpu_times()[:2] == used[:2]
+
+
+@pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+def test_it_never_runs_while_a_lane_is_measured(begin, mode):
+    """What happens while a lane moves: the group tells the spare before it tells the lane."""
+    group = begin("cpu", "gpu", loads=1_000, mode=mode, slice_s=0.1)
+    pid = spare_of(group)
+    if mode == CONCURRENT:
+        wait_for(lambda: frozen(pid), 10, "it is frozen while both train")
+        group.hold(["cpu", "gpu:0"])
+        wait_for(lambda: not frozen(pid), 10, "it loads on while both are paused")
+        group.run(["cpu"])
+        wait_for(lambda: frozen(pid), 10, "it is frozen again")
+        return
+    seen = set()
+
+    def looked() -> bool:
+        with group._lock:
+            if group._conductor.busy:
+                assert group._spare._frozen
+                seen.add("measured")
+            elif not group._spare._frozen:
+                seen.add("lent")
+        return seen == {"measured", "lent"}
+
+    wait_for(looked, 30, "slices, and time that is lent between rounds")
+
+
+def test_between_rounds_it_gets_on_until_it_is_ready(begin):
+    group = begin("cpu", "gpu", loads=1.5, slice_s=0.1)
+    wait_for(lambda: group._spare.child is not None and not group._spare.loading, 60, "the spare is ready")
+    rounds = len(group.lane("cpu").turns)
+    wait_for(lambda: len(group.lane("cpu").turns) > rounds + 3, 30, "the race goes on")
+
+
+def test_a_spare_that_dies_is_done_without(begin):
+    group = begin("cpu")
+    os.kill(spare_of(group), signal.SIGKILL)
+    wait_for(lambda: "" not in group.processes(), 30, "it is gone")
+    before = group.pid("cpu")
+    group.restart(["cpu"])
+    wait_for(lambda: group.pids().get("cpu", before) != before, 30, "a new child")
+    group.wait_for(RACING, "cpu")
+
+
+def test_a_spare_of_another_python_does_not_fit(begin, tmp_path):
+    group = begin("cpu")
+    ready(group)
+    pid = spare_of(group)
+    other = tmp_path / "python"
+    other.symlink_to(group._plan.python)
+    group._plan = group.plan("cpu", python=str(other))
+    group.restart(["cpu"])
+    wait_for(lambda: gone(pid), 30, "the spare is ended")
+    group.wait_for(RACING, "cpu")
+    assert group.pids()["cpu"] != pid
+
+
+def test_stopping_leaves_none(begin):
+    group = begin("cpu", loads=1_000)
+    pid = spare_of(group)
+    group.stop()
+    wait_for(lambda: gone(pid), 10, "the spare is gone")
+
+
+def test_without_one_nothing_is_started(tmp_path):
+    group = RacingGroup(tmp_path)
+    group.begin(group.plan("cpu"))
+    group.wait_for(RACING, "cpu")
+    assert list(group.processes()) == ["cpu"]
+    group.stop()
+
+
+@pytest.mark.tf
+def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
+    from tfmon.lanes.process import BOOTSTRAP
+
+    group = RacingGroup(tmp_path, BOOTSTRAP, keep_spare=True)
+    try:
+        group._plan = group.plan("cpu")
+        group._prepare_spare()
+        ready(group)
+        child = group._spare.child
+        maps = Path(f"/proc/{child.pid}/maps")
+        if maps.exists():
+            assert "libtensorflow" in maps.read_text()
+            assert "libcuda.so" not in maps.read_text()
+        assert not any("cuInit" in line for line in child.output_tail())
+    finally:
+        group.stop()

@@ -1,0 +1,129 @@
+"""Two races side by side: ratios with intervals, and what was different."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from support.recordings import REAL
+from support.ui import CPU_MACHINE, Demo, racing_demo
+
+from tfmon.commands.diff import to_json, to_text
+from tfmon.model.events import Equipped
+from tfmon.model.spec import LaneSpec
+from tfmon.race.statistics import LOTTERY_95
+from tfmon.recordings.compare import Side, compare
+from tfmon.recordings.reader import Recording
+
+
+@pytest.fixture(scope="module")
+def header():
+    with Recording(REAL) as opened:
+        return opened.header
+
+
+DEVICES = LaneSpec("cpu"), LaneSpec("gpu:0")
+
+
+def raced(speeds=(7_663, 2_420), mode="turns", lanes=DEVICES, **more) -> Demo:
+    demo = Demo(lanes, mode=mode, **more)
+    demo.go()
+    demo.race(20, speeds)
+    return demo
+
+
+def side(header, demo: Demo, name: str = "one", **changes) -> Side:
+    return Side(name, replace(header, **changes), demo.session.snapshot())
+
+
+def test_a_race_and_itself_are_too_close_to_call(header):
+    one = side(header, raced())
+    found = compare(one, one)
+    assert [pair.change.ratio for pair in found.lanes] == [1.0, 1.0]
+    assert not any(pair.change.sure for pair in found.lanes)
+    assert (found.differences, found.alone, found.notes) == ((), (), ())
+    assert found.verdict.ratio == 1.0
+    assert "are the same" in to_text(found)
+
+
+def test_a_lane_that_became_faster_is_told_with_an_interval_that_holds_the_truth(header):
+    found = compare(side(header, raced()), side(header, raced((7_663 * 1.5, 2_420)), "two"))
+    cpu, gpu = (pair.change for pair in found.lanes)
+    assert cpu.low < 1.5 < cpu.high
+    assert cpu.sure and not gpu.sure
+    assert math.log(cpu.high / cpu.ratio) >= LOTTERY_95, "two processes differ by that, however long they race"
+    assert found.verdict.low < 1.5 < found.verdict.high
+    assert "1.50×" in to_text(found)
+
+
+def test_the_order_turns_the_ratio_over(header):
+    slow, fast = side(header, raced()), side(header, raced((9_000, 2_420)))
+    there, back = compare(slow, fast).lanes[0].change, compare(fast, slow).lanes[0].change
+    assert there.ratio * back.ratio == pytest.approx(1)
+    assert there.low * back.high == pytest.approx(1)
+
+
+def test_lanes_that_raced_at_once_have_no_interval_and_a_word(header):
+    found = compare(side(header, raced(mode="concurrent")), side(header, raced((9_000, 2_420)), "two"))
+    change = found.lanes[0].change
+    assert (change.low, change.high, change.sure) == (None, None, False)
+    assert change.ratio == pytest.approx(9_000 / 7_663, rel=0.02)
+    assert "one raced all lanes at once" in found.notes[0]
+    assert "no interval" in to_text(found)
+
+
+def test_another_winner_leaves_no_verdict_to_compare(header):
+    assert compare(side(header, raced()), side(header, raced((2_000, 9_000)))).verdict is None
+
+
+def test_lanes_are_paired_by_name_then_by_device(header):
+    batches = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20})]
+    found = compare(side(header, raced()), side(header, raced(lanes=batches)))
+    assert [(pair.first.spec.name, pair.second.spec.name) for pair in found.lanes] == [
+        ("cpu", "cpu batch_size=10")
+    ]
+    assert found.alone == ("gpu:0: only in the first", "cpu batch_size=20: only in the second")
+
+
+def test_what_was_different_is_named(header):
+    other = raced(machine=CPU_MACHINE)
+    other.apply("cpu", "batch_size", 64)
+    told = Equipped(lane="cpu", at_ns=1, tensorflow="2.18.1", keras="3", numpy="2", device_name="")
+    other.session.accept(told)
+    changed = {"source": "other", "tfmon": "9.9", "environment": {"XLA_FLAGS": "--x"}}
+    found = compare(side(header, raced(), environment={}), side(header, other, **changed))
+    named = {(one.about, one.what): (one.first, one.second) for one in found.differences}
+    assert named["scenario", "source"] == (header.source, "other")
+    assert named["knobs", "cpu: batch_size"] == ("10", "64")
+    assert named["versions", "tfmon"] == (header.tfmon, "9.9")
+    assert named["versions", "cpu: tensorflow"][1] == "2.18.1"
+    assert named["machine", "gpus"] == ("NVIDIA H200", "none")
+    assert named["environment", "XLA_FLAGS"] == ("none", "--x")
+    text = to_text(found)
+    assert all(what in text for _, what in named)
+
+
+def test_the_json_says_the_same(header):
+    found = compare(side(header, raced()), side(header, raced((9_000, 2_420)), "two", tfmon="9.9"))
+    told = to_json(found)
+    change = found.lanes[0].change
+    assert told["lanes"][0]["ratio"] == change.ratio
+    assert told["lanes"][0]["ratio_ci95"] == [change.low, change.high]
+    assert told["differences"] == [{"about": "versions", "what": "tfmon", "first": header.tfmon, "second": "9.9"}]
+    assert (told["first"]["id"], told["second"]["id"]) == ("one", "two")
+
+
+def test_a_lane_that_failed_is_noted_and_has_no_ratio(header):
+    failed = Demo()
+    failed.fail("gpu:0")
+    found = compare(side(header, raced()), Side("two", header, failed.session.snapshot()))
+    assert [pair.change for pair in found.lanes] == [None, None]
+    assert "two: gpu:0: no module named 'keras_hub'" in found.notes
+    assert "n/a" in to_text(found)
+
+
+def test_a_race_with_a_changed_knob_compares_what_ran_last(header):
+    demo = racing_demo()
+    lanes = compare(side(header, demo), side(header, demo)).lanes
+    assert lanes[0].change.ratio == 1.0

@@ -1,0 +1,108 @@
+"""A recording for other programs: the numbers are those of the events, and TensorBoard reads its files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+from support.recordings import REAL
+
+from tfmon.model.events import GpuSample, HostSample, KnobApplied, Window
+from tfmon.model.readings import Missing
+from tfmon.recordings.codec import RecordingError
+from tfmon.recordings.export import write_csv, write_json, write_tensorboard
+from tfmon.recordings.reader import Recording
+from tfmon.recordings.series import samples_of
+
+
+@pytest.fixture
+def opened():
+    with Recording(REAL) as recording:
+        yield recording
+
+
+def windows(opened: Recording, lane: str) -> list[Window]:
+    return [event for event in opened.events() if isinstance(event, Window) and event.lane == lane]
+
+
+def rows_of(opened: Recording) -> list[dict[str, str]]:
+    target = io.StringIO()
+    write_csv(opened, target)
+    return list(csv.DictReader(io.StringIO(target.getvalue())))
+
+
+def test_csv_has_a_line_for_each_number(opened):
+    rows = [row for row in rows_of(opened) if (row["subject"], row["name"]) == ("cpu", "examples_per_s")]
+    expected = windows(opened, "cpu")
+    assert [float(row["value"]) for row in rows] == [one.examples / one.span_ns * 1e9 for one in expected]
+    assert [int(row["step"]) for row in rows] == [one.step for one in expected]
+    assert [row["note"] for row in rows] == ["; ".join(one.marks) for one in expected]
+    first_ns = opened.times_ns[0]
+    assert [float(row["seconds"]) for row in rows] == [round((one.at_ns - first_ns) / 1e9, 6) for one in expected]
+    assert rows[0]["time"].startswith("2026-11-21T10:32:")
+
+
+def test_what_was_not_measured_is_left_out_and_never_0(opened):
+    rows = rows_of(opened)
+    names = {row["name"] for row in rows if row["subject"] == "machine"}
+    assert {"cpu_pct", "memory_used_bytes"} <= names
+    assert "package_power_w" not in names, "this machine does not tell it"
+    assert "gpu_in_use_bytes" not in {row["name"] for row in rows}
+
+
+def test_json_is_one_object_with_header_result_and_numbers(opened):
+    target = io.StringIO()
+    write_json(opened, {"schema": 1}, target)
+    body = json.loads(target.getvalue())
+    assert body["header"]["scenario"] == "small-dense"
+    assert body["result"] == {"schema": 1}
+    assert len(body["samples"]) == len(rows_of(opened))
+    knobs = [one["value"] for one in body["samples"] if one["name"] == "knob/batch_size"]
+    assert knobs == [10, 64]
+
+
+def test_numbers_of_other_events():
+    sample = GpuSample(
+        at_ns=5, key="G", index=1, name="N", busy_pct=50.0, busy_source="", used_bytes=2.0,
+        total_bytes=Missing("no"), power_w=3.0, power_limit_w=4.0, temperature_c=5.0, busy_by_pid={1: 2.0},
+    )  # fmt: skip
+    found = {(one.subject, one.name): one.value for one in samples_of(sample)}
+    assert found["gpu:1", "busy_pct"] == 50.0
+    assert not {name for _, name in found} & {"total_bytes", "index", "every_s", "at_ns", "busy_by_pid", "unified"}
+    applied = KnobApplied(lane="cpu", at_ns=1, request=1, knob="xla", value=True, step=9, gap_ns=1)
+    assert [(one.name, one.value, one.step) for one in samples_of(applied)] == [("knob/xla", True, 9)]
+    host = HostSample(at_ns=1, cpu_pct=Missing("first"), memory_used_bytes=1.0, memory_total_bytes=2.0)
+    assert "cpu_pct" not in {one.name for one in samples_of(host)}
+
+
+def test_tensorboard_reads_what_its_writer_wrote(opened, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util import tensor_util
+
+    folders = write_tensorboard(opened, tmp_path / "logs")
+    assert sorted(folder.name for folder in folders) == ["cpu", "cpu-batch_size=64", "machine"]
+    read = EventAccumulator(str(tmp_path / "logs" / "cpu"), size_guidance={"tensors": 0})
+    read.Reload()
+    points = read.Tensors("examples_per_s")
+    expected = windows(opened, "cpu")
+    assert [point.step for point in points] == [one.step for one in expected]
+    values = [float(tensor_util.make_ndarray(point.tensor_proto)) for point in points]
+    assert values == pytest.approx([one.examples / one.span_ns * 1e9 for one in expected], rel=1e-6)
+    assert [point.wall_time for point in points] == [opened.header.wall_s(one.at_ns) for one in expected]
+    assert {"loss", "step_p50_ms", "cpu_pct", "private_bytes", "knob/batch_size"} <= set(read.Tags()["tensors"])
+
+
+def test_a_folder_that_is_there_is_not_mixed_up(opened, tmp_path):
+    with pytest.raises(RecordingError, match="is there already"):
+        write_tensorboard(opened, tmp_path)
+
+
+def test_without_tensorboard_it_is_said_how_to_get_it(opened, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorboard.summary", None)
+    with pytest.raises(RecordingError, match="TensorBoard is not installed here") as caught:
+        write_tensorboard(opened, tmp_path / "logs")
+    assert caught.value.hint.endswith("-m pip install tensorboard")
+    assert not (tmp_path / "logs").exists()

@@ -1,0 +1,210 @@
+"""Reading: what is torn is repaired, what is hostile gets one clear line, and nothing else happens."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.recordings import DATA, REAL
+
+import tfmon
+from tfmon.errors import EXIT_USAGE
+from tfmon.recordings import reader
+from tfmon.recordings.codec import RecordingError
+from tfmon.recordings.header import SCHEMA
+from tfmon.recordings.player import play_all
+from tfmon.recordings.reader import Recording, guard, peek
+from tfmon.result import to_json, to_text
+from tfmon.ui.page import draw
+from tfmon.ui.view import View
+
+LINES = REAL.read_bytes().splitlines(keepends=True)
+
+
+def write(folder: Path, *lines: bytes) -> Path:
+    path = folder / "race.jsonl"
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def problem_of(path: Path) -> str:
+    with pytest.raises(RecordingError) as caught:
+        play_all(path)
+    assert caught.value.exit_code == EXIT_USAGE
+    assert "\n" not in caught.value.message
+    return caught.value.message
+
+
+def test_a_recording_of_this_schema_gives_the_figures_it_gave_then():
+    """Guards what was recorded earlier: if this fails, `SCHEMA` must change."""
+    expected = json.loads((DATA / "schema-1.result.json").read_text())
+    opened, end = play_all(REAL)
+    found = json.loads(json.dumps(to_json(end, end.race.interrupted)))
+    assert found.pop("recording") == str(REAL)
+    assert found.pop("tfmon") == tfmon.__version__
+    assert found == expected
+    assert (opened.torn, len(opened)) == (False, opened.closed.events)
+
+
+@pytest.mark.parametrize("cut", [1, 20, len(LINES[-3]) - 1])
+def test_a_torn_last_line_is_left_out(tmp_path, cut):
+    opened, _ = play_all(write(tmp_path, *LINES[:-3], LINES[-3][:-cut]))
+    assert opened.torn is (cut > 1)  # only its end of line is gone: nothing is lost
+    assert len(opened) == len(LINES) - 3 - (cut > 1)
+    assert opened.closed is None
+
+
+def test_a_tail_of_zeros_after_a_power_cut_is_left_out(tmp_path):
+    opened, _ = play_all(write(tmp_path, *LINES[:50], b"\0" * 4_096))
+    assert (opened.torn, len(opened)) == (True, 49)
+
+
+def test_a_compressed_recording_is_read_and_repaired_too(tmp_path):
+    packed = gzip.compress(b"".join(LINES))
+    whole, cut = tmp_path / "whole.jsonl.gz", tmp_path / "cut.jsonl.gz"
+    whole.write_bytes(packed)
+    cut.write_bytes(packed[: len(packed) // 2])
+    assert len(play_all(whole)[0]) == len(LINES) - 2
+    opened, _ = play_all(cut)
+    assert opened.torn
+    assert 10 < len(opened) < len(LINES) - 2
+
+
+def test_another_schema_is_refused_and_both_are_named(tmp_path):
+    header = json.loads(LINES[0])
+    line = json.dumps({**header, "schema": SCHEMA + 1, "tfmon": "9.9"}).encode() + b"\n"
+    problem = problem_of(write(tmp_path, line, *LINES[1:]))
+    assert f"schema {SCHEMA + 1}, written by tfmon '9.9'" in problem
+    assert f"tfmon {tfmon.__version__} reads schema {SCHEMA}" in problem
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), b"{}\n", b"[]\n", b'{"type":"Window"}\n']
+)
+def test_what_is_no_recording_is_told_so(tmp_path, content):
+    assert problem_of(write(tmp_path, content)).endswith("is no recording of tfmon")
+
+
+def test_what_is_no_file_is_told_so(tmp_path):
+    assert problem_of(tmp_path).endswith("is no file")
+    assert problem_of(tmp_path / "none").endswith("is no file")
+
+
+def test_a_recording_that_ends_before_its_first_event_is_told_so(tmp_path):
+    assert "line 2: no event" in problem_of(write(tmp_path, LINES[0]))
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b"nonsense\n", "line 3: not JSON"),
+        (b"[1]\n", "line 3: no object"),
+        (b'{"type":"Rocket","at_ns":1}\n', "line 3: unknown type 'Rocket'"),
+        (b'{"type":"Finished","at_ns":-1,"steps":1}\n', "line 3: at_ns -1 is no time"),
+        (b'{"type":"Finished","at_ns":1e99,"steps":1}\n', "is no time"),
+        (b'{"type":"KnobApplied","at_ns":1}\n', "line 3: KnobApplied without"),
+        (b'{"type":"Finished","at_ns":1,"steps":"all"}\n', "event 2: Finished.steps: 'all' is no whole number"),
+        (b"[" * 200_000 + b"\n", "line 3: not JSON (RecursionError)"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_named(tmp_path, line, problem):
+    assert problem in problem_of(write(tmp_path, *LINES[:2], line, *LINES[2:]))
+
+
+def test_a_newer_tfmon_is_named_where_it_wrote_what_this_one_does_not_know(tmp_path):
+    header = json.dumps({**json.loads(LINES[0]), "tfmon": "9.9"}).encode() + b"\n"
+    with pytest.raises(RecordingError) as caught:
+        play_all(write(tmp_path, header, LINES[1], b'{"type":"Rocket","at_ns":1}\n'))
+    assert caught.value.hint == f"it was written by tfmon 9.9; this is {tfmon.__version__}"
+
+
+def test_a_line_without_end_is_not_read_whole(tmp_path):
+    assert "more than 1 MiB" in problem_of(write(tmp_path, *LINES[:2], b"x" * (2**20 + 10)))
+
+
+def test_a_gzip_bomb_is_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "LARGEST_BYTES", 10 * 2**20)
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(LINES[0] + b"\0" * (64 * 2**20)))
+    assert "too large" in problem_of(path)
+
+
+def test_a_damaged_archive_is_told_so(tmp_path):
+    packed = bytearray(gzip.compress(b"".join(LINES)))
+    packed[len(packed) // 2] ^= 0xFF
+    path = tmp_path / "race.jsonl.gz"
+    path.write_bytes(packed)
+    assert problem_of(path)
+
+
+def test_a_list_needs_only_the_first_line_and_the_last(tmp_path):
+    header, closed = peek(REAL)
+    assert (header.scenario, closed.events) == ("small-dense", len(LINES) - 2)
+    header, closed = peek(write(tmp_path, *LINES[:40]))
+    assert (header.scenario, closed) == ("small-dense", None)
+
+
+# ---------------------------------------------------------------- whatever is in a file
+
+
+def _look(path: Path) -> None:
+    """Do with a recording all that a user may, or fail with a RecordingError."""
+    with guard(path):
+        _, end = play_all(path)
+        json.dumps(to_json(end, end.race.interrupted), allow_nan=False)
+        to_text(end)
+    draw(end, View(), 120, 36)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_damage_makes_more_than_a_clear_error(tmp_path, data):
+    """Bytes are changed, lines dropped, doubled and moved."""
+    random_ = random.Random(data.draw(st.integers()))
+    lines = list(LINES)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = random_.randrange(len(lines))
+        match data.draw(st.sampled_from(["flip", "drop", "double", "move", "cut", "insert"])):
+            case "flip":
+                line = bytearray(lines[at])
+                line[random_.randrange(len(line))] = random_.randrange(256)
+                lines[at] = bytes(line)
+            case "drop":
+                del lines[at]
+            case "double":
+                lines.insert(at, lines[at])
+            case "move":
+                lines.insert(random_.randrange(len(lines)), lines.pop(at))
+            case "cut":
+                lines[at] = lines[at][: random_.randrange(len(lines[at]))]
+            case "insert":
+                lines.insert(at, data.draw(st.binary(max_size=40)) + b"\n")
+    _try(write(tmp_path, *lines))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_figure_makes_more_than_a_clear_error(tmp_path, data):
+    """Numbers are replaced by others that nobody can have measured."""
+    strange = st.sampled_from([0, -1, 1, 2**63 - 1, -(2**63), 1e308, -0.0, "nan", "inf", None, True, [], {}, "x"])
+    lines = [json.loads(line) for line in LINES]
+    for _ in range(data.draw(st.integers(1, 5))):
+        body = lines[data.draw(st.integers(1, len(lines) - 1))]
+        fields = sorted(set(body) - {"type"})
+        body[data.draw(st.sampled_from(fields))] = data.draw(strange)
+    _try(write(tmp_path, *(json.dumps(body).encode() + b"\n" for body in lines)))
+
+
+def _try(path: Path) -> None:
+    try:
+        _look(path)
+    except RecordingError as error:
+        assert error.message.isprintable()
+    else:
+        with Recording(path) as opened:
+            assert len(opened)

@@ -1,0 +1,318 @@
+"""Recording: every event in its order, private to the user, and a disk that fails never stops the race."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import gzip
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+from support.recordings import record
+from support.ui import CPU_MACHINE, Demo, racing_demo
+from support.waiting import wait_for
+
+from tfmon.model.events import Finished, HostSample, RaceBegan, RecordingTold
+from tfmon.model.session import Machine, Race, Session
+from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.recordings import header, library, recorder, writer
+from tfmon.recordings.codec import RecordingError
+from tfmon.recordings.player import play_all
+from tfmon.recordings.reader import Recording
+from tfmon.recordings.recorder import Recorder
+from tfmon.result import to_json
+from tfmon.ui.footer import status_row
+from tfmon.ui.view import View
+
+LANES = name_lanes([LaneSpec("cpu")])
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Path:
+    """The folder of recordings, which is not there yet."""
+    folder = tmp_path / "state" / "recordings"
+    monkeypatch.setenv(library.FOLDER_VARIABLE, str(folder))
+    return folder
+
+
+@pytest.fixture
+def session():
+    return Session(Machine(hostname="here"), iter(range(10**9)).__next__)
+
+
+@pytest.fixture
+def keep(session):
+    """Record the session; what is kept is closed at the end of the test."""
+    kept: list[Recorder] = []
+
+    def start(path: Path | None = None) -> Recorder:
+        kept.append(Recorder(session, Path(sys.executable), path))
+        return kept[-1]
+
+    yield start
+    for one in kept:
+        one.close()
+
+
+def recording_of(session: Session):
+    return session.snapshot().recording
+
+
+def finish(session: Session, steps: int) -> None:
+    session.accept(Finished(lane="cpu", at_ns=steps, steps=steps))
+
+
+def steps_in(path: Path) -> list[int]:
+    with Recording(path) as opened:
+        return [event.steps for event in opened.events() if isinstance(event, Finished)]
+
+
+def test_a_replay_knows_at_the_end_what_the_race_knew(place, monkeypatch):
+    demo, end = record(None, monkeypatch)
+    [path] = place.iterdir()
+    assert end.recording.path == str(path)
+    _, again = play_all(path)
+    assert again.lanes == end.lanes
+    assert (again.race, again.gpus, again.host, again.gpu_history) == (
+        end.race,
+        end.gpus,
+        end.host,
+        end.gpu_history,
+    )
+    assert to_json(again) == to_json(end)
+    assert demo.session.snapshot().lanes == again.lanes
+
+
+def test_recordings_are_private_to_the_user(place, monkeypatch):
+    before = os.umask(0)
+    try:
+        record(None, monkeypatch, Demo)
+    finally:
+        os.umask(before)
+    [path] = place.iterdir()
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_nothing_of_the_environment_is_recorded_but_what_is_listed(place, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
+    record(None, monkeypatch, Demo)
+    [path] = place.iterdir()
+    text = gzip.decompress(path.read_bytes()).decode()
+    assert "hunter2" not in text
+    with Recording(path) as opened:
+        assert opened.header.environment["XLA_FLAGS"] == "--xla_gpu_autotune_level=0"
+        assert set(opened.header.environment) <= set(header.ENVIRONMENT)
+
+
+def test_a_finished_recording_is_compressed_and_says_first_how_it_ended(place, monkeypatch):
+    _, end = record(None, monkeypatch)
+    [path] = place.iterdir()
+    assert path.name.endswith(library.PACKED)
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    assert [line["type"] for line in (*lines[:2], lines[-1])] == ["Header", "Closed", "Closed"]
+    assert lines[1]["ratio"] == to_json(end)["verdict"]["ratio"]
+
+
+def test_a_file_that_is_named_stays_as_its_name_says(tmp_path, monkeypatch):
+    for name in ("plain.jsonl", "packed.jsonl.gz"):
+        _, end = record(tmp_path / name, monkeypatch, Demo)
+        path = Path(end.recording.path)
+        assert path.read_bytes().startswith(b"\x1f\x8b" if name.endswith(".gz") else b'{"type":"Header"')
+        assert len(Recording(path)) == 3
+
+
+def test_events_are_on_the_disk_within_a_second_or_so(place, session, keep):
+    keep()
+    session.begin(Race("mine"), LANES)
+    finish(session, 7)
+    wait_for(lambda: recording_of(session) and steps_in(Path(recording_of(session).path)) == [7], 5)
+
+
+def test_what_is_passed_over_is_recorded_too(place, session, keep):
+    one = keep()
+    session.begin(Race("mine"), LANES)
+    session.accept(Finished(lane="gone", at_ns=3, steps=3))
+    one.close()
+    [path] = place.iterdir()
+    assert steps_in(path) == [3]
+    assert play_all(path)[1].lanes == session.snapshot().lanes
+
+
+def test_every_race_has_a_file_of_its_own_that_knows_the_machine_from_its_start(place, session, keep):
+    one = keep()
+    session.begin(Race("first"), ())  # announced: its lanes are not known yet
+    session.begin(Race("first"), LANES)
+    sample = HostSample(at_ns=5, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0)
+    session.accept(sample)
+    finish(session, 1)
+    session.begin(Race("second"), LANES)
+    finish(session, 2)
+    one.close()
+    first, second = sorted(place.iterdir(), key=lambda path: "second" in path.name)
+    assert (steps_in(first), steps_in(second)) == ([1], [2])
+    with Recording(second) as opened:
+        assert opened.header.scenario == "second"
+        assert next(opened.events()) == sample
+    assert recording_of(session).path == str(second)
+
+
+def test_where_a_recording_lies_is_no_part_of_it(place, session, keep):
+    one = keep()
+    session.begin(Race("mine"), LANES)
+    one.close()
+    [path] = place.iterdir()
+    with Recording(path) as opened:
+        kinds = [type(event) for event in opened.events()]
+    assert RaceBegan in kinds
+    assert RecordingTold not in kinds
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+class FullDisk:
+    """Takes some bytes, then the disk is full, in the middle of a line."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def __call__(self, fd: int, data: memoryview) -> int:
+        if self.room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = os.write(fd, data[: self.room])
+        self.room -= done
+        return done
+
+
+class Os:
+    """The module, but for one function."""
+
+    def __init__(self, write) -> None:
+        self.write = write
+
+    def __getattr__(self, name: str):
+        return getattr(os, name)
+
+
+def test_a_full_disk_stops_the_recording_and_not_the_race(place, session, keep, monkeypatch):
+    monkeypatch.setattr(writer, "os", Os(FullDisk(2_500)))
+    keep()
+    session.begin(Race("mine"), LANES)
+    for steps in range(100):
+        finish(session, steps)
+    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
+    finish(session, 100)
+    found = recording_of(session)
+    assert found.why == "No space left on device"
+    assert found.stopped_ns is not None
+    assert session.snapshot().lanes[0].phase == "done"
+    kept = steps_in(Path(found.path))
+    assert kept == list(range(len(kept)))
+    assert 3 < len(kept) < 100
+    assert Path(found.path).read_bytes().endswith(b"}\n"), "the torn line is taken back"
+
+
+RECORDED = type("None", (), {"why": ""})
+
+
+def test_a_folder_that_cannot_be_made_is_said_and_the_race_goes_on(tmp_path, monkeypatch, session, keep):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(library.FOLDER_VARIABLE, str(tmp_path / "file" / "recordings"))
+    keep()
+    session.begin(Race("mine"), LANES)
+    wait_for(lambda: recording_of(session) is not None, 5)
+    assert (recording_of(session).path, recording_of(session).why) == ("", "Not a directory")
+    finish(session, 1)
+    assert session.snapshot().lanes[0].phase == "done"
+
+
+def test_the_screen_says_that_and_since_when_nothing_is_recorded():
+    demo = racing_demo(CPU_MACHINE)
+    started_ns = demo.session.snapshot().race.started_ns
+    for path, words in (("x.jsonl", "recording stopped at 0:12: disk full"), ("", "is not recorded: disk full")):
+        told = recorder.Recorded(path, started_ns + 12 * 10**9, "disk full")
+        demo.session.accept(RecordingTold(at_ns=1, recording=told))
+        row = status_row(demo.session.snapshot(), View(), 2, 120)
+        assert words in "".join(text for text, _ in row)
+
+
+def test_the_next_race_is_recorded_again(place, session, keep, monkeypatch):
+    disk = FullDisk(0)
+    monkeypatch.setattr(writer, "os", Os(disk))
+    one = keep()
+    session.begin(Race("first"), LANES)
+    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
+    disk.room = 10**9
+    session.begin(Race("second"), LANES)
+    finish(session, 2)
+    one.close()
+    assert recording_of(session).why == ""
+    assert steps_in(Path(recording_of(session).path)) == [2]
+
+
+def test_a_file_that_is_there_is_never_written_over(tmp_path, session):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("precious")
+    with pytest.raises(RecordingError, match="is there already"):
+        Recorder(session, Path(sys.executable), path)
+    assert path.read_text() == "precious"
+    with pytest.raises(RecordingError, match="No such file or directory"):
+        Recorder(session, Path(sys.executable), tmp_path / "none" / "mine.jsonl")
+
+
+def test_a_named_file_is_not_left_behind_by_a_race_that_never_began(tmp_path, keep):
+    keep(tmp_path / "mine.jsonl").close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_does_not_keep_up_costs_bounded_memory(place, session, monkeypatch, keep):
+    monkeypatch.setattr(recorder, "MOST_PENDING", 10)
+    monkeypatch.setattr(recorder, "FLUSH_S", 0.2)
+    keep()
+    session.begin(Race("mine"), LANES)
+    for steps in range(1_000):
+        finish(session, steps)
+    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
+    assert recording_of(session).why == "the disk does not keep up"
+
+
+# ---------------------------------------------------------------- the size of all
+
+
+def fill(place: Path, *names: str, size: int = 1_000) -> list[Path]:
+    place.mkdir(parents=True, exist_ok=True)
+    paths = [place / name for name in names]
+    for age, path in enumerate(reversed(paths)):
+        path.write_bytes(b"x" * size)
+        os.utime(path, (10_000 - age, 10_000 - age))
+    return paths
+
+
+def test_the_oldest_are_dropped_first_and_never_what_is_being_written(place):
+    oldest, old, young, own = fill(place, "a.jsonl", "b.jsonl.gz", "c.jsonl", "d.jsonl")
+    (place / "notes.txt").write_text("mine")
+    with oldest.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # another tfmon writes it
+        assert library.make_room(own, 3_000)
+        assert sorted(path.name for path in place.iterdir()) == ["a.jsonl", "c.jsonl", "d.jsonl", "notes.txt"]
+        assert not library.make_room(own, 500)
+    assert sorted(path.name for path in place.iterdir()) == ["a.jsonl", "d.jsonl", "notes.txt"]
+    assert (old.exists(), young.exists()) == (False, False)
+
+
+def test_a_race_that_alone_takes_all_the_room_is_no_longer_recorded(place, session, keep, monkeypatch):
+    monkeypatch.setattr(library, "LIMIT_BYTES", 2_000)
+    monkeypatch.setattr(recorder, "CHECK_BYTES", 1_000)
+    monkeypatch.setattr(library.make_room, "__defaults__", (2_000,))
+    keep()
+    session.begin(Race("mine"), LANES)
+    for steps in range(100):
+        finish(session, steps)
+    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
+    assert "all recordings may take" in recording_of(session).why

@@ -1,0 +1,167 @@
+"""The replay on the screen: its keys move through the race, and nothing in it can be changed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from support.recordings import REAL
+from textual.pilot import Pilot
+
+from tfmon.recordings.player import Player, play_all
+from tfmon.recordings.reader import Recording
+from tfmon.ui.canvas import Canvas
+from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.replay_screen import REFUSAL, ReplayApp, ReplayHelp, watches
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def player():
+    """A player that is paused, so that nothing happens but what the keys do."""
+    with Recording(REAL) as opened:
+        player = Player(opened)
+        player.toggle()
+        yield player
+
+
+def app_of(player: Player) -> ReplayApp:
+    return ReplayApp(player.session, player, characters="braille")
+
+
+def shown(pilot: Pilot) -> str:
+    return pilot.app.screen.query_one(Canvas).text()
+
+
+async def until(pilot: Pilot, true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline, shown(pilot)
+        await pilot.pause()
+        await asyncio.sleep(0)
+
+
+async def press(pilot: Pilot, *keys: str) -> None:
+    await pilot.press(*keys)
+    await pilot.pause()
+
+
+def at(player: Player) -> float:
+    return (player.tape().at_ns - player.tape().from_ns) / SECOND
+
+
+async def test_it_draws_the_race_with_its_time_line(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "end")
+        screen = shown(pilot)
+        assert "small-dense" in screen and "5.5×" in screen
+        lines = screen.splitlines()
+        assert lines[-2].startswith(" end ")
+        assert lines[-1].startswith(" Space play")
+        assert player.session.snapshot().lanes == play_all(REAL)[1].lanes
+
+
+async def test_keys_move_through_the_race(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "right")
+        assert at(player) == 5
+        await press(pilot, "left", "right", "right")
+        assert at(player) == 10
+        event = player.tape().event
+        await press(pilot, "full_stop", "full_stop", "comma")
+        assert player.tape().event == event + 1
+        await press(pilot, "plus", "plus", "minus")
+        assert player.tape().speed == 2
+        await press(pilot, "home")
+        assert at(player) == 0
+        await press(pilot, "shift+right")
+        assert player.tape().at_end
+        await press(pilot, "shift+left")
+        assert at(player) == 0
+
+
+async def test_it_plays_by_itself_to_the_end(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, *["plus"] * 6, "space")
+        await until(pilot, lambda: player.tape().at_end)
+        await until(pilot, lambda: shown(pilot).splitlines()[-2].startswith(" end "))
+
+
+@pytest.mark.parametrize("key", [key for key in RACE_KEYS if not watches(key.action) and key.id != "pause"])
+async def test_a_key_that_would_change_a_race_says_that_this_is_a_replay(player, key):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "end")
+        before = player.session.snapshot()
+        await press(pilot, key.keys.split(",")[0])
+        assert REFUSAL in shown(pilot)
+        assert len(pilot.app.screen_stack) == 1
+        assert player.session.snapshot() == before
+
+
+async def test_the_pages_show_and_change_nothing(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "end")
+        before = player.session.snapshot()
+        for keys in (("k", "right"), ("c", "enter")):
+            await press(pilot, *keys)
+            assert REFUSAL in shown(pilot)
+            await press(pilot, "escape")
+        await press(pilot, "enter")
+        assert len(pilot.app.screen_stack) == 2
+        await press(pilot, "escape", "question_mark")
+        assert isinstance(pilot.app.screen, ReplayHelp)
+        assert "one event back" in shown(pilot)
+        await press(pilot, "escape", "tab")
+        assert "keys act on cpu only" in shown(pilot)
+        assert player.session.snapshot() == before
+
+
+async def test_the_time_line_can_be_clicked(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        line = shown(pilot).splitlines()[-2]
+        await pilot.click(offset=(line.rindex("─"), 34))
+        await pilot.pause()
+        assert player.tape().at_end
+        await pilot.click(offset=(30, 10))
+        await until(pilot, lambda: pilot.app.view.focused == "cpu")
+
+
+async def test_a_message_goes_after_some_seconds_even_if_the_replay_is_paused(player, monkeypatch):
+    monkeypatch.setattr("tfmon.ui.replay_screen.MESSAGE_S", 0.05)
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "r")
+        await until(pilot, lambda: REFUSAL not in shown(pilot))
+
+
+@pytest.mark.parametrize("size", [(30, 1), (30, 3), (60, 8), (80, 16), (80, 24), (200, 50)])
+async def test_every_size(player, size):
+    async with app_of(player).run_test(size=size) as pilot:
+        await press(pilot, "end", "r")
+        lines = shown(pilot).splitlines()
+        assert len(lines) == size[1]
+        assert max(map(len, lines)) <= size[0]
+
+
+async def test_q_leaves_at_once(player):
+    app = app_of(player)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "q")
+    assert app.return_value == "quit"
+
+
+async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, monkeypatch):
+    def broken(*_arguments) -> None:
+        raise ZeroDivisionError("a window of no time")
+
+    app = app_of(player)
+    async with app.run_test(size=(120, 36)):
+        monkeypatch.setattr("tfmon.ui.replay_screen.draw", broken)
+        player.toggle()
+        deadline = time.monotonic() + 10
+        while app.broken is None:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0)
+    assert isinstance(app.broken, ZeroDivisionError)

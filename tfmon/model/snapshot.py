@@ -1,0 +1,169 @@
+"""Everything known at one moment, and what an event makes of it. Pure: no clock, no lock, no process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from tfmon.model.disturbances import gpu_disturbances, host_disturbances
+from tfmon.model.events import (
+    AloneChanged,
+    ClockStarted,
+    Event,
+    GpuSample,
+    HostSample,
+    Interrupted,
+    KnobOffered,
+    MachineKnown,
+    ModeChanged,
+    RaceBegan,
+    RecordingTold,
+    TrialTold,
+    TurnDealt,
+)
+from tfmon.model.knobs import Knob
+from tfmon.model.lane_state import LaneState, advance, disturbed, measure_afresh, take_gpu_sample, trains_on
+from tfmon.model.race import CONCURRENT, Machine, Race, Recorded
+from tfmon.model.trials import Trial, TuneState
+
+HISTORY_SAMPLES = 60
+"""Samples of a GPU or of the machine that are kept: a minute at one a second."""
+STALE_TICKS = 3
+"""Readings older than this many times their interval are stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything known at one moment. Immutable, and safe to read from any thread."""
+
+    at_ns: int
+    machine: Machine
+    race: Race
+    lanes: tuple[LaneState, ...]
+    gpus: tuple[GpuSample, ...] = ()
+    host: HostSample | None = None
+    trial: Trial | None = None
+    """The series of measurements that runs, or ran last in this race."""
+    tuned: TuneState | None = None
+    """The advice that is tried, or was last in this race."""
+    gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
+    """The last samples of each GPU by its key, oldest first."""
+    host_history: tuple[HostSample, ...] = ()
+    recording: Recorded | None = None
+    """Where this race is recorded, and whether it still is; None for a race that is not."""
+
+    def lane(self, name: str) -> LaneState:
+        """Return the lane of that name; KeyError if there is none."""
+        for lane in self.lanes:
+            if lane.spec.name == name:
+                return lane
+        raise KeyError(name)
+
+    def device_name(self, lane: LaneState) -> str:
+        """Return the model name of the processor that a lane trains on; empty while it is not known."""
+        if lane.spec.kind == "cpu":
+            return self.machine.cpu_name
+        gpu = self.gpu_of(lane)
+        return lane.device_name or (gpu.name if gpu else "")
+
+    def gpu_of(self, lane: LaneState) -> GpuSample | None:
+        """Return the latest sample of the GPU that a lane trains on, or None."""
+        return next((gpu for gpu in self.gpus if trains_on(lane, gpu)), None)
+
+    def stale_s(self, sample: GpuSample | HostSample) -> float | None:
+        """Return how old a sample is if it should have been followed by others long ago, else None.
+
+        A driver that hangs, or a machine too busy to sample, leaves the last readings as they were.
+        """
+        age_s = (self.at_ns - sample.at_ns) / 1e9
+        every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
+        return age_s if age_s > STALE_TICKS * every_s else None
+
+
+def concerns(known: Snapshot, event: Event) -> bool:
+    """Return whether an event is about this race: one for a lane that is not in it is passed over."""
+    return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
+
+
+def after(known: Snapshot, event: Event) -> Snapshot:
+    """Return what is known after an event that concerns the race."""
+    match event:
+        case RaceBegan():
+            lanes = (
+                LaneState(spec=spec, started_ns=event.at_ns, phase_since_ns=event.at_ns) for spec in event.specs
+            )
+            return replace(known, race=event.race, lanes=tuple(lanes), trial=None, tuned=None)
+        case MachineKnown():
+            return replace(known, machine=event.machine)
+        case ClockStarted():
+            return replace(known, race=replace(known.race, started_ns=event.at_ns))
+        case ModeChanged():
+            fresh = known.lanes if event.mode == known.race.mode else map(measure_afresh, known.lanes)
+            return replace(known, race=replace(known.race, mode=event.mode, turn=""), lanes=tuple(fresh))
+        case AloneChanged():
+            shared = known.race.mode == CONCURRENT and len(known.lanes) > 1
+            fresh = map(measure_afresh, known.lanes) if shared and event.alone != known.race.alone else known.lanes
+            return replace(known, race=replace(known.race, alone=event.alone), lanes=tuple(fresh))
+        case TurnDealt():
+            return replace(known, race=replace(known.race, turn=event.lane))
+        case TrialTold():
+            tuned = event.trial if isinstance(event.trial, TuneState) else known.tuned
+            return replace(known, trial=event.trial, tuned=tuned)
+        case Interrupted():
+            return replace(known, race=replace(known.race, interrupted=event.why))
+        case RecordingTold():
+            return replace(known, recording=event.recording)
+        case GpuSample():
+            return _after_gpu_sample(known, event)
+        case HostSample():
+            return _after_host_sample(known, event)
+        case KnobOffered():
+            lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
+            return replace(known, race=with_knob(known.race, event), lanes=tuple(lanes))
+        case _:
+            lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
+            return replace(known, lanes=tuple(lanes))
+
+
+def with_knob(race: Race, offered: KnobOffered) -> Race:
+    """Return the race with a knob that one of its lanes, a user's script, has offered."""
+    if any(knob.name == offered.knob for knob in race.knobs):
+        return race
+    knob = Knob(
+        offered.knob, offered.default, offered.help, "live", offered.choices, offered.low, offered.high
+    )  # fmt: skip
+    return replace(race, knobs=(*race.knobs, knob))
+
+
+def _after_gpu_sample(known: Snapshot, sample: GpuSample) -> Snapshot:
+    before = next((gpu for gpu in known.gpus if gpu.key == sample.key), None)
+    alone = sum(trains_on(lane, sample) and not lane.over for lane in known.lanes) == 1
+    lanes = [take_gpu_sample(lane, sample, alone=alone) for lane in known.lanes]
+    if before is None:
+        gpus = sorted((*known.gpus, sample), key=lambda gpu: gpu.index)
+    else:
+        gpus = [sample if gpu is before else gpu for gpu in known.gpus]
+        reasons = gpu_disturbances(sample)
+        lanes = [_disturbed(lane, before, sample, reasons) if trains_on(lane, sample) else lane for lane in lanes]
+    history = (*known.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
+    return replace(
+        known, gpus=tuple(gpus), lanes=tuple(lanes), gpu_history={**known.gpu_history, sample.key: history}
+    )
+
+
+def _after_host_sample(known: Snapshot, sample: HostSample) -> Snapshot:
+    lanes = known.lanes
+    if known.host is not None:
+        reasons = host_disturbances(sample)
+        lanes = tuple(_disturbed(lane, known.host, sample, reasons) for lane in lanes)
+    history = (*known.host_history, sample)[-HISTORY_SAMPLES:]
+    return replace(known, host=sample, lanes=lanes, host_history=history)
+
+
+def _disturbed(
+    lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
+) -> LaneState:
+    """Leave out what a lane measured between two samples, where the later one tells of a disturbance."""
+    for reason in reasons:
+        lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
+    return lane

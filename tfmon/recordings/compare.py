@@ -1,0 +1,192 @@
+"""Two recorded races side by side: how much faster each lane was, and what was different. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.session import CONCURRENT, Snapshot
+from tfmon.race import statistics
+from tfmon.race.standing import standing
+from tfmon.recordings.header import Header
+
+SLICES = "of each race's slices"
+ENOUGH = f"an interval takes {statistics.LEAST_PAIRS} slices in turns"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two races."""
+
+    id: str
+    header: Header
+    end: Snapshot
+    """What was known at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of the second race over that of the first."""
+
+    ratio: float
+    low: float | None
+    """End of the 95 % interval; None where there is none."""
+    high: float | None
+
+    @property
+    def sure(self) -> bool:
+        """True when the interval leaves 1 out."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class LanePair:
+    """A lane that both races had."""
+
+    first: LaneState
+    second: LaneState
+    change: Change | None
+    """Of the throughput; None where one of them measured nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something besides the figures that was not the same."""
+
+    about: str
+    """`scenario`, `knobs`, `versions`, `machine` or `environment`."""
+    what: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All that is said of two races."""
+
+    first: Side
+    second: Side
+    lanes: tuple[LanePair, ...]
+    alone: tuple[str, ...]
+    """Lanes that only one of them had, in words."""
+    verdict: Change | None
+    """Of the ratio between the lanes; None where one of the races has none, or another winner."""
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...]
+    """What makes the figures less sure."""
+
+
+def compare(first: Side, second: Side) -> Comparison:
+    """Compare two races, the second with the first."""
+    pairs, alone = _paired(first.end, second.end)
+    lanes = tuple(LanePair(one, other, change_of(one, other)) for one, other in pairs)
+    return Comparison(
+        first=first,
+        second=second,
+        lanes=lanes,
+        alone=tuple(alone),
+        verdict=_verdict(first.end, second.end),
+        differences=tuple(_differences(first, second, lanes)),
+        notes=tuple(_notes(first, second, lanes)),
+    )
+
+
+def change_of(first: LaneState, second: LaneState) -> Change | None:
+    """Return the throughput of one lane over that of another in another race.
+
+    The slices of two races have no partners in each other, so each race has its own mean of logs with its
+    interval, and the difference has the root of the sum of their squares, and of what two processes differ by.
+    """
+    logs = [
+        statistics.trimmed([math.log(turn.examples_per_s) for turn in lane.turns if turn.examples > 0])
+        for lane in (first, second)
+    ]
+    before, after = logs
+    if before is not None and after is not None:
+        center = after.value - before.value
+        low = math.hypot(after.value - after.low, before.high - before.value, statistics.LOTTERY_95)
+        high = math.hypot(after.high - after.value, before.value - before.low, statistics.LOTTERY_95)
+        return Change(math.exp(center), math.exp(center - low), math.exp(center + high))
+    old, new = first.steady.examples_per_s, second.steady.examples_per_s
+    return Change(new / old, None, None) if old and new else None
+
+
+def _verdict(first: Snapshot, second: Snapshot) -> Change | None:
+    one, other = standing(first), standing(second)
+    if not one.ratio or not other.ratio or one.winner is None or one.winner != other.winner:
+        return None
+    ratio = other.ratio / one.ratio
+    if one.interval is None or other.interval is None:
+        return Change(ratio, None, None)
+    low = math.hypot(math.log(other.ratio / other.interval.low), math.log(one.interval.high / one.ratio))
+    high = math.hypot(math.log(other.interval.high / other.ratio), math.log(one.ratio / one.interval.low))
+    return Change(ratio, ratio * math.exp(-low), ratio * math.exp(high))
+
+
+def _paired(first: Snapshot, second: Snapshot) -> tuple[list[tuple[LaneState, LaneState]], list[str]]:
+    """Pair lanes by their name, and those that are left by their device, in their order."""
+    left, right = list(first.lanes), list(second.lanes)
+    pairs: list[tuple[LaneState, LaneState]] = []
+    for part in ("name", "device"):
+        for lane in list(left):
+            other = next((one for one in right if getattr(one.spec, part) == getattr(lane.spec, part)), None)
+            if other is not None:
+                pairs.append((lane, other))
+                left.remove(lane)
+                right.remove(other)
+    pairs.sort(key=lambda pair: first.lanes.index(pair[0]))
+    alone = [f"{lane.title}: only in the first" for lane in left]
+    return pairs, alone + [f"{lane.title}: only in the second" for lane in right]
+
+
+def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
+    def differ(about: str, what: str, one: object, other: object) -> Iterator[Difference]:
+        if one != other:
+            yield Difference(about, what, _written(one), _written(other))
+
+    one, other = first.header, second.header
+    yield from differ("scenario", "scenario", one.scenario, other.scenario)
+    yield from differ("scenario", "source", one.source, other.source)
+    yield from differ("scenario", "mode", first.end.race.mode, second.end.race.mode)
+    for pair in lanes:
+        name = pair.first.spec.name
+        if name != pair.second.spec.name:
+            name = f"{name} / {pair.second.spec.name}"
+        settings = (pair.first.settings, pair.second.settings)
+        for knob in sorted({*settings[0], *settings[1]}):
+            yield from differ("knobs", f"{name}: {knob}", settings[0].get(knob), settings[1].get(knob))
+    yield from differ("versions", "tfmon", one.tfmon, other.tfmon)
+    for pair in lanes:
+        for part in ("tensorflow", "keras", "numpy", "python"):
+            versions = getattr(pair.first, part), getattr(pair.second, part)
+            yield from differ("versions", f"{pair.first.spec.name}: {part}", *versions)
+        devices = first.end.device_name(pair.first), second.end.device_name(pair.second)
+        yield from differ("machine", f"{pair.first.spec.name}: device", *devices)
+    machines = asdict(first.end.machine), asdict(second.end.machine)
+    for part, value in machines[0].items():
+        yield from differ("machine", part, value, machines[1][part])
+    for name in sorted({*one.environment, *other.environment}):
+        yield from differ("environment", name, one.environment.get(name), other.environment.get(name))
+
+
+def _notes(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[str]:
+    for side in (first, second):
+        if side.end.race.mode == CONCURRENT:
+            yield f"{side.id} raced all lanes at once, which shared the cores: its figures are contended"
+        for lane in side.end.lanes:
+            if lane.trouble is not None:
+                yield f"{side.id}: {lane.title}: {lane.trouble.message}"
+    for pair in lanes:
+        if pair.change is not None and pair.change.low is None:
+            yield f"{pair.first.title}: no interval; {ENOUGH}"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool | int | float | str):
+        return show(value) or "none"
+    return "none" if value is None else str(value)

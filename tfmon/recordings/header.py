@@ -1,0 +1,127 @@
+"""The first line of a recording, which says what it is of, and the one written when it is closed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import tfmon
+from tfmon.model.events import RaceBegan
+from tfmon.model.knobs import KnobValue
+from tfmon.model.race import Machine
+from tfmon.model.snapshot import Snapshot
+from tfmon.model.spec import LaneSpec
+from tfmon.race.standing import standing
+
+SCHEMA = 1
+"""Version of the recordings; another one is refused. New events and new fields with a default need no new one:
+what an older tfmon wrote is still read, and what a newer one wrote is refused by the name it does not know."""
+
+ENVIRONMENT = (
+    "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS",
+    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
+    "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS", "XLA_FLAGS",
+)  # fmt: skip
+"""All that is recorded of the environment: what makes TensorFlow faster or slower."""
+_TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a recording is of."""
+
+    schema: int
+    tfmon: str
+    python: str
+    """Version of tfmon's own; each lane says its own."""
+    tensorflow: str | None
+    """As installed beside tfmon; None where the lanes use another Python. Each lane says what it loaded."""
+    started: str
+    """Local time with its offset from UTC, ISO 8601."""
+    started_ns: int
+    """The same moment on the clock of the events."""
+    scenario: str
+    title: str
+    source: str
+    """Digest of the scenario file."""
+    mode: str
+    lanes: tuple[LaneSpec, ...]
+    knobs: dict[str, KnobValue]
+    """Every knob of the scenario with its default; what a lane started with, LaneStarted says."""
+    machine: Machine
+    environment: dict[str, str] = field(default_factory=dict)
+    """Those of `ENVIRONMENT` that were set."""
+
+    @property
+    def started_s(self) -> float:
+        """Seconds since the epoch."""
+        return datetime.fromisoformat(self.started).timestamp()
+
+    def wall_s(self, at_ns: int) -> float:
+        """Return the wall-clock time of an event, in seconds since the epoch."""
+        return self.started_s + (at_ns - self.started_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """How a race ended, for lists; everything in it follows from the events."""
+
+    at_ns: int
+    events: int
+    seconds: float | None
+    """From the start signal to the end; None for a race that never started."""
+    verdict: str
+    ratio: float | None
+    tensorflow: str | None
+    """As the first lane loaded it."""
+
+
+def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
+    """Return the header of a race that begins now, in lanes that use this interpreter."""
+    return Header(
+        schema=SCHEMA,
+        tfmon=tfmon.__version__,
+        python=platform.python_version(),
+        tensorflow=_installed_tensorflow() if python == Path(sys.executable) else None,
+        started=datetime.now().astimezone().isoformat(timespec="milliseconds"),
+        started_ns=time.monotonic_ns(),
+        scenario=event.race.scenario,
+        title=event.race.title,
+        source=event.source,
+        mode=event.race.mode,
+        lanes=event.specs,
+        knobs={knob.name: knob.default for knob in event.race.knobs},
+        machine=known.machine,
+        environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
+    )
+
+
+def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
+    """Return what is said of a race that is over."""
+    said = standing(known)
+    started_ns = known.race.started_ns
+    ends = [lane.points[-1].at_ns for lane in known.lanes if lane.points]
+    return Closed(
+        at_ns=at_ns,
+        events=events,
+        seconds=(max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None,
+        verdict=said.text,
+        ratio=said.ratio,
+        tensorflow=next((lane.tensorflow for lane in known.lanes if lane.tensorflow), None),
+    )
+
+
+def _installed_tensorflow() -> str | None:
+    """Return the version of TensorFlow that is installed here, without loading it."""
+    for name in _TENSORFLOWS:
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None

@@ -1,0 +1,151 @@
+"""Plays a recording: the events are accepted by a session as they were in the race, on a clock of its own."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tfmon.model.events import RecordingTold
+from tfmon.model.race import Recorded
+from tfmon.model.session import Session
+from tfmon.model.snapshot import Snapshot
+from tfmon.model.tape import Tape
+from tfmon.recordings.codec import RecordingError
+from tfmon.recordings.reader import Recording, guard
+
+SPEEDS = (1, 2, 5, 10, 20, 50, 100)
+KEEP_EVERY = 1_000
+"""What is known is kept after so many events, to seek back to."""
+TICK_S = 0.15
+"""Longest that one tick works; where a machine cannot keep up, the clock of the replay lags."""
+MARK_LEAD_NS = 1_000_000_000
+"""A mark is come to this long before it."""
+
+
+class Player:
+    """Plays a recording in a session of its own.
+
+    Thread: one.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._times_ns = recording.times_ns
+        self._now_ns = self._times_ns[0]
+        self._next = 0
+        self._speed = SPEEDS[0]
+        self._playing = True
+        self._problem = ""
+        self._marks = tuple(recording.marks)
+        self.session = Session(recording.header.machine, lambda: self._now_ns)
+        """What is known at the moment that is shown."""
+        place = Recorded(str(recording.path.absolute()))
+        self.session.accept(RecordingTold(at_ns=self._now_ns, recording=place))
+        self._kept: dict[int, Snapshot] = {0: self.session.snapshot()}
+        self._play_to_place(recording.place_at(self._now_ns))
+
+    def tape(self) -> Tape:
+        """Return how far it is."""
+        torn = "the recording is cut off at its end" if self._recording.torn else ""
+        return Tape(
+            at_ns=self._now_ns,
+            from_ns=self._times_ns[0],
+            to_ns=self._times_ns[-1],
+            event=self._next,
+            events=len(self._times_ns),
+            playing=self._playing,
+            speed=self._speed,
+            marks=self._marks,
+            note=self._problem or torn,
+        )
+
+    # ------------------------------------------------------------ wishes
+
+    def tick(self, seconds: float) -> None:
+        """Play on after so much time has passed, where it plays."""
+        if not self._playing:
+            return
+        until_ns = min(self._now_ns + round(seconds * 1e9) * self._speed, self._times_ns[-1])
+        self._play_to_place(self._recording.place_at(until_ns), time.monotonic() + TICK_S)
+        behind = self._next < len(self._times_ns) and self._times_ns[self._next] <= until_ns
+        self._now_ns = max(self._now_ns, self._times_ns[self._next - 1]) if behind else until_ns
+        if self._next >= len(self._times_ns):
+            self._playing = False
+
+    def toggle(self) -> None:
+        """Pause or play; at the end, play from the beginning."""
+        if not self._playing and self._next >= len(self._times_ns):
+            self.go_to(self._times_ns[0])
+        self._playing = not self._playing and not self._problem
+
+    def step(self, direction: int) -> None:
+        """Pause, and go one event on or back."""
+        self._playing = False
+        place = max(1, min(len(self._times_ns), self._next + direction))
+        self._go_to_place(place)
+        self._now_ns = self._times_ns[self._next - 1] if self._next else self._times_ns[0]
+
+    def skip(self, seconds: float) -> None:
+        """Go on, or back for a negative figure."""
+        self.go_to(self._now_ns + round(seconds * 1e9))
+
+    def go_to(self, at_ns: int) -> None:
+        """Show a moment of the race."""
+        at_ns = max(self._times_ns[0], min(at_ns, self._times_ns[-1]))
+        self._go_to_place(self._recording.place_at(at_ns))
+        self._now_ns = at_ns
+
+    def go_to_mark(self, direction: int) -> None:
+        """Go to just before the next mark, or the one before."""
+        now_ns = self._now_ns + MARK_LEAD_NS
+        if direction > 0:
+            found = [mark.at_ns for mark in self._marks if mark.at_ns > now_ns][:1]
+        else:
+            found = [mark.at_ns for mark in self._marks if mark.at_ns < now_ns][-1:]
+        for at_ns in found:
+            self.go_to(at_ns - MARK_LEAD_NS)
+
+    def change_speed(self, direction: int) -> None:
+        """Play faster, or slower."""
+        place = SPEEDS.index(self._speed) + direction
+        self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
+
+    # ------------------------------------------------------------ inside
+
+    def _go_to_place(self, place: int) -> None:
+        """Let just the first `place` events have happened."""
+        nearest = max(kept for kept in self._kept if kept <= place)
+        if place < self._next or nearest > self._next:
+            self.session.restore(self._kept[nearest])
+            self._next = nearest
+            self._problem = ""
+        self._play_to_place(place)
+
+    def _play_to_place(self, place: int, deadline_s: float | None = None) -> None:
+        """Let events happen until `place` of them have, or the time is up."""
+        while self._next < place and not self._problem:
+            try:
+                with guard(self._recording.path):
+                    self.session.accept(self._recording.event(self._next))
+            except RecordingError as error:
+                self._problem = error.message
+                self._playing = False
+                return
+            self._next += 1
+            if self._next % KEEP_EVERY == 0:
+                self._kept.setdefault(self._next, self.session.snapshot())
+            if deadline_s is not None and time.monotonic() > deadline_s:
+                return
+
+
+def play_all(path: Path) -> tuple[Recording, Snapshot]:
+    """Return a recording, closed, and what was known at its end.
+
+    Errors: RecordingError.
+    """
+    with Recording(path) as recording:
+        session = Session(recording.header.machine, lambda: recording.times_ns[-1])
+        session.accept(RecordingTold(at_ns=0, recording=Recorded(str(path.absolute()))))
+        for event in recording.events():
+            session.accept(event)
+        return recording, session.snapshot()

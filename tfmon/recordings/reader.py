@@ -1,0 +1,265 @@
+"""Reads recordings, ours and hostile ones: bounded memory, a torn end repaired, one clear error for the rest.
+
+A recording is indexed once, by the time and the place of each line, and its events are read when they are wanted:
+so a replay of hours needs little memory, and can seek.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import tempfile
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, cast, get_args
+
+import tfmon
+from tfmon.model.events import Event
+from tfmon.model.tape import Mark
+from tfmon.recordings import codec
+from tfmon.recordings.codec import CodecError, RecordingError
+from tfmon.recordings.header import SCHEMA, Closed, Header
+from tfmon.recordings.marks import MARKING, mark_of
+from tfmon.recordings.plausible import check
+
+LONGEST_LINE_BYTES = 2**20
+LARGEST_BYTES = 4 * 2**30
+"""Largest recording that is read, uncompressed: eight lanes for some forty hours."""
+MOST_MARKS = 5_000
+_GZIP = b"\x1f\x8b"
+_EVENTS = {kind.__name__ for kind in get_args(Event)}
+
+
+class Recording:
+    """A recording that can be read from any event on. It holds a file open until it is closed.
+
+    Thread: one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a recording and index it.
+
+        Errors: RecordingError for anything that is none, of another schema, or damaged anywhere but at its end.
+        """
+        self.path = path
+        self.torn = False
+        """True when its last line was cut off, by a crash, a full disk or because it is being written yet."""
+        self.closed: Closed | None = None
+        """What was said when it was closed; None for one that was not."""
+        self.marks: list[Mark] = []
+        self.times_ns = array("q")
+        """When each event happened; where a late one is older than the one before, the time of that."""
+        self._offsets = array("q")
+        self._file = self._open()
+        try:
+            self.header = self._read_header()
+            self._index()
+            if not self.times_ns:
+                raise self._damaged("no event", 2)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Recording:
+        """Return the recording."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __len__(self) -> int:
+        """Return how many events it has."""
+        return len(self.times_ns)
+
+    def events(self, start: int = 0) -> Iterator[Event]:
+        """Read the events from one on.
+
+        Errors: RecordingError for one that is not what it should be.
+        """
+        for place in range(start, len(self)):
+            yield self.event(place)
+
+    def event(self, place: int) -> Event:
+        """Read one event.
+
+        Errors: RecordingError when it is not what it should be.
+        """
+        self._file.seek(self._offsets[place])
+        line = self._file.readline(LONGEST_LINE_BYTES + 1)
+        try:
+            event: Event = codec.read(codec.parse(line), Event)
+            check(event)
+        except CodecError as error:
+            raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
+        return event
+
+    def place_at(self, at_ns: int) -> int:
+        """Return how many events had happened at a time."""
+        return bisect_right(self.times_ns, at_ns)
+
+    # ------------------------------------------------------------ inside
+
+    def _open(self) -> BinaryIO:
+        try:
+            if not self.path.is_file():
+                raise RecordingError(f"{self.path} is no file")
+            file = self.path.open("rb")
+            try:
+                start = file.read(2)
+                file.seek(0)
+                if start != _GZIP:
+                    return file
+                with file:
+                    return self._unpacked(file)
+            except BaseException:
+                file.close()
+                raise
+        except OSError as error:
+            raise RecordingError(f"{self.path} cannot be read: {error.strerror or error}") from None
+
+    def _unpacked(self, packed: BinaryIO) -> BinaryIO:
+        """Return the contents as a temporary file, which can be sought in."""
+        file = tempfile.TemporaryFile(prefix="tfmon-")  # noqa: SIM115 - the caller closes it
+        try:
+            with gzip.open(packed) as source:
+                total = 0
+                while chunk := source.read1(2**20):
+                    total += len(chunk)
+                    if total > LARGEST_BYTES:
+                        raise self._too_large()
+                    file.write(chunk)
+        except EOFError:
+            self.torn = True
+        except (zlib.error, gzip.BadGzipFile) as error:
+            file.close()
+            raise RecordingError(f"{self.path} is damaged: {error}") from None
+        except BaseException:
+            file.close()
+            raise
+        file.seek(0)
+        return cast(BinaryIO, file)
+
+    def _read_header(self) -> Header:
+        line = self._file.readline(LONGEST_LINE_BYTES + 1)
+        try:
+            body = codec.parse(line)
+        except CodecError:
+            body = None
+        if not isinstance(body, dict) or body.get("type") != "Header" or "schema" not in body:
+            raise RecordingError(f"{self.path} is no recording of tfmon")
+        schema, by = body["schema"], codec.cut(body.get("tfmon", "?"))
+        if isinstance(schema, bool) or schema != SCHEMA:
+            raise RecordingError(
+                f"{self.path} has schema {codec.cut(schema)}, written by tfmon {by}; "
+                f"tfmon {tfmon.__version__} reads schema {SCHEMA}",
+                "replay it with the tfmon that wrote it",
+            )
+        try:
+            header: Header = codec.read(body, Header)
+            header.wall_s(0)
+        except CodecError as error:
+            raise RecordingError(f"{self.path}: {error}", self._hint(str(by))) from None
+        except (ValueError, OverflowError, OSError):
+            raise RecordingError(f"{self.path}: Header.started is no time") from None
+        return header
+
+    def _index(self) -> None:
+        number, latest_ns = 1, None
+        while True:
+            offset = self._file.tell()
+            line = self._file.readline(LONGEST_LINE_BYTES + 1)
+            if not line:
+                return
+            number += 1
+            if offset > LARGEST_BYTES:
+                raise self._too_large()
+            if len(line) > LONGEST_LINE_BYTES:
+                raise self._damaged(f"a line of more than {LONGEST_LINE_BYTES >> 20} MiB", number)
+            try:
+                at_ns = self._index_line(codec.parse(line))
+            except CodecError as error:
+                if not line.endswith(b"\n"):
+                    self.torn = True
+                    return
+                raise self._damaged(str(error), number) from None
+            if at_ns is not None:
+                latest_ns = at_ns if latest_ns is None else max(latest_ns, at_ns)
+                self.times_ns.append(latest_ns)
+                self._offsets.append(offset)
+
+    def _index_line(self, body: object) -> int | None:
+        """Take note of a line; return the time of its event, or None for one that is none."""
+        if not isinstance(body, dict):
+            raise CodecError("no object")
+        kind, at_ns = body.get("type"), body.get("at_ns")
+        if kind == "Closed":
+            self.closed = codec.read(body, Closed)
+            return None
+        if kind not in _EVENTS:
+            raise CodecError(f"unknown type {codec.cut(kind)}")
+        if isinstance(at_ns, bool) or not isinstance(at_ns, int) or not 0 <= at_ns <= codec.LARGEST_INT:
+            raise CodecError(f"at_ns {codec.cut(at_ns)} is no time")
+        if kind in MARKING and len(self.marks) < MOST_MARKS:
+            self.marks += mark_of(codec.read(body, Event))
+        return at_ns
+
+    def _too_large(self) -> RecordingError:
+        return RecordingError(f"{self.path} is too large: more than {LARGEST_BYTES >> 30} GiB uncompressed")
+
+    def _damaged(self, what: str, line: int) -> RecordingError:
+        return RecordingError(f"{self.path}, line {line}: {what}", self._hint())
+
+    def _hint(self, by: str = "") -> str:
+        """Say who wrote the recording, if that was another tfmon."""
+        by = by or self.header.tfmon
+        return f"it was written by tfmon {by}; this is {tfmon.__version__}" if by != tfmon.__version__ else ""
+
+
+@contextlib.contextmanager
+def guard(path: Path) -> Iterator[None]:
+    """Say in one line that a recording holds figures that nobody can have measured, such as a window of no time.
+
+    Errors: RecordingError in place of whatever computing with them raised.
+    """
+    try:
+        yield
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise RecordingError(f"{path} holds what cannot be ({type(error).__name__}: {error})") from None
+
+
+def peek(path: Path) -> tuple[Header, Closed | None]:
+    """Read only what a recording is of and, where it was closed, how it ended.
+
+    Errors: RecordingError.
+    """
+    tail = 65_536
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == _GZIP
+            raw.seek(0)
+            source = cast(BinaryIO, gzip.GzipFile(fileobj=raw)) if packed else raw
+            lines = [source.readline(LONGEST_LINE_BYTES), source.readline(LONGEST_LINE_BYTES)]
+            if not packed:
+                raw.seek(max(0, path.stat().st_size - tail))
+                lines[1] = raw.read(tail).removesuffix(b"\n").rpartition(b"\n")[2]
+    except (OSError, EOFError, zlib.error) as error:
+        raise RecordingError(f"{path} cannot be read: {error}") from None
+    try:
+        body = codec.parse(lines[0])
+        if isinstance(body, dict) and body.get("schema") != SCHEMA:
+            raise RecordingError(f"{path} has schema {codec.cut(body.get('schema'))}")
+        header: Header = codec.read(body, Header)
+    except CodecError as error:
+        raise RecordingError(f"{path} is no recording of tfmon ({error})") from None
+    try:
+        closed: Closed | None = codec.read(codec.parse(lines[1]), Closed)
+    except CodecError:
+        closed = None
+    return header, closed

@@ -1,0 +1,191 @@
+"""Records every race of a session, each into a file of its own, in a thread that the race never waits for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from tfmon.model.events import Event, GpuSample, HostSample, RaceBegan, RecordingTold
+from tfmon.model.race import Recorded
+from tfmon.model.session import Session
+from tfmon.model.snapshot import HISTORY_SAMPLES, Snapshot
+from tfmon.recordings import library
+from tfmon.recordings.codec import RecordingError
+from tfmon.recordings.header import closed_of, header_of
+from tfmon.recordings.writer import Writer
+
+FLUSH_S = 0.5
+MOST_PENDING = 50_000
+"""Events that may wait for a disk that does not answer."""
+CHECK_BYTES = 8 * 2**20
+"""The size of all recordings is looked at whenever the one being written has grown by this."""
+PATIENCE_S = 10.0
+"""How long `close` waits for a disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    event: Event
+    known: Snapshot
+    """What is known after it."""
+
+
+class Recorder:
+    """Keeps the journal of a session.
+
+    Where a file cannot be made or written, the race goes on, and the session learns why and since when.
+    Thread: its own; `close` from any.
+    """
+
+    def __init__(self, session: Session, python: Path, file: Path | None = None) -> None:
+        """Record from now on, into the user's folder or, if one is named, into a file.
+
+        Errors: RecordingError when that file cannot be made.
+        """
+        self._session = session
+        self._python = python
+        self._file = None if file is None else file.absolute()
+        self._first_fd: int | None = None if file is None else _open(file)
+        self._entries: deque[_Entry] = deque()
+        self._overrun = False
+        self._closing = threading.Event()
+        self._writer: Writer | None = None
+        self._checked_bytes = 0
+        self._races = 0
+        self._last: _Entry | None = None
+        self._samples: dict[str, deque[Event]] = {}
+        self._thread = threading.Thread(target=self._run, name="tfmon-recorder", daemon=True)
+        self._thread.start()
+        session.keep_journal(self._take)
+
+    def close(self) -> None:
+        """Write what is left and close the file; may be called more than once."""
+        self._closing.set()
+        self._thread.join(PATIENCE_S)
+
+    # ------------------------------------------------------------ with the session locked
+
+    def _take(self, event: Event, known: Snapshot) -> None:
+        if isinstance(event, RecordingTold) or self._closing.is_set():
+            return
+        if len(self._entries) >= MOST_PENDING:
+            self._overrun = True
+        else:
+            self._entries.append(_Entry(event, known))
+
+    # ------------------------------------------------------------ in the thread
+
+    def _run(self) -> None:
+        while not self._closing.wait(FLUSH_S):
+            self._work()
+        self._work()
+        self._end_race()
+        if self._first_fd is not None and self._file is not None:  # made, and no race came
+            Writer(self._file, self._first_fd).abandon()
+            with contextlib.suppress(OSError):
+                self._file.unlink()
+
+    def _work(self) -> None:
+        """Write what has come in."""
+        try:
+            while self._entries:
+                self._record(self._entries.popleft())
+            if self._writer is not None:
+                self._writer.flush()
+                self._look_at_size(self._writer)
+            if self._overrun:
+                raise OSError("the disk does not keep up")
+        except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
+            self._stop(_reason(error))
+
+    def _record(self, entry: _Entry) -> None:
+        event = entry.event
+        if isinstance(event, RaceBegan):
+            self._end_race()
+            if event.specs:
+                self._begin_race(event, entry.known)
+        elif isinstance(event, GpuSample | HostSample):
+            key = event.key if isinstance(event, GpuSample) else ""
+            self._samples.setdefault(key, deque(maxlen=HISTORY_SAMPLES)).append(event)
+        self._last = entry
+        if self._writer is not None:
+            self._writer.add(event)
+
+    def _begin_race(self, event: RaceBegan, known: Snapshot) -> None:
+        """Open a file, and begin it with what is known of the machine from the race before."""
+        self._races += 1
+        path, fd = self._next_file(event.race.scenario)
+        self._writer = Writer(path, fd)
+        self._checked_bytes = 0
+        self._tell(Recorded(str(path)))
+        self._writer.begin(header_of(event, known, self._python))
+        samples = [sample for kept in self._samples.values() for sample in kept]
+        for sample in sorted(samples, key=lambda sample: sample.at_ns):
+            self._writer.add(sample)
+
+    def _next_file(self, scenario: str) -> tuple[Path, int]:
+        if self._file is None:
+            path, fd = library.create(scenario)
+            library.make_room(path)
+            return path, fd
+        if self._first_fd is not None:
+            fd, self._first_fd = self._first_fd, None
+            return self._file, fd
+        name, dot, suffixes = self._file.name.partition(".")
+        path = self._file.with_name(f"{name}-{self._races}{dot}{suffixes}")
+        return path, library.create_file(path)
+
+    def _look_at_size(self, writer: Writer) -> None:
+        if self._file is None and writer.written_bytes >= self._checked_bytes + CHECK_BYTES:
+            self._checked_bytes = writer.written_bytes
+            if not library.make_room(writer.path):
+                raise OSError(f"it reached the {library.LIMIT_BYTES >> 20} MiB that all recordings may take")
+
+    def _end_race(self) -> None:
+        """Close the file of the race that is over."""
+        writer, self._writer = self._writer, None
+        if writer is None or self._last is None:
+            return
+        before = writer.path
+        pack = self._file is None or self._file.name.endswith(".gz")
+        try:
+            path = writer.close(closed_of(self._last.known, self._last.event.at_ns, writer.events), pack=pack)
+        except Exception as error:  # noqa: BLE001 - as in `_work`
+            self._tell(Recorded(str(before), time.monotonic_ns(), _reason(error)))
+            return
+        if path != before:
+            self._tell(Recorded(str(path)))
+
+    def _stop(self, why: str) -> None:
+        """Say that no more of this race is recorded; the next race is tried again."""
+        writer, self._writer = self._writer, None
+        path = ""
+        if writer is not None:
+            writer.abandon()
+            path = str(writer.path)
+        self._overrun = False
+        self._tell(Recorded(path, time.monotonic_ns(), why))
+
+    def _tell(self, recorded: Recorded) -> None:
+        self._session.accept(RecordingTold(at_ns=time.monotonic_ns(), recording=recorded))
+
+
+def _open(file: Path) -> int:
+    try:
+        return library.create_file(file)
+    except FileExistsError:
+        raise RecordingError(f"--record {file}: the file is there already", "name one that is not") from None
+    except OSError as error:
+        raise RecordingError(
+            f"--record {file}: {error.strerror or error}", "name a file in a folder of yours"
+        ) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return f"{type(error).__name__}: {error}"
