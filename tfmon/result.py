@@ -139,8 +139,6 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
             name: told(f"step_ms.{name}", lane.steady.step_ms(fraction))
             for name, fraction in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
         },
-        "command": named("command", lane.command, "it runs a scenario"),
-        "fit": named("fit", _fit(lane), "no Keras fit was seen"),
         "loss": {
             "first": told("loss.first", lane.first_loss, "no loss was read"),
             "last": told("loss.last", lane.last_loss, "no loss was read"),
@@ -156,6 +154,11 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
         "bound_text": named("bound_text", bound.text if bound else "", NO_STEP),
         "time_pct": {name: told(f"time_pct.{name}", value) for name, value in _time(bound).items()},
         "excluded": dict(lane.excluded),
+        **(
+            {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
+            if lane.command
+            else {}
+        ),
         "missing": missing,
     }
 
