@@ -21,8 +21,8 @@ run: $(VENV)/run.stamp  ## Install tfmon here and start it (ARGS="race large-den
 test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on the CPU.
 	$(BIN)/python -m pytest $(ARGS)
 
-test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests under TensorFlow 2.18.
-	$(VENV_218)/bin/python -m pytest tests/trainer -m trainer $(ARGS)
+test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
+	$(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
 
 lint: $(VENV)/dev.stamp  ## Check style and types.
 	$(BIN)/ruff check .
@@ -37,6 +37,7 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/sampling_cost.py
 	$(BIN)/python tests/benchmarks/start_up.py
 	$(BIN)/python tests/benchmarks/screen_cost.py
+	$(BIN)/python tests/benchmarks/scripts.py
 
 fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes half an hour on a quiet machine.
 	for what in count handicap identical alone; do $(BIN)/python tests/benchmarks/fairness.py $$what; done

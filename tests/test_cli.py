@@ -282,3 +282,44 @@ def test_a_scenario_that_raises_is_told_with_the_line_in_the_users_own_file(tmp_
     assert done.returncode == 1
     line = RAISES.splitlines().index('        raise FileNotFoundError("no such data: train.csv")') + 1
     assert f"mine.py:{line}: FileNotFoundError: no such data: train.csv" in done.stdout
+
+
+# ------------------------------------------------------------ a script of the user's own
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("watch",), "name the command: tfmon watch -- python train.py"),
+        (("race", "--"), "after -- comes a command"),
+        (("race", "small-dense", "--", "python", "x.py"), "not both"),
+        (("race", "--steps", 5, "--", "python", "x.py"), "--steps is for scenarios"),
+        (("race", "--", "train.py"), "a script needs its Python: tfmon race -- python train.py"),
+        (("watch", "--", "no-such-program"), "no-such-program is not a program that can be run"),
+        (("watch", "--set", "oops", "--", "true"), "'oops' is not KNOB=VALUE"),
+    ],
+)
+def test_a_command_that_cannot_be_raced_is_told_in_a_line(words, told):
+    ended = run(*words)
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert told in ended.stderr and "Traceback" not in ended.stderr
+
+
+def test_a_script_is_watched_to_its_end_and_its_result_is_json(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, time\nfrom tfmon import report\n"
+        "for step in range(int(sys.argv[1])):\n"
+        "    time.sleep(0.002)\n    report.step(examples=8, loss=1 / (step + 1))\n"
+    )
+    ended = run("watch", "--lane", "cpu", "--no-record", "--json", "--", sys.executable, script, 900)
+    assert ended.returncode == 0, ended.stderr
+    (lane,) = json.loads(ended.stdout)["lanes"]
+    assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", 899, 8 * 899)
+    assert lane["command"].endswith("train.py 900")
+
+
+def test_a_script_that_fails_at_once_is_a_failed_lane_with_its_last_words():
+    ended = run("watch", "--lane", "cpu", "--no-record", "--headless", "--", sys.executable, "-c", "1 / 0")
+    assert ended.returncode == 1
+    assert "the script left with exit code 1: ZeroDivisionError" in ended.stdout

@@ -16,7 +16,9 @@ from tfmon.model.events import (
     GpuSample,
     LaneEnded,
     LaneFailed,
+    LaneStarted,
     PhaseEntered,
+    Progressed,
     RecordingTold,
     TreeSample,
     Window,
@@ -349,3 +351,17 @@ def test_it_says_where_the_race_was_recorded_and_why_no_longer():
     told = raced.json()
     assert (told["recording"], told["recording_stopped"]) == ("/there/x.jsonl", "disk full")
     assert to_text(raced.session.snapshot()).endswith("recording stopped: disk full\nrecorded in /there/x.jsonl")
+
+
+def test_a_script_tells_its_command_and_how_far_its_fit_came():
+    raced = Raced("cpu")
+    raced.tell(LaneStarted(lane="cpu", at_ns=0, pid=1, settings={}, command="python train.py"))
+    assert raced.lane()["fit"] is None
+    assert raced.lane()["missing"]["fit"] == "no Keras fit was seen"
+    metrics = {"loss": 0.5, "accuracy": math.nan}
+    told = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 5, "batches": 10, "metrics": metrics}
+    raced.tell(Progressed(lane="cpu", at_ns=0, validation_ns=SECOND, **told))
+    lane = raced.lane()
+    assert lane["command"] == "python train.py"
+    assert (lane["fit"]["epoch"], lane["fit"]["batches"], lane["fit"]["validation_s"]) == (2, 10, 1.0)
+    assert lane["fit"]["metrics"] == {"loss": 0.5, "accuracy": None}

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ast
 import difflib
+import shlex
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import entry_points
@@ -46,6 +48,8 @@ class Card:
     """Number of examples, where the file says it."""
     claims: tuple[Claim, ...] = ()
     """What is said about it, to be measured by `tfmon verify`."""
+    command: tuple[str, ...] = ()
+    """The user's own command that is raced in place of a scenario; empty for a scenario."""
 
     def defaults(self) -> dict[str, KnobValue]:
         """Return every knob's default."""
@@ -104,6 +108,30 @@ def find_card(name: str) -> Card:
     raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{name or 'mine'}.py")
 
 
+def command_card(words: tuple[str, ...]) -> Card:
+    """Return the card of a user's own command.
+
+    Errors: UsageError for a program that is not there.
+    """
+    if shutil.which(words[0]) is None:
+        hint = "name the program first, as in: tfmon race -- python train.py"
+        if words[0].endswith(".py"):
+            hint = f"a script needs its Python: tfmon race -- python {shlex.join(words)}"
+        raise UsageError(f"{words[0]} is not a program that can be run", hint)
+    script = next((word for word in words if word.endswith(".py")), words[0])
+    return Card(
+        name=Path(script).name,
+        path=Path(script),
+        origin="command",
+        title=shlex.join(words),
+        doc="",
+        knobs=(),
+        contrast=(),
+        examples=None,
+        command=words,
+    )
+
+
 def _candidates() -> Iterator[tuple[str, Path]]:
     """Give every file that may be a scenario, with its origin; entry points are located, not imported."""
     for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
@@ -134,7 +162,7 @@ def read_card(path: Path, origin: str) -> Card:
         found = ", ".join(node.name for node in classes) or "none"
         raise UsageError(
             f"{path.name} must define one subclass of tfmon.trainer.Scenario; it has {found}",
-            "README.md shows one in 15 lines",
+            f"README.md shows one in 15 lines; to race a script as it is: tfmon race -- python {path.name}",
         )
     told = _literals(classes[0], path)
     methods = {node.name for node in classes[0].body if isinstance(node, ast.FunctionDef)}

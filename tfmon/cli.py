@@ -22,6 +22,7 @@ from tfmon.commands import (
     scenarios,
     tune,
     verify,
+    watch,
 )
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
@@ -60,6 +61,7 @@ def cli(ctx: click.Context) -> None:
 
 for command in (
     race.race,
+    watch.watch,
     crossover.crossover,
     tune.tune,
     profile.profile,

@@ -7,13 +7,13 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.catalog import Card
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.model.knobs import KnobError, Settings, parse_settings
+from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.session import TURNS, Race
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.probes.gpus import GpuSearch
@@ -57,12 +57,17 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
     was asked for by name and is not there.
     """
     try:
-        common = parse_settings(card.knobs, wishes.settings)
-        specs = [parse_lane(text, card.knobs) for text in wishes.lanes]
+        if card.command:
+            common = guess_settings(wishes.settings)
+            specs = [_lane_of_command(text) for text in wishes.lanes]
+        else:
+            common = parse_settings(card.knobs, wishes.settings)
+            specs = [parse_lane(text, card.knobs) for text in wishes.lanes]
     except SpecError as error:
         raise UsageError(str(error), "for example --lane cpu --lane gpu:0,batch_size=256") from error
     except KnobError as error:
-        raise UsageError(str(error), f"tfmon show {card.name} lists the knobs") from error
+        hint = "such as learning_rate=0.01" if card.command else f"tfmon show {card.name} lists the knobs"
+        raise UsageError(str(error), hint) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
     found = search() if not specs or any(spec.kind == "gpu" for spec in specs) else None
@@ -92,6 +97,7 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
         scenario=card.path,
         lanes=tuple(lanes),
         python=wishes.python,
+        command=card.command,
         steps=wishes.steps,
         slice_s=wishes.slice_s,
         seconds=wishes.seconds,
@@ -115,6 +121,8 @@ def _default_lanes(card: Card, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]
     """Return the CPU and the GPU; or the first contrast by other knobs than those that are taken."""
     if has_gpu:
         return [LaneSpec("cpu"), LaneSpec("gpu:0")]
+    if card.command:
+        return [LaneSpec("cpu")]
     for contrast in (card.contrast, ("prefetch=off", "prefetch=auto")):
         try:
             lanes = [parse_lane(f"cpu,{side}", card.knobs) for side in contrast]
@@ -123,6 +131,12 @@ def _default_lanes(card: Card, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]
         if not any(knob in taken for lane in lanes for knob in lane.settings):
             return lanes
     return [LaneSpec("cpu")]
+
+
+def _lane_of_command(text: str) -> LaneSpec:
+    """Read a lane of a user's script, whose knobs nobody knows before it runs."""
+    device, *words = [part.strip() for part in text.split(",")]
+    return replace(parse_lane(device, ()), settings=guess_settings([word for word in words if word]))
 
 
 def _uuid_of(spec: LaneSpec, found: GpuSearch | None) -> str | None:

@@ -20,7 +20,7 @@ SCHEMA = 1
 NO_STEP = "no steady step was measured"
 FEW_SLICES = "too few slices were measured in turns"
 
-Named = TypeVar("Named", str, "list[float] | None")
+Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 
 
 def to_json(snapshot: Snapshot, interrupted: str = "") -> dict[str, Any]:
@@ -154,7 +154,28 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
         "bound_text": named("bound_text", bound.text if bound else "", NO_STEP),
         "time_pct": {name: told(f"time_pct.{name}", value) for name, value in _time(bound).items()},
         "excluded": dict(lane.excluded),
+        **(
+            {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
+            if lane.command
+            else {}
+        ),
         "missing": missing,
+    }
+
+
+def _fit(lane: LaneState) -> dict[str, Any] | None:
+    """Return how far a script's last `fit` came; None for what is no script or has no `fit`."""
+    progress = lane.progress
+    if progress is None:
+        return None
+    return {
+        "epoch": progress.epoch,
+        "epochs": progress.epochs,
+        "batch": progress.batch,
+        "batches": progress.batches,
+        "metrics": {name: value if math.isfinite(value) else None for name, value in progress.metrics.items()},
+        "validation_s": progress.validation_ns / 1e9,
+        "between_epochs_s": progress.between_ns / 1e9,
     }
 
 

@@ -22,6 +22,7 @@ from tfmon.model.events import (
     LaneFailed,
     LaneStarted,
     PhaseEntered,
+    Progressed,
     TreeSample,
     TurnEnded,
     Window,
@@ -39,9 +40,10 @@ from tfmon.model.lane_state import (
     STARTING,
     LaneState,
     advance,
+    seconds_left,
     trains_on,
 )
-from tfmon.model.measured import MOST_TURNS
+from tfmon.model.measured import MOST_TURNS, Measured
 from tfmon.model.measures import Mean, Point, Tally
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
@@ -410,3 +412,29 @@ class TestMean:
     def test_of_samples(self):
         assert Mean().plus(1.0).plus(HIDDEN).plus(0.0).plus(5.0) == Mean(6.0, 3)
         assert Mean(6.0, 3).value == 2.0
+
+
+class TestScript:
+    """A lane that runs the user's own command."""
+
+    @staticmethod
+    def started() -> LaneState:
+        state = LaneState(LaneSpec("cpu", name="cpu"))
+        return advance(state, LaneStarted(lane="cpu", at_ns=0, pid=1, settings={}, command="python train.py"))
+
+    @staticmethod
+    def ended(state: LaneState, **how) -> LaneState:
+        told = {"exit_code": 0, "signal": None, "asked": False, **how}
+        return advance(state, LaneEnded(lane="cpu", at_ns=1, **told))
+
+    def test_an_end_without_a_step_is_told_with_what_to_do(self):
+        trouble = self.ended(self.started()).trouble
+        assert trouble is not None and "no training step was seen" in trouble.message
+        assert "report.step" in trouble.hint
+
+    def test_the_time_left_counts_what_epochs_take_besides_their_steps(self):
+        state = replace(self.started(), phase="racing", measured=Measured(steady=Tally(steps=100, span_ns=10**9)))
+        assert seconds_left(state) is None
+        told = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
+        state = advance(state, Progressed(lane="cpu", at_ns=0, validation_ns=2 * 10**9, between_ns=10**9, **told))
+        assert seconds_left(state) == pytest.approx(0.5 + 1 + 2 * 3)

@@ -34,6 +34,8 @@ VALUES = {
     "dict[str, KnobValue]": {"batch_size": 32, "prefetch": "auto", "augment": True, "rate": 0.5},
     "dict[str, str]": {"CUDA_VISIBLE_DEVICES": "-1"},
     "dict[int, int]": {1280: 3, 1281: 1},
+    "tuple[KnobValue, ...]": (16, 0.5, "auto", True),
+    "dict[str, float]": {"loss": 0.5, "accuracy": 1.0},
 }
 WRONG = {
     "int": ["7", 7.0, True, None, [], {}],
@@ -44,6 +46,8 @@ WRONG = {
     "dict[str, KnobValue]": [[], "x", None, {"a": None}, {"a": []}],
     "dict[str, str]": [[], None, {"a": 1}, {"a": None}],
     "dict[int, int]": [[], None, {"a": 1}, {"1": "1"}, {"1": True}, {"1": 1.5}],
+    "tuple[KnobValue, ...]": ["auto", [None], {}, None],
+    "dict[str, float]": [[], None, {"a": "1"}, {"a": True}, {"a": None}],
 }
 
 

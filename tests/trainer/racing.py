@@ -32,6 +32,8 @@ class Race:
         *,
         environment: dict[str, str | None] | None = None,
         steps: int | None = None,
+        command: tuple[str, ...] = (),
+        mode: str = CONCURRENT,
         **settings: KnobValue,
     ) -> None:
         spec = LaneSpec(device, name=device)
@@ -41,16 +43,17 @@ class Race:
         self.session = Session(Machine(), time.monotonic_ns)
         self.session.listen(self._hear)
         plan = RacePlan(
-            race=RaceInfo(mode=CONCURRENT, knobs=COMMON),
+            race=RaceInfo(mode=mode, knobs=() if command else COMMON),
             scenario=scenario,
             lanes=(
                 LanePlan(
                     spec,
-                    {"batch_size": 10, "prefetch": "off", **settings},
+                    settings if command else {"batch_size": 10, "prefetch": "off", **settings},
                     {**lane_environment(spec, None), **(environment or {})},
                 ),
             ),
             python=Path(sys.executable),
+            command=command,
             steps=steps,
         )
         self.lanes = LaneGroup(self.session, lambda _scenario: plan)

@@ -19,7 +19,9 @@ from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Hold, Profile, Run, SetKnob, Stop, Turn
 from tfmon.trainer import Scenario, step_clock
 from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.loop import COMPILE, PROFILE, TRACE, TURN_START_NS, WINDOW_NS
+from tfmon.trainer.loop import PROFILE
+from tfmon.trainer.slices import TURN_START_NS, WINDOW_NS
+from tfmon.trainer.step_clock import COMPILE, TRACE
 from trainer.running import DEADLINE_S, Numbers, Running, Steps
 
 pytestmark = pytest.mark.trainer

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,6 +40,37 @@ class Seconds(click.FloatRange):
         if math.isnan(number):
             self.fail(f"{value} is not a span of time.", param, ctx)
         return number
+
+
+class TakesCommand(click.Command):
+    """A command whose words after `--` are a command line of the user's own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what follows `--`, and read the rest."""
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_OWN_COMMAND] = tuple(args[at + 1 :])
+            args = args[:at]
+            if not ctx.meta[_OWN_COMMAND]:
+                raise click.UsageError(
+                    f"after -- comes a command, as in: {ctx.command_path} -- python train.py", ctx
+                )
+        return super().parse_args(ctx, args)
+
+
+_OWN_COMMAND = "tfmon.command"
+
+
+def command_of(ctx: click.Context) -> tuple[str, ...]:
+    """Return what followed `--`; empty for nothing."""
+    words: tuple[str, ...] = ctx.meta.get(_OWN_COMMAND, ())
+    return words
+
+
+def interpreter_of(command: Sequence[str]) -> Path:
+    """Return the Python that a command names first, or else this one: it is asked which GPUs there are."""
+    found = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
+    return Path(found).absolute() if found else Path(sys.executable)
 
 
 lanes = click.option(

@@ -6,7 +6,6 @@ import contextlib
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -24,7 +23,7 @@ LEAST_CI = 0.02
 """A narrower interval is never reached: `race.statistics.LOTTERY` is a part of it."""
 
 
-@click.command()
+@click.command(cls=options.TakesCommand)
 @click.argument("scenario", required=False)
 @options.lanes
 @options.settings
@@ -70,31 +69,47 @@ def race(
 ) -> None:
     """Race SCENARIO: a name from `tfmon list`, or a file of your own such as ./mine.py.
 
-    By default on the CPU and the first GPU; without a GPU, in two variants on the CPU.
+    Or race your own training script as it is: tfmon race -- python train.py --epochs 3
+
+    By default on the CPU and the first GPU; without a GPU, in two variants on the CPU (a script in one lane).
     """
-    from tfmon.catalog import find_card
+    from tfmon.catalog import command_card, find_card
     from tfmon.planner import Wishes, find_python
 
+    command = options.command_of(click.get_current_context())
+    if command and scenario is not None:
+        raise UsageError(
+            f"race a scenario, {scenario}, or a command of your own: not both", "what follows -- is the command"
+        )
+    if command and steps is not None:
+        raise UsageError("--steps is for scenarios; a script says itself how many it trains", "--seconds ends it")
     if seconds is not None and steps is not None:
         raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
-    card = find_card(str(config.resolve("scenario", scenario).value))
-    interpreter = find_python(python) if python else Path(sys.executable)
+    card = command_card(command) if command else find_card(str(config.resolve("scenario", scenario).value))
+    interpreter = find_python(python) if python else options.interpreter_of(command)
+    narrow = None if until_ci is None else _percentage(until_ci)
+    if narrow is not None and mode != "turns":
+        raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
+    wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
+    wishes = replace(options.with_recording(wishes, record, no_record), spare=not (no_spare or command))
+    start(card, wishes, config.screen_settings(theme, mouse, readonly), headless=headless, as_json=as_json)
+
+
+def start(card: Card, wishes: Wishes, screen: config.ScreenSettings, *, headless: bool, as_json: bool) -> NoReturn:
+    """Race on the screen, or without it where that was asked for or there is none."""
     headless = headless or as_json
     notes = []
     if not headless and (why := options.why_no_screen()):
         notes.append(f"{why}: racing without the screen (--headless)")
         headless = True
-    narrow = None if until_ci is None else _percentage(until_ci)
-    if narrow is not None and mode != "turns":
-        raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
-    if headless and seconds is None and steps is None and narrow is None:
-        seconds = HEADLESS_SECONDS
-        notes.append(f"racing for {seconds:g} s; --seconds or --steps says how long")
-    wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
-    wishes = replace(options.with_recording(wishes, record, no_record), spare=not (no_spare or headless))
+    endless = wishes.seconds is None and wishes.steps is None and wishes.until_ci is None
+    if headless and endless and not card.command:
+        wishes = replace(wishes, seconds=HEADLESS_SECONDS)
+        notes.append(f"racing for {HEADLESS_SECONDS:g} s; --seconds or --steps says how long")
     if headless:
+        wishes = replace(wishes, spare=False)
         _race_headless(card, wishes, as_json, notes)
-    _race_on_screen(card, wishes, config.screen_settings(theme, mouse, readonly))
+    _race_on_screen(card, wishes, screen)
 
 
 def _percentage(text: str) -> float:

@@ -75,6 +75,7 @@ class Conductor:
         """Take note that a lane is warm and waits."""
         self._ready.add(lane)
         self._over.discard(lane)
+        self._moving.discard(lane)
         self._rest(lane)
 
     def stood_still(self, lane: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import shlex
 import signal
 import threading
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tfmon.lanes.command import Command
 from tfmon.lanes.conductor import Conductor
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP, LaneProcess
@@ -127,7 +129,7 @@ class LaneGroup:
         with self._lock:
             if self._plan is None or lane not in self._wanted:
                 return
-            kind = find(self._plan.race.knobs, knob).kind
+            kind = find(self._session.snapshot().race.knobs, knob).kind
             request = next(self._requests)
             asked = KnobAsked(lane=lane, at_ns=time.monotonic_ns(), request=request, knob=knob, value=value)
             self._session.accept(asked)
@@ -212,7 +214,7 @@ class LaneGroup:
             self._prepare_spare()
 
     def _prepare_spare(self) -> None:
-        if self._spare is not None and self._plan is not None:
+        if self._spare is not None and self._plan is not None and not self._plan.command:
             self._spare.prepare(self._plan.python, quiet=self._conductor.busy)
 
     def _start(self, lane: LanePlan) -> None:
@@ -225,11 +227,15 @@ class LaneGroup:
                 if self._children.get(name) is child:
                     self._accept(event)
 
-        taken = self._spare.take(lane, self._plan.python, hear) if self._spare is not None else None
+        words = self._plan.command
+        command = Command(words, lane.spec.kind, lane.settings) if words else None
+        taken = None
+        if self._spare is not None and command is None:
+            taken = self._spare.take(lane, self._plan.python, hear)
         try:
-            child = taken or LaneProcess(name, self._plan.python, lane.environment, hear, self._script)
+            child = taken or LaneProcess(name, self._plan.python, lane.environment, hear, self._script, command)
         except OSError as error:
-            why = f"{self._plan.python} did not start: {error.strerror or error}"
+            why = f"{words[0] if words else self._plan.python} did not start: {error.strerror or error}"
             self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=why))
             return
         self._children[name] = child
@@ -240,6 +246,7 @@ class LaneGroup:
                 pid=child.pid,
                 settings=lane.settings,
                 source=_digest(self._plan.scenario),
+                command=shlex.join(words),
             )
         )
         if taken is not None and self._spare is not None and self._spare.hello is not None:

@@ -29,6 +29,8 @@ class RacePlan:
     lanes: tuple[LanePlan, ...]
     python: Path
     """The interpreter that trains; it has TensorFlow."""
+    command: tuple[str, ...] = ()
+    """The user's own command that each lane runs; empty for a scenario."""
     steps: int | None = None
     """Steps after which each lane finishes by itself."""
     slice_s: float = 0.5

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import tfmon
+from tfmon.lanes.command import Command, joining_environment, lock_file
 from tfmon.lanes.output import Output
 from tfmon.model.events import BadLine, Event, LaneEnded
+from tfmon.model.place import Place
 from tfmon.model.text import clean
 from tfmon.model.wire import MAX_LINE_BYTES, Request, WireError, decode_event, encode
 
@@ -41,6 +43,7 @@ class LaneProcess:
         environment: dict[str, str | None],
         sink: Sink,
         script: Path = BOOTSTRAP,
+        command: Command | None = None,
     ) -> None:
         metric_fd, child_metric_fd = os.pipe()
         child_knob_fd, knob_fd = os.pipe()
@@ -49,13 +52,23 @@ class LaneProcess:
         merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
         for key in [key for key, value in environment.items() if value is None]:
             merged.pop(key, None)
+        lock = None
         try:
+            inherited = [child_metric_fd, child_knob_fd]
+            if command is None:
+                arguments = [str(python), str(script), str(child_metric_fd), str(child_knob_fd)]
+            else:
+                lock, token = lock_file()
+                inherited.append(lock)
+                arguments = list(command.words)
+                place = Place(child_metric_fd, child_knob_fd, lock, token, command.device)
+                merged.update(joining_environment(merged, place, command.settings))
             self._popen = subprocess.Popen(
-                [str(python), str(script), str(child_metric_fd), str(child_knob_fd)],
+                arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                pass_fds=(child_metric_fd, child_knob_fd),
+                pass_fds=inherited,
                 env=merged,
                 **_OWN_GROUP,
             )
@@ -64,8 +77,9 @@ class LaneProcess:
             os.close(knob_fd)
             raise
         finally:
-            os.close(child_metric_fd)
-            os.close(child_knob_fd)
+            for fd in (child_metric_fd, child_knob_fd, lock):
+                if fd is not None:
+                    os.close(fd)
         assert self._popen.stdout is not None
         os.set_blocking(self._popen.stdout.fileno(), False)
         self.lane = lane

@@ -223,6 +223,46 @@ class Finished:
     steps: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobOffered:
+    """A user's script has a knob that can be changed while it trains."""
+
+    lane: str = ""
+    at_ns: int
+    knob: str
+    value: KnobValue
+    """In force now."""
+    default: KnobValue
+    help: str
+    choices: tuple[KnobValue, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progressed:
+    """How far a user's script is in what Keras does for it."""
+
+    lane: str = ""
+    at_ns: int
+    doing: str
+    """`fit`, `validation`, `evaluate` or `predict`; empty for none of them."""
+    epoch: int = 0
+    """From 1; 0 outside of `fit`."""
+    epochs: int = 0
+    batch: int = 0
+    """Batches done in this epoch."""
+    batches: int | None = None
+    """Batches of an epoch; None where the data do not tell their length."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """As Keras shows them: means since the epoch began; those of validation as of its last time."""
+    epochs_done: int = 0
+    """Epochs that this `fit` has ended, which the next two are sums over."""
+    validation_ns: int = 0
+    between_ns: int = 0
+    """From the last step of an epoch to the first of the next, without validation: callbacks, checkpoints."""
+
+
 # ---------------------------------------------------------------- made by the monitor
 
 
@@ -237,6 +277,8 @@ class LaneStarted:
     """Every knob and the value it starts with."""
     source: str = ""
     """Digest of the scenario file, to tell whether an earlier child trained the same."""
+    command: str = ""
+    """The user's own command that was started; empty for a scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -547,6 +589,8 @@ FromLane: TypeAlias = (
     | Profiled
     | ProfileFailed
     | Finished
+    | KnobOffered
+    | Progressed
 )
 AboutRace: TypeAlias = (
     RaceBegan

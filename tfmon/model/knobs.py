@@ -247,6 +247,31 @@ def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, Kno
     return settings
 
 
+def guess_settings(words: Sequence[str]) -> dict[str, KnobValue]:
+    """Read `KNOB=VALUE` words of knobs that are not known yet: on or off, a number, or else text.
+
+    Errors: KnobError for a word without `=`.
+    """
+    settings: dict[str, KnobValue] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name.strip():
+            raise KnobError(f"{word!r} is not KNOB=VALUE")
+        settings[name.strip()] = _guess(text.strip())
+    return settings
+
+
+def _guess(text: str) -> KnobValue:
+    if text.lower() in ("on", "off", "true", "false"):
+        return text.lower() in _ON
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
 def _power_of_two_beyond(value: float, direction: int) -> int:
     power = 1
     if direction > 0:

@@ -16,11 +16,13 @@ from tfmon.model.events import (
     Hello,
     KnobApplied,
     KnobAsked,
+    KnobOffered,
     KnobRefused,
     LaneEnded,
     LaneFailed,
     LaneStarted,
     PhaseEntered,
+    Progressed,
     TreeSample,
     Window,
 )
@@ -44,6 +46,11 @@ OVER = (DONE, FAILED, ABSENT)
 TURN_START = "turn start"
 """Mark of the windows at the start of a slice."""
 
+NO_STEPS_HINT = (
+    "Keras' fit is seen by itself; a loop of your own tells its steps: from tfmon import report, then "
+    "report.step(examples=len(x), loss=loss)"
+)
+"""What to do about a script that tfmon sees no step of."""
 NOT_SAMPLED = Missing("not sampled yet")
 NO_GPU = Missing("no GPU in this lane")
 
@@ -106,6 +113,10 @@ class LaneState:
     """Which function was traced last while the lane raced, and why; empty for none."""
     source: str = ""
     """Digest of the scenario file that the lane was started with."""
+    command: str = ""
+    """The user's own command that the lane runs; empty for a scenario."""
+    progress: Progressed | None = None
+    """How far a user's script is in what Keras does for it; None where it has not told."""
     points: tuple[Point, ...] = ()
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
@@ -203,6 +214,21 @@ class LaneState:
         return Tally(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
 
 
+def seconds_left(state: LaneState) -> float | None:
+    """Return how long the rest of a script's `fit` takes at the present pace, in the lane's own time.
+
+    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before.
+    Errors: None where the pace, or the number of batches, is not known.
+    """
+    progress, pace = state.progress, state.recent().steps_per_s or state.steady.steps_per_s
+    if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
+        return None
+    epochs = max(0, progress.epochs - progress.epoch)
+    batches = epochs * progress.batches + max(0, progress.batches - progress.batch)
+    beside_ns = (progress.validation_ns + progress.between_ns) / max(1, progress.epochs_done)
+    return batches / pace + (epochs + 1) * beside_ns / 1e9
+
+
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
     after, log = _advance(state, event), grown(state.log, event)
@@ -230,7 +256,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             same = event.source == state.source
             earlier = state.measured.afresh(state.settings).earlier if same else ()
             fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid, source=event.source)
-            fresh = replace(fresh, measured=Measured(earlier=earlier))
+            fresh = replace(fresh, measured=Measured(earlier=earlier), command=event.command)
             held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
             fresh = replace(fresh, gpu_held_bytes=held, gpu_lane_busy_pct=held)
             return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
@@ -260,6 +286,10 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return _enter(state, DONE, event.at_ns)
         case LaneEnded():
             return _after_end(state, event)
+        case KnobOffered():
+            return replace(state, settings={**state.settings, event.knob: event.value})
+        case Progressed():
+            return replace(state, progress=event)
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + 1, last_bad_line=event.problem)
         case _:
@@ -383,9 +413,23 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
         return state
     if event.asked:
         return _enter(state, DONE, event.at_ns)
+    if state.command and event.exit_code == 0 and state.steps:
+        return _enter(state, DONE, event.at_ns)
+    if state.command:
+        return replace(_enter(state, FAILED, event.at_ns), trouble=_trouble_of_script(state, event))
     if event.signal is not None:
         how = f"the lane was ended by {event.signal}"
     else:
         how = f"the lane left with exit code {event.exit_code} and did not say why"
     trouble = Trouble(how)
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)
+
+
+def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
+    """Say how a script ended that did not end well: with its own last words, or without a step."""
+    if event.signal is not None:
+        return Trouble(f"the script was ended by {event.signal}")
+    if event.exit_code:
+        last = event.output_tail[-1].strip() if event.output_tail else ""
+        return Trouble(f"the script left with exit code {event.exit_code}" + (f": {last}" if last else ""))
+    return Trouble("the script ended, and no training step was seen", NO_STEPS_HINT)

@@ -61,8 +61,8 @@ class Tally:
 
     @property
     def examples_per_s(self) -> float | None:
-        """Examples over the wall time of the windows; None before the first."""
-        return self.examples / self.span_ns * 1e9 if self.span_ns else None
+        """Examples over the wall time of the windows; None before the first, and where nobody told of examples."""
+        return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
 
     @property
     def steps_per_s(self) -> float | None:

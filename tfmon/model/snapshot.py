@@ -13,6 +13,7 @@ from tfmon.model.events import (
     GpuSample,
     HostSample,
     Interrupted,
+    KnobOffered,
     MachineKnown,
     ModeChanged,
     RaceBegan,
@@ -20,6 +21,7 @@ from tfmon.model.events import (
     TrialTold,
     TurnDealt,
 )
+from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import LaneState, advance, disturbed, measure_afresh, take_gpu_sample, trains_on
 from tfmon.model.race import CONCURRENT, Machine, Race, Recorded
 from tfmon.model.trials import Trial, TuneState
@@ -115,9 +117,22 @@ def after(known: Snapshot, event: Event) -> Snapshot:
             return _after_gpu_sample(known, event)
         case HostSample():
             return _after_host_sample(known, event)
+        case KnobOffered():
+            lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
+            return replace(known, race=with_knob(known.race, event), lanes=tuple(lanes))
         case _:
             lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
             return replace(known, lanes=tuple(lanes))
+
+
+def with_knob(race: Race, offered: KnobOffered) -> Race:
+    """Return the race with a knob that one of its lanes, a user's script, has offered."""
+    if any(knob.name == offered.knob for knob in race.knobs):
+        return race
+    knob = Knob(
+        offered.knob, offered.default, offered.help, "live", offered.choices, offered.low, offered.high
+    )  # fmt: skip
+    return replace(race, knobs=(*race.knobs, knob))
 
 
 def _after_gpu_sample(known: Snapshot, sample: GpuSample) -> Snapshot:

@@ -198,10 +198,14 @@ def _items(value: object) -> list[tuple[str, object]]:
     return list(value.items())
 
 
-def _words(value: object) -> tuple[str, ...]:
+def _list(value: object) -> list[object]:
     if not isinstance(value, list):
         raise TypeError
-    return tuple(_str(item) for item in value)
+    return value
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(_str(item) for item in _list(value))
 
 
 _READERS: dict[str, Callable[[object], object]] = {
@@ -210,6 +214,8 @@ _READERS: dict[str, Callable[[object], object]] = {
     "str": _str,
     "KnobValue": _knob_value,
     "tuple[str, ...]": _words,
+    "tuple[KnobValue, ...]": lambda value: tuple(_knob_value(item) for item in _list(value)),
+    "dict[str, float]": lambda value: {_str(key): _float(item) for key, item in _items(value)},
     "dict[str, KnobValue]": lambda value: {_str(key): _knob_value(item) for key, item in _items(value)},
     "dict[str, str]": lambda value: {_str(key): _str(item) for key, item in _items(value)},
     "dict[int, int]": lambda value: {int(key): _int(item) for key, item in _items(value)},

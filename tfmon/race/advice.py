@@ -23,6 +23,8 @@ class Advice:
     value: KnobValue
     why: str
     """What it does, in a few words."""
+    by_hand: bool = False
+    """True where the lane, a user's script, has no such knob: the code is all that helps."""
 
     @property
     def text(self) -> str:
@@ -107,6 +109,8 @@ def code_for(advice: Advice) -> tuple[str, ...]:
 def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Advice]:
     for one in _TRIES.get(kind, ()):
         knob = _find(knobs, one.knob)
+        if knob is None and lane.command and one.knob != "batch_size" and _makes_sense(lane, one):
+            yield Advice(one.knob, one.value, one.why, by_hand=True)
         if knob is None or not _makes_sense(lane, one):
             continue
         value = _larger_batch(knob, lane) if one.knob == "batch_size" else one.value

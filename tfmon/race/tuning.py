@@ -64,6 +64,8 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
     if lane.over:
         raise TrialError(f"{lane.title} does not train any more: start it again first")
     found = advised(snapshot, lane)
+    if found is not None and found.advice and all(one.by_hand for one in found.advice):
+        raise TrialError(f"{lane.title} is a script: what may help it is code, which Enter shows")
     if found is not None and not found.advice:
         tried = " that was not tried" if diagnose(snapshot, lane) != found else ""
         raise TrialError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")

@@ -30,7 +30,7 @@ def settle(kind: str, threads: object = "auto") -> str:
         tf.config.set_visible_devices([], "GPU")
         return ""
     if not gpus:
-        raise DeviceMissingError(_why_no_gpu())
+        raise DeviceMissingError(why_no_gpu())
     details = tf.config.experimental.get_device_details(gpus[0])
     return str(details.get("device_name") or gpus[0].name)
 
@@ -69,7 +69,8 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     return int(info["current"]), int(info["peak"])
 
 
-def _why_no_gpu() -> str:
+def why_no_gpu() -> str:
+    """Say why TensorFlow has no GPU here."""
     import tensorflow as tf
 
     if platform.system() == "Darwin":

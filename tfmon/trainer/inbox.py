@@ -16,10 +16,17 @@ GRACE_S = 1.0
 class Inbox(threading.Thread):
     """Reads requests until the pipe ends, and ends the process then: a lane does not outlive its monitor."""
 
-    def __init__(self, fd: int, deliver: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        fd: int,
+        deliver: Callable[[Request], None],
+        end: Callable[[int], None] | None = None,
+    ) -> None:
+        """Read `fd`; `end` ends the process, with an exit code."""
         super().__init__(name="tfmon-inbox", daemon=True)
         self._fd = fd
         self._deliver = deliver
+        self._leave = end or leave
 
     def run(self) -> None:
         """Deliver every request; an unreadable line is passed over, for a newer monitor may say more."""
@@ -28,7 +35,7 @@ class Inbox(threading.Thread):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self._handle(line)
-        leave(0)
+        self._leave(0)
 
     def _handle(self, line: bytes) -> None:
         try:
@@ -37,6 +44,6 @@ class Inbox(threading.Thread):
             return
         self._deliver(request)
         if isinstance(request, Stop):
-            patience = threading.Timer(GRACE_S, leave, (0,))
+            patience = threading.Timer(GRACE_S, self._leave, (0,))
             patience.daemon = True
             patience.start()

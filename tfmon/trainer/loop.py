@@ -18,9 +18,7 @@ from tfmon.model.events import (
     Profiled,
     ProfileFailed,
     TurnEnded,
-    Window,
 )
-from tfmon.model.histogram import quantile_ns
 from tfmon.model.knobs import KnobError, KnobValue, find
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Assign, Hold, Profile, Request, Run, SetKnob, Stop, Turn
@@ -30,31 +28,20 @@ from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.mailbox import Mailbox
 from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.reporter import Reporter
-from tfmon.trainer.sampler import Sampler, Samples
+from tfmon.trainer.sampler import Sampler
+from tfmon.trainer.slices import WINDOW_NS, Slices
 from tfmon.trainer.split import MOST_NS, STEPS, Splits
-from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, StepClock
+from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, OddWindows, Samples, StepClock
 from tfmon.trainer.steps import Steps
 from tfmon.trainer.tracing import TraceWatch
 from tfmon.trainer.workshop import Setup, Workshop
 
-WINDOW_NS = 200_000_000
-"""How long a window lasts at least; it ends with the step that is then under way."""
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS = 3
 """A lane warms up for at least so long and so many steps before it says that it is ready."""
-TURN_START_NS = 25_000_000
-STILL_RISING = 1.1
-"""The start of a slice is left out, for caches and clocks were the other lane's a moment ago: stretches of so
-long, or of a step, two at least, and more until one is not faster than the one before by this factor. All that
-is compared is left out, so what is kept was not chosen by its speed. Half the slice at most."""
 KNOB_CHANGE = "knob change"
 """Mark of the window in which a knob took effect."""
-TRACE, COMPILE, PROFILE = "trace", "long call (compile?)", "profile"
-LONG_CALL_NS, LONG_CALL = 50_000_000, 10
-"""A call that takes so long, and so many times the usual, without a trace: XLA compiles, or TensorFlow builds the
-function anew for other devices; neither tells. It may be the machine, too."""
-MOST_ODD_WINDOWS = 3
-"""Windows left out for these after a knob change; more of them, and it is what this lane's steps are like."""
+PROFILE = "profile"
 DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
@@ -94,7 +81,7 @@ class Loop:
         self._splits = Splits(assign.device)
         self._period_ns = 0.0
         self._profile: Profile | None = None
-        self._odd_windows = 0
+        self._odd = OddWindows()
         self._workshop = Workshop(pipelines, steps, lambda number, setup: mailbox.post(Made(number, setup)))
         self._worked = 0
         self._settings = dict(assign.settings)
@@ -107,12 +94,7 @@ class Loop:
         self._done_steps = 0
         self._last_end_ns = 0
         self._tried_ns = 0
-        self._held = True
-        self._turn: Turn | None = None
-        self._turn_ends_ns = 0
-        self._turn_started = False
-        self._pace: float | None = None
-        self._paced_examples = 0
+        self._slices = Slices()
         self._stopped = False
 
     # ------------------------------------------------------------ the life of a lane
@@ -131,7 +113,7 @@ class Loop:
         self._warm_up()
         self._enter(READY)
         while not self._stopped:
-            if self._held:
+            if self._slices.held:
                 self._hold()
             elif self._assign.steps is not None and self._done_steps >= self._assign.steps:
                 break
@@ -167,52 +149,31 @@ class Loop:
 
     def _train_window(self) -> None:
         clock = self._clock
-        if self._profile is not None and not clock.steps and (self._turn is None or self._turn_started):
+        if self._profile is not None and not clock.steps and not self._slices.starting:
             self._take_profile(self._profile)
         if self._may_split():
             self._take_split(min(STEPS, self._steps_left() - 1))
-            if self._turn is None:
+            if self._slices.turn is None:
                 clock.marks.add(PROFILE)
         if self._may_sample():
             self._sample_step()
         # Not from the window's beginning: one that was refused grows, and is due again after the same time.
-        end_ns, least = self._tried_ns + WINDOW_NS, 1
-        if self._turn is not None:
-            if not self._turn_started:
-                clock.marks.add(TURN_START)
-                end_ns = self._tried_ns + TURN_START_NS
-            else:
-                end_ns = min(end_ns, self._turn_ends_ns)
+        end_ns, least = self._slices.due_ns(self._tried_ns), 1
+        if self._slices.starting:
+            clock.marks.add(TURN_START)
         if self._fresh:
             self._first_step_after_change()
         self._train(end_ns, least)
         loss = self._read_loss()
         synced_ns = time.monotonic_ns()
         clock.sync_ns += synced_ns - self._last_end_ns
-        unsettled = self._turn is not None and not self._turn_started and not self._has_settled(synced_ns)
-        if unsettled and self._steps_left() > 0:
+        if self._slices.unsettled(synced_ns, self._tried_ns, clock.examples) and self._steps_left() > 0:
             self._tried_ns = synced_ns
             return
         self._close_window(synced_ns, loss)
-        if self._turn is None:
-            return
-        if not self._turn_started:
-            self._turn_started = True
-        elif synced_ns >= self._turn_ends_ns:
-            self._reporter.send(TurnEnded(at_ns=synced_ns, turn=self._turn.number))
-            self._turn, self._held = None, True
-
-    def _has_settled(self, now_ns: int) -> bool:
-        """Tell whether the start of the slice is over, after one more stretch of it."""
-        assert self._turn is not None
-        span_ns, examples = now_ns - self._tried_ns, self._clock.examples - self._paced_examples
-        self._paced_examples = self._clock.examples
-        if now_ns >= self._turn_ends_ns - int(self._turn.seconds * 0.5e9):
-            return True
-        if span_ns < TURN_START_NS:
-            return False  # a letter cut it short
-        before, self._pace = self._pace, examples / span_ns
-        return before is not None and self._pace <= before * STILL_RISING
+        ended = self._slices.window_ended(synced_ns)
+        if ended is not None:
+            self._reporter.send(TurnEnded(at_ns=synced_ns, turn=ended.number))
 
     def _train(self, end_ns: int, least: int) -> None:
         """Train until the time is reached and at least so many steps are done, or a letter comes."""
@@ -302,37 +263,22 @@ class Loop:
         if self._workshop.worked != self._worked:
             clock.marks.add("preparing pipelines")
         self._worked = self._workshop.worked - self._workshop.worked % 2
-        self._mark_odd_steps()
+        if KNOB_CHANGE not in clock.marks:
+            self._odd.mark(clock)
         samples = self._sampler.samples
         in_use, peak = device.gpu_memory(self._assign.device)
-        window = Window(
-            at_ns=at_ns,
-            span_ns=at_ns - clock.began_ns,
-            steps=clock.steps,
-            examples=clock.examples,
+        window = clock.window(
+            at_ns,
+            samples,
             step=self._done_steps,
-            input_ns=clock.input_ns,
-            call_ns=clock.call_ns,
-            sync_ns=clock.sync_ns,
-            report_ns=clock.report_ns,
-            longest_ns=clock.longest_ns,
-            histogram=clock.histogram,
             loss=loss,
             settings=self._settings,
-            turn=self._turn.number if self._turn is not None else None,
-            marks=tuple(sorted(clock.marks)),
+            turn=self._slices.number,
             gpu_in_use_bytes=in_use,
             gpu_peak_bytes=peak,
-            traced_steps=clock.traced_steps,
-            traced_ns=clock.traced_ns,
             traced=self._traces.cause() if clock.traced_steps else "",
             computing_share=self._splits.of(self._settings),
-            sampled=samples.steps,
-            sampled_examples=samples.examples,
-            sampled_input_ns=samples.input_ns,
             sampled_copy_ns=samples.copy_ns if self._sampler.copies else None,
-            sampled_call_ns=samples.call_ns,
-            sampled_tail_ns=samples.tail_ns,
         )
         self._period_ns = (at_ns - clock.began_ns) / max(1, clock.steps)
         self._tried_ns = at_ns
@@ -402,17 +348,17 @@ class Loop:
 
     def _may_split(self) -> bool:
         """Tell whether a split may be found: before a window that is left out, or in a steady run."""
-        starts = self._turn is not None and not self._turn_started
+        starts = self._slices.starting
         allowed = {TURN_START} if starts else set()
         if self._clock.steps or self._clock.marks - allowed or self._fresh or self._steps_left() < 2:
             return False
-        return (starts or self._turn is None) and self._splits.wanted(self._settings)
+        return (starts or self._slices.turn is None) and self._splits.wanted(self._settings)
 
     def _may_sample(self) -> bool:
         """Tell whether a step may be sampled: between two windows of a steady run, when it is time for one."""
         if self._clock.steps or self._clock.marks or self._fresh or self._steps_left() < 2:
             return False
-        return (self._turn is None or self._turn_started) and self._sampler.due(time.monotonic_ns())
+        return not self._slices.starting and self._sampler.due(time.monotonic_ns())
 
     def _sample_step(self) -> None:
         """Train a step before the window that is about to begin; it begins after that step."""
@@ -424,21 +370,6 @@ class Loop:
         self._last_end_ns = self._tried_ns = time.monotonic_ns()
         self._clock.reset(self._last_end_ns)
 
-    def _mark_odd_steps(self) -> None:
-        """Mark a window with a trace or a call far longer than the others, unless that is what this lane does."""
-        clock = self._clock
-        if KNOB_CHANGE in clock.marks or not clock.steps:
-            return
-        usual_ns = quantile_ns(clock.histogram, 0.5) or 0.0
-        mark = ""
-        if clock.traced_steps:
-            mark = TRACE
-        elif clock.longest_call_ns > max(LONG_CALL_NS, LONG_CALL * usual_ns):
-            mark = COMPILE
-        if mark and self._odd_windows < MOST_ODD_WINDOWS:
-            self._odd_windows += 1
-            clock.marks.add(mark)
-
     # ------------------------------------------------------------ requests
 
     def _read_letters(self) -> None:
@@ -449,17 +380,15 @@ class Loop:
                 case Made():
                     self._exchange(letter)
                 case Run():
-                    self._turn = None
+                    self._slices.turn = None
                     self._go_on("pause" if self._done_steps else "")
                 case Turn():
-                    self._turn, self._turn_started = letter, False
-                    self._turn_ends_ns = time.monotonic_ns() + int(letter.seconds * 1e9)
+                    began_ns = time.monotonic_ns()
                     self._go_on(TURN_START)
-                    self._pace, self._paced_examples = None, self._clock.examples
+                    self._slices.begin(letter, began_ns, self._clock.examples)
                 case Hold():
                     # One that comes when the slice has just ended is too late: the lane stands still already.
-                    if not self._held:
-                        self._turn, self._held = None, True
+                    if self._slices.stop():
                         self._enter(PAUSED)
                 case Profile():
                     self._profile = letter
@@ -470,8 +399,8 @@ class Loop:
 
     def _go_on(self, mark: str) -> None:
         """Begin a window after a time without training."""
-        if self._held:
-            self._held = False
+        if self._slices.held:
+            self._slices.held = False
             self._tried_ns = self._last_end_ns = now_ns = time.monotonic_ns()
             self._clock.reset(now_ns)
             self._clock.marks.update([mark] if mark else [])
@@ -509,7 +438,7 @@ class Loop:
             self._step = setup.step
         self._settings = setup.settings
         self._sampler.expect_change()
-        self._odd_windows = 0
+        self._odd = OddWindows()
         self._fresh.append(wish)
         self._clock.marks.add(KNOB_CHANGE)
         if not self._wishes:

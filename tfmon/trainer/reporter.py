@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Callable
 
 from tfmon.model.events import FromLane
 from tfmon.model.wire import encode
@@ -21,9 +22,11 @@ class Reporter:
     Thread: the loop's thread only.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
+        """Write to `fd`; `end` is called with an exit code when nobody reads it any more."""
         os.set_blocking(fd, False)
         self._fd = fd
+        self._leave = end or leave
         self._unsent = b""
 
     def send(self, event: FromLane) -> None:
@@ -54,4 +57,5 @@ class Reporter:
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                leave(0)
+                self._unsent = b""
+                self._leave(0)

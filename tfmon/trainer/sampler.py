@@ -10,28 +10,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tfmon.trainer.pipeline import Feed, count_examples
+from tfmon.trainer.step_clock import Samples
 
 LEAST_REST_NS = 1_000_000_000
 BUDGET = 0.01
 """A step is sampled at most once a second, and so rarely that what it costs is 1 % of the time at most."""
-
-
-@dataclass(slots=True)
-class Samples:
-    """Sums over sampled steps, in nanoseconds."""
-
-    steps: int = 0
-    examples: int = 0
-    input_ns: int = 0
-    copy_ns: int = 0
-    call_ns: int = 0
-    tail_ns: int = 0
 
 
 class Sampler:

@@ -3,18 +3,45 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from array import array
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
+from tfmon.model.events import Window
+from tfmon.model.histogram import BINS_PER_OCTAVE, add, quantile_ns
 
-from tfmon.model.histogram import BINS_PER_OCTAVE, add
+try:
+    import numpy as np
+except ImportError:  # a script of the user's may train without it
+    HAS_NUMPY = False
+else:
+    HAS_NUMPY = True
 
 CAPACITY = 8_192
 """Steps between two counts at most."""
 GC_HICCUP_NS = 5_000_000
 """A garbage collection that takes longer than this marks its window."""
+TRACE, COMPILE = "trace", "long call (compile?)"
+LONG_CALL_NS, LONG_CALL = 50_000_000, 10
+"""A call that takes so long, and so many times the usual, without a trace: XLA compiles, or TensorFlow builds the
+function anew for other devices; neither tells. It may be the machine, too."""
+MOST_ODD_WINDOWS = 3
+"""Windows left out for these after a knob change; more of them, and it is what this lane's steps are like."""
+
+
+@dataclass(slots=True)
+class Samples:
+    """Sums over sampled steps, in nanoseconds."""
+
+    steps: int = 0
+    examples: int = 0
+    input_ns: int = 0
+    copy_ns: int = 0
+    call_ns: int = 0
+    tail_ns: int = 0
 
 
 class StepClock:
@@ -46,12 +73,63 @@ class StepClock:
 
     def count(self, steps: int) -> None:
         """Count the first `steps` times of the ring into the window's histogram."""
-        times = np.frombuffer(self.times, dtype=np.int64, count=steps)
-        bins = np.floor(np.log2(np.maximum(times, 1)) * BINS_PER_OCTAVE).astype(np.int64)
-        found, amounts = np.unique(bins, return_counts=True)
-        self.histogram = add(self.histogram, dict(zip(found.tolist(), amounts.tolist(), strict=True)))
-        self.longest_ns = max(self.longest_ns, int(times.max()))
+        if not HAS_NUMPY:
+            few = self.times[:steps]
+            counted = Counter(math.floor(math.log2(max(time, 1)) * BINS_PER_OCTAVE) for time in few)
+            longest_ns = max(few)
+        else:
+            times = np.frombuffer(self.times, dtype=np.int64, count=steps)
+            bins = np.floor(np.log2(np.maximum(times, 1)) * BINS_PER_OCTAVE).astype(np.int64)
+            found, amounts = np.unique(bins, return_counts=True)
+            counted = Counter(dict(zip(found.tolist(), amounts.tolist(), strict=True)))
+            longest_ns = int(times.max())
+        self.histogram = add(self.histogram, counted)
+        self.longest_ns = max(self.longest_ns, longest_ns)
         self.steps += steps
+
+    def window(self, at_ns: int, samples: Samples, **more: Any) -> Window:  # noqa: ANN401
+        """Return the window as it stands; `more` are the fields that no clock knows."""
+        return Window(
+            at_ns=at_ns,
+            span_ns=at_ns - self.began_ns,
+            steps=self.steps,
+            examples=self.examples,
+            input_ns=self.input_ns,
+            call_ns=self.call_ns,
+            sync_ns=self.sync_ns,
+            report_ns=self.report_ns,
+            longest_ns=self.longest_ns,
+            histogram=self.histogram,
+            marks=tuple(sorted(self.marks)),
+            traced_steps=self.traced_steps,
+            traced_ns=self.traced_ns,
+            sampled=samples.steps,
+            sampled_examples=samples.examples,
+            sampled_input_ns=samples.input_ns,
+            sampled_call_ns=samples.call_ns,
+            sampled_tail_ns=samples.tail_ns,
+            **more,
+        )
+
+
+class OddWindows:
+    """Marks windows with a trace or a call far longer than the others, unless that is what this lane does."""
+
+    def __init__(self) -> None:
+        self._marked = 0
+
+    def mark(self, clock: StepClock) -> None:
+        """Mark the window if it is odd."""
+        if not clock.steps or self._marked >= MOST_ODD_WINDOWS:
+            return
+        usual_ns = quantile_ns(clock.histogram, 0.5) or 0.0
+        if clock.traced_steps:
+            clock.marks.add(TRACE)
+        elif clock.longest_call_ns > max(LONG_CALL_NS, LONG_CALL * usual_ns):
+            clock.marks.add(COMPILE)
+        else:
+            return
+        self._marked += 1
 
 
 class CollectorWatch:

@@ -83,7 +83,8 @@ class Tuning:
             diagnosis = advised(snapshot, lane)
             if diagnosis is None or lane.steady.span_ns < STEADY_NS:
                 return None
-            found.extend((one, diagnosis.kind) for one in diagnosis.advice[:1])
+            can_try = [one for one in diagnosis.advice if not one.by_hand]
+            found.extend((one, diagnosis.kind) for one in can_try[:1])
             return ""
 
         why = self._driver.wait(answer, "too little was measured to say what bounds the lane")

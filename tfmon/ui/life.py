@@ -7,6 +7,7 @@ from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,
     IMPORTING,
+    NO_STEPS_HINT,
     READY,
     STARTING,
     TRACING,
@@ -28,6 +29,10 @@ _HEADLINES = {
 _WORDS = ("start", "import", "build", "trace", "warm up", "ready")
 
 
+NO_STEPS_NS = 30_000_000_000
+"""After so long, a script without a step needs a word."""
+
+
 def getting_ready(lane: LaneState) -> bool:
     """Tell whether the lane is still on its way to its first race step."""
     return lane.phase in _STEPS and not lane.points
@@ -36,11 +41,23 @@ def getting_ready(lane: LaneState) -> bool:
 def progress_rows(lane: LaneState, now_ns: int, width: int, height: int, accent: str) -> list[Row]:
     """Say what the lane does now and for how long, and how far it is on its way."""
     now_s = units.seconds((now_ns - lane.phase_since_ns) / 1e9)
+    if lane.command and lane.phase == STARTING:
+        return _no_steps_rows(now_ns - lane.phase_since_ns, now_s, width, height)
     headline = spread([(_HEADLINES.get(lane.phase, lane.phase), STRONG)], [(now_s, STRONG)], width)
     at = _STEPS.index(lane.phase)
     total_s = units.seconds((now_ns - lane.started_ns) / 1e9)
     count = spread([(f"step {at + 1} of {len(_STEPS)}", DIM)], [(f"{total_s} since the start", DIM)], width)
     return [headline, _track(at, width, accent), count][: max(1, height)]
+
+
+def _no_steps_rows(for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
+    """Say that a script runs and has not trained yet; after a while, what to do about it."""
+    late = for_ns > NO_STEPS_NS
+    words = "no steps seen" if late else "the script runs, no step seen yet…"
+    rows: list[Row] = [spread([(words, STRONG)], [(now_s, STRONG)], width)]
+    if late:
+        rows += [((line, TEXT),) for line in wrap(NO_STEPS_HINT, width, max(0, height - 1))]
+    return rows[: max(1, height)]
 
 
 def _track(at: int, width: int, accent: str) -> Row:

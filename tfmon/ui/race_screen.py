@@ -25,7 +25,7 @@ from tfmon.ui.page import draw, in_sight
 from tfmon.ui.pinned import acknowledged, watched
 from tfmon.ui.shell import Shell, may_change
 from tfmon.ui.view import focused_index
-from tfmon.ui.wishes import living, pause_or_run, short_name, steps_of, targets, to_improve
+from tfmon.ui.wishes import living, no_knob, pause_or_run, short_name, steps_of, targets, to_improve
 
 RIGHT_BUTTON = 3
 
@@ -104,7 +104,7 @@ class RaceScreen(Screen[None]):
         try:
             knob = find(snapshot.race.knobs, name)
         except KnobError:
-            self.shell.say(f"this scenario has no knob {short_name(name)}")
+            self.shell.say(no_knob(snapshot, name))
             return
         wishes, stuck = steps_of(living(self._targets()), knob, direction)
         for wish in wishes:

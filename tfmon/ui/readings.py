@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tfmon import units
 from tfmon.model.events import GpuSample
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.race.attribution import Shares
 from tfmon.race.diagnosis import Diagnosis
@@ -60,6 +60,8 @@ def done_row(lane: LaneState, width: int) -> Row:
     """Count steps and examples since the lane began to race, and the windows that no figure has a part in."""
     if not lane.points:
         return labelled("done", (UNKNOWN, DIM))
+    if lane.progress is not None and lane.progress.epochs:
+        return _epoch_row(lane, width)
     left_out = sum(lane.excluded.values())
     row = labelled(
         "done",
@@ -70,6 +72,28 @@ def done_row(lane: LaneState, width: int) -> Row:
     )
     windows = (f" · {units.count(left_out)} of {units.count(lane.measured.windows)} left out", DIM)
     return (*row, windows) if cells((*row, windows)) <= width else row
+
+
+def _epoch_row(lane: LaneState, width: int) -> Row:
+    """Show how far a script's `fit` is: the epoch, a bar of its batches, and the lane's own time left."""
+    progress = lane.progress
+    assert progress is not None
+    head = f"epoch {progress.epoch}/{progress.epochs} "
+    doing = f"{progress.doing} " if progress.doing not in ("", "fit") else ""
+    left = seconds_left(lane)
+    tail = f" {units.clock(left)} left" if left is not None and not lane.over else ""
+    if not progress.batches:
+        return labelled("done", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
+    length = max(4, min(16, width - LABEL_CELLS - len(head) - len(doing) - len(tail)))
+    filled = round(min(1.0, progress.batch / progress.batches) * length)
+    return labelled(
+        "done",
+        (head, TEXT),
+        ("━" * filled, TEXT),
+        ("─" * (length - filled), DIM),
+        (f" {doing}", DIM),
+        (tail, TEXT),
+    )
 
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:

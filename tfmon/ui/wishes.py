@@ -88,6 +88,13 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(asked[:3])
 
 
+def no_knob(snapshot: Snapshot, name: str) -> str:
+    """Say why a knob cannot be changed that the race does not have."""
+    if any(lane.command for lane in snapshot.lanes):
+        return f"the script sets {short_name(name)} itself: Enter shows the code that may help; k lists its knobs"
+    return f"this scenario has no knob {short_name(name)}"
+
+
 def to_improve(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str | None:
     """Return the lane that advice is tried on: one that trains, with advice, and a GPU's rather than a CPU's."""
 

@@ -1,0 +1,75 @@
+"""Where a user's own script finds the pipes of its lane: one environment variable, written by the monitor.
+
+A scenario's child is told its pipes as arguments; a script's arguments are its own, and the process that trains
+may be a child of the one that was started. So the descriptors are inherited, and a variable says which they are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+VARIABLE = "TFMON_LANE"
+SETTINGS = "TFMON_SETTINGS"
+"""Knobs that the command line asks of a lane, as a JSON object."""
+HOLDER = "TFMON_HOLDER"
+"""Set by the first Python of a lane to its own number: a launcher may close the descriptors in its children."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The lane that a process belongs to."""
+
+    metric_fd: int
+    knob_fd: int
+    lock_fd: int
+    """A file with the token in it. Whoever has locked it is the lane; the lock ends with its process."""
+    token: str
+    """Tells these descriptors from others that have taken their numbers."""
+    device: str
+    """`cpu` or `gpu`."""
+
+    def text(self) -> str:
+        """Write it as the variable's value."""
+        return f"{self.metric_fd}:{self.knob_fd}:{self.lock_fd}:{self.token}:{self.device}"
+
+
+def read_place(environment: Mapping[str, str]) -> Place | None:
+    """Return the lane that an environment names, or None for none."""
+    parts = environment.get(VARIABLE, "").split(":")
+    if len(parts) != 5 or not all(part.isdecimal() for part in parts[:3]):
+        return None
+    return Place(int(parts[0]), int(parts[1]), int(parts[2]), parts[3], parts[4])
+
+
+def is_open(place: Place) -> bool:
+    """Whether this process has inherited the descriptors, and they are still those of the lane."""
+    try:
+        os.fstat(place.metric_fd)
+        os.fstat(place.knob_fd)
+        return os.pread(place.lock_fd, 64, 0).decode(errors="replace") == place.token
+    except OSError:
+        return False
+
+
+def reopened(place: Place, holder: str) -> Place | None:
+    """Return the lane with descriptors opened anew through the process that holds them; None where none can be.
+
+    Source: Linux, /proc/PID/fd.
+    """
+    opened: list[int] = []
+    try:
+        for fd, flags in (
+            (place.metric_fd, os.O_WRONLY), (place.knob_fd, os.O_RDONLY), (place.lock_fd, os.O_RDWR),
+        ):  # fmt: skip
+            opened.append(os.open(f"/proc/{int(holder)}/fd/{fd}", flags | os.O_CLOEXEC))
+    except (OSError, ValueError):
+        found = None
+    else:
+        found = Place(opened[0], opened[1], opened[2], place.token, place.device)
+        if is_open(found):
+            return found
+    for fd in opened:
+        os.close(fd)
+    return None

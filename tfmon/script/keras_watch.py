@@ -1,0 +1,271 @@
+"""Watches what a script has Keras do: `fit`, `train_on_batch`, `evaluate` and `predict`.
+
+Around each call of the model's train function stand two clocks, and one callback marks the epochs. It has no
+hook for batches: with one, Keras would read the loss after every step, where the script perhaps does not.
+
+Source: `keras.Model`, whose `fit` calls `train_function(iterator)` once a step, or once for
+`steps_per_execution` of them, between `on_train_begin` and `on_train_end`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tfmon.model.events import Progressed
+from tfmon.model.knobs import Knob, KnobError
+from tfmon.script import joining
+from tfmon.script.lane import Lane
+
+LEARNING_RATE = "learning_rate"
+STOP = Knob(
+    "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
+)  # fmt: skip
+
+
+def watch(keras: Any) -> None:  # noqa: ANN401
+    """Have the models of this Keras watched from now on."""
+    model = keras.Model
+    for name, doing in (("fit", "fit"), ("evaluate", "evaluate"), ("predict", "predict")):
+        setattr(model, name, _with_callback(getattr(model, name), doing, keras))
+    model.train_on_batch = _train_on_batch(model.train_on_batch, keras)
+
+
+def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:  # noqa: ANN401
+    signature = inspect.signature(own)
+
+    @functools.wraps(own)
+    def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        lane = joining.lane() if doing == "fit" else joining.joined()
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            lane = None
+        if lane is None or not lane.mine or isinstance(kwargs.get("callbacks"), keras.callbacks.CallbackList):
+            return own(*args, **kwargs)
+        given = bound.arguments.get("callbacks")
+        if isinstance(given, keras.callbacks.CallbackList):
+            return own(*args, **kwargs)
+        callback = _callback(keras, lane, args[0], doing)
+        bound.arguments["callbacks"] = [callback, *keras.tree.flatten(given or [])]
+        try:
+            return own(*bound.args, **bound.kwargs)
+        finally:
+            callback.watcher.leave()
+
+    return watched
+
+
+def _train_on_batch(own: Callable[..., Any], keras: Any) -> Callable[..., Any]:  # noqa: ANN401
+    @functools.wraps(own)
+    def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        lane = joining.lane()
+        if lane is None or not lane.mine:
+            return own(self, *args, **kwargs)
+        lane.begin_step()
+        result = own(self, *args, **kwargs)
+        batch = keras.tree.flatten(args[0] if args else kwargs.get("x"))
+        lane.end_step(loss=_loss_of(result), examples=len(batch[0]) if batch else 0)
+        return result
+
+    return watched
+
+
+def _callback(keras: Any, lane: Lane, model: Any, doing: str) -> Any:  # noqa: ANN401
+    """Return a callback that tells a watcher of epochs and validation, and of nothing else."""
+
+    class Watch(keras.callbacks.Callback):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.watcher = Watcher(keras, lane, model, doing)
+
+        def on_train_begin(self, logs: Any = None) -> None:  # noqa: ANN401
+            self.watcher.begin(self.params or {})
+
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ANN401
+            self.watcher.begin_epoch(epoch)
+
+        def on_test_begin(self, logs: Any = None) -> None:  # noqa: ANN401
+            self.watcher.begin_test()
+
+        def on_test_end(self, logs: Any = None) -> None:  # noqa: ANN401
+            self.watcher.end_test()
+
+        def on_predict_begin(self, logs: Any = None) -> None:  # noqa: ANN401
+            self.watcher.begin_test()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ANN401
+            self.watcher.end_epoch(logs or {})
+
+    return Watch()
+
+
+class Watcher:
+    """Follows one call of `fit`, `evaluate` or `predict`.
+
+    Thread: the one that trains.
+    """
+
+    def __init__(self, keras: Any, lane: Lane, model: Any, doing: str) -> None:  # noqa: ANN401
+        self._keras, self._lane, self._model, self._doing = keras, lane, model, doing
+        self._own_function: Any = None
+        self._timed: Any = None
+        self._epoch = self._epochs = self._batch = self._epochs_done = 0
+        self._batches: int | None = None
+        self._metrics: dict[str, float] = {}
+        self._now = doing
+        self._test_began_ns = self._validation_ns = self._between_ns = 0
+        self._this_validation_ns = 0
+
+    # ------------------------------------------------------------ fit
+
+    def begin(self, params: dict[str, Any]) -> None:
+        """Put clocks around the train function, and offer what knobs Keras has."""
+        lane, model = self._lane, self._model
+        self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
+        if self._keras.backend.backend() == "tensorflow":
+            from tfmon.script.tf_feed import TensorFlowFeed
+
+            if not isinstance(lane.feed, TensorFlowFeed):
+                lane.feed = TensorFlowFeed()
+                lane.barriers = True
+        lane.tell_model(_parameters(model))
+        self._offer_knobs()
+        self._own_function = own = model.train_function
+        self._timed = model.train_function = self._with_clocks(own)
+
+    def _with_clocks(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        lane, feed = self._lane, self._lane.feed
+        per_call = int(getattr(self._model, "steps_per_execution", 1) or 1)
+        follow = getattr(feed, "follow", None)
+
+        @functools.wraps(own)
+        def timed(*args: Any) -> Any:  # noqa: ANN401
+            lane.begin_step()
+            if follow is not None:
+                follow(args[0])
+            try:
+                result = own(*args)
+            except BaseException:
+                lane.give_up_step()
+                raise
+            finally:
+                if follow is not None:
+                    follow(None)
+            steps = per_call if self._batches is None else max(1, min(per_call, self._batches - self._batch))
+            self._batch += steps
+            lane.end_step(steps=steps, loss=_loss_of(result))
+            return result
+
+        return timed
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Take note of an epoch's beginning."""
+        gap_ns = self._lane.resume()
+        if self._epochs_done:
+            self._between_ns += max(0, gap_ns - self._this_validation_ns)
+        self._this_validation_ns = 0
+        self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
+        self._lane.tell_progress(self._progress)
+
+    def end_epoch(self, logs: dict[str, Any]) -> None:
+        """Take note of an epoch's end; its callbacks come now."""
+        self._lane.rest()
+        if self._batches is None:
+            self._batches = self._batch
+        self._epochs_done += 1
+        self._metrics = _numbers(logs)
+        self._lane.tell_progress(self._progress)
+        if STOP.name in self._lane.knobs and self._lane.value(STOP.name):
+            self._model.stop_training = True
+
+    def begin_test(self) -> None:
+        """Take note that Keras evaluates or predicts: its steps train nothing."""
+        self._lane.rest()
+        self._test_began_ns = time.monotonic_ns()
+        self._now = "validation" if self._doing == "fit" else self._doing
+        self._lane.tell_progress(self._progress)
+
+    def end_test(self) -> None:
+        """Take note that it has done so."""
+        took_ns = time.monotonic_ns() - self._test_began_ns
+        self._validation_ns += took_ns
+        self._this_validation_ns += took_ns
+
+    def leave(self) -> None:
+        """Leave the model as it was."""
+        if self._timed is not None and self._model.train_function is self._timed:
+            self._model.train_function = self._own_function
+        self._lane.rest()
+        self._now = ""
+        self._lane.tell_progress(self._progress)
+
+    def _progress(self) -> Progressed:
+        return Progressed(
+            at_ns=time.monotonic_ns(),
+            doing=self._now,
+            epoch=self._epoch,
+            epochs=self._epochs,
+            batch=self._batch,
+            batches=self._batches,
+            metrics=self._metrics,
+            epochs_done=self._epochs_done,
+            validation_ns=self._validation_ns,
+            between_ns=self._between_ns,
+        )
+
+    # ------------------------------------------------------------ knobs
+
+    def _offer_knobs(self) -> None:
+        rate = _learning_rate(self._keras, self._model)
+        if rate is not None:
+            knob = Knob(
+                LEARNING_RATE, default=rate, help="The optimizer's learning rate, until the script sets it.",
+                kind="live", choices=(), low=0.0,
+            )  # fmt: skip
+            self._lane.offer(knob, self._set_learning_rate)
+        self._lane.offer(STOP, lambda value: None)
+
+    def _set_learning_rate(self, value: float) -> None:
+        try:
+            self._model.optimizer.learning_rate = value
+        except (TypeError, AttributeError) as error:
+            raise KnobError(f"learning_rate: {error}") from error
+
+
+def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
+    """Return the optimizer's learning rate; None where it is none that can be set, as with a schedule."""
+    optimizer = getattr(model, "optimizer", None)
+    schedules = keras.optimizers.schedules.LearningRateSchedule
+    if optimizer is None or isinstance(getattr(optimizer, "_learning_rate", None), schedules):
+        return None
+    try:
+        return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _loss_of(result: Any) -> Any:  # noqa: ANN401
+    """Return the loss in what a train function returned, unread; None where there is none."""
+    if isinstance(result, tuple | list):
+        result = result[0] if result else None
+    return result.get("loss") if isinstance(result, dict) else result
+
+
+def _numbers(logs: dict[str, Any]) -> dict[str, float]:
+    found = {}
+    for name, value in logs.items():
+        try:
+            found[str(name)] = float(value)
+        except (TypeError, ValueError):
+            continue
+    return found
+
+
+def _parameters(model: Any) -> int:  # noqa: ANN401
+    """Return how many trainable values a model has."""
+    return sum(math.prod(int(length or 1) for length in weight.shape) for weight in model.trainable_weights)
