@@ -54,7 +54,7 @@ class ScriptedLane(FakeTrainer):
             loss=0.9 + self.dice.uniform(-0.05, 0.05),
             settings=self.settings,
             turn=self.turn.number if self.turn else None,
-            floor_ns=STEP_NS // 3,
+            computing_share=0.6,
             sampled=1,
             sampled_examples=self.settings["batch_size"],
             sampled_input_ns=STEP_NS // 5,

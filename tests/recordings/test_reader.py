@@ -40,6 +40,19 @@ def problem_of(path: Path) -> str:
     return caught.value.message
 
 
+def rounded(value):
+    """To nine digits: what adds up in another order differs in the last ones."""
+    match value:
+        case dict():
+            return {key: rounded(item) for key, item in value.items()}
+        case list():
+            return [rounded(item) for item in value]
+        case float():
+            return float(f"{value:.9g}")
+        case _:
+            return value
+
+
 def test_a_recording_of_this_schema_gives_the_figures_it_gave_then():
     """Guards what was recorded earlier: if this fails, `SCHEMA` must change."""
     expected = json.loads((DATA / "schema-1.result.json").read_text())
@@ -47,7 +60,7 @@ def test_a_recording_of_this_schema_gives_the_figures_it_gave_then():
     found = json.loads(json.dumps(to_json(end, end.race.interrupted)))
     assert found.pop("recording") == str(REAL)
     assert found.pop("tfmon") == tfmon.__version__
-    assert found == expected
+    assert rounded(found) == rounded(expected)
     assert (opened.torn, len(opened)) == (False, opened.closed.events)
 
 
