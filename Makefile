@@ -36,6 +36,7 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/knob_latency.py --scenario large-dense
 	$(BIN)/python tests/benchmarks/sampling_cost.py
 	$(BIN)/python tests/benchmarks/start_up.py
+	$(BIN)/python tests/benchmarks/restart.py
 	$(BIN)/python tests/benchmarks/screen_cost.py
 	$(BIN)/python tests/benchmarks/scripts.py
 

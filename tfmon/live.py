@@ -13,6 +13,7 @@ from tfmon.config import ScreenSettings
 from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.headless import SIGNALS
 from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.starter import yield_to_lanes
 from tfmon.model.session import Snapshot
 from tfmon.program import Program
 from tfmon.ui.app import MonitorApp
@@ -28,6 +29,7 @@ def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSetti
     Thread: the main thread, for the signals.
     """
     caught: list[str] = []
+    yield_to_lanes()
     program.announce(card)
     app = MonitorApp(
         program.session,

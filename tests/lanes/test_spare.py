@@ -47,7 +47,7 @@ def ready(group: RacingGroup) -> None:
     """A race of one lane leaves no time between rounds: pause it until the spare has loaded."""
     names = list(group.pids())
     group.hold(names)
-    wait_for(lambda: group._spare.child is not None and not group._spare.loading, 60, "the spare is ready")
+    wait_for(lambda: group.spare_ready, 60, "the spare is ready")
     group.run(names)
 
 
@@ -60,6 +60,7 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
     assert (lane.pid, lane.python) == (pid, platform.python_version())
+    assert group._children["cpu"]._output.lane == "cpu"
     wait_for(lambda: spare_of(group) != pid, 30, "another spare")
 
 
@@ -119,7 +120,7 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
 
 def test_between_rounds_it_gets_on_until_it_is_ready(begin):
     group = begin("cpu", "gpu", loads=1.5, slice_s=0.1)
-    wait_for(lambda: group._spare.child is not None and not group._spare.loading, 60, "the spare is ready")
+    wait_for(lambda: group.spare_ready, 60, "the spare is ready")
     rounds = len(group.lane("cpu").turns)
     wait_for(lambda: len(group.lane("cpu").turns) > rounds + 3, 30, "the race goes on")
 
@@ -176,6 +177,6 @@ def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
         if maps.exists():
             assert "libtensorflow" in maps.read_text()
             assert "libcuda.so" not in maps.read_text()
-        assert not any("cuInit" in line for line in child.output_tail())
+        assert not any("cuInit" in line for line in child._output.tail())
     finally:
         group.stop()

@@ -18,6 +18,7 @@ from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP, LaneProcess
 from tfmon.lanes.pump import Pump
 from tfmon.lanes.spare import Spare, settled
+from tfmon.lanes.starter import Starter
 from tfmon.model.events import (
     Event,
     Finished,
@@ -73,7 +74,8 @@ class LaneGroup:
         self._pump = Pump()
         self._pump.start()
         self._lock = threading.RLock()
-        self._spare = Spare(self._pump, script, self._lock) if keep_spare else None
+        self._starter = Starter()
+        self._spare = Spare(self._starter, self._pump, script, self._lock) if keep_spare else None
         self._changing = threading.Lock()
         self._requests = itertools.count(1)
         self._plan: RacePlan | None = None
@@ -121,6 +123,7 @@ class LaneGroup:
             spare = self._spare.dismiss() if self._spare is not None else None
         self._end([*children, spare] if spare is not None else children)
         self._pump.close()
+        self._starter.close()
 
     # ------------------------------------------------------------ wishes
 
@@ -233,7 +236,9 @@ class LaneGroup:
         if self._spare is not None and command is None:
             taken = self._spare.take(lane, self._plan.python, hear)
         try:
-            child = taken or LaneProcess(name, self._plan.python, lane.environment, hear, self._script, command)
+            child = taken or self._starter(
+                LaneProcess, name, self._plan.python, lane.environment, hear, self._script, command
+            )
         except OSError as error:
             why = f"{words[0] if words else self._plan.python} did not start: {error.strerror or error}"
             self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=why))
@@ -372,6 +377,12 @@ class LaneGroup:
         with self._lock:
             spare = self._spare.child if self._spare is not None else None
             return {**self.pids(), **({"": spare.pid} if spare is not None else {})}
+
+    @property
+    def spare_ready(self) -> bool:
+        """True when a child stands ready that has loaded TensorFlow."""
+        with self._lock:
+            return self._spare is not None and self._spare.child is not None and not self._spare.loading
 
     @property
     def all_over(self) -> bool:

@@ -18,7 +18,8 @@ class Output:
     """Takes what a child prints, in chunks that end anywhere. Bounded, whatever the child prints."""
 
     def __init__(self, lane: str) -> None:
-        self._lane = lane
+        self.lane = lane
+        """Whose output it is; a spare child's is that of its lane once it is one."""
         self._tail = b""
         self._news = b""
         self._dropped_bytes = 0
@@ -50,7 +51,7 @@ class Output:
         lines = tuple(line for line in map(_shown, whole.split(b"\n")) if line)
         if not lines and not dropped:
             return None
-        return LanePrinted(lane=self._lane, at_ns=now_ns, lines=lines, dropped_bytes=dropped)
+        return LanePrinted(lane=self.lane, at_ns=now_ns, lines=lines, dropped_bytes=dropped)
 
     def tail(self) -> tuple[str, ...]:
         """Return the last lines, safe to show."""

@@ -114,7 +114,8 @@ class LaneProcess:
 
     def adopt(self, lane: str, sink: Sink) -> None:
         """Be that lane from now on."""
-        self.lane, self._sink = lane, sink
+        self.lane = self._output.lane = lane
+        self._sink = sink
 
     def mute(self) -> None:
         """Pass on nothing more of this child: another one is about to take its lane."""

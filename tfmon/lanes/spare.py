@@ -12,6 +12,7 @@ from pathlib import Path
 from tfmon.lanes.plan import LanePlan
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.pump import Pump
+from tfmon.lanes.starter import Starter
 from tfmon.model.events import Event, Hello, LaneEnded, Standby
 from tfmon.model.wire import Prepare
 
@@ -27,7 +28,8 @@ class Spare:
     Thread: one at a time; the caller holds `lock`.
     """
 
-    def __init__(self, pump: Pump, script: Path, lock: threading.RLock) -> None:
+    def __init__(self, starter: Starter, pump: Pump, script: Path, lock: threading.RLock) -> None:
+        self._starter = starter
         self._pump = pump
         self._lock = lock
         self._script = script
@@ -55,7 +57,7 @@ class Spare:
             return
         self.hello, self._ready, self._frozen = None, False, False
         try:
-            self._child = LaneProcess("", python, BASE, self._hear, self._script)
+            self._child = self._starter(LaneProcess, "", python, BASE, self._hear, self._script)
         except OSError:
             self._failed = True
             return

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_state import BUILDING, IMPORTING, TRACING
-from tfmon.model.wire import Assign, Prepare, Stop
+from tfmon.model.wire import Assign, Prepare, Request, Stop
+from tfmon.trainer import importing
 from tfmon.trainer.inbox import Inbox
 from tfmon.trainer.loader import explain, load
 from tfmon.trainer.mailbox import Mailbox, leave
 from tfmon.trainer.reporter import Reporter
 
-LOWEST_PRIORITY = 19
 SEED = 0
 """All lanes start from the same weights."""
+Loaded = TypeVar("Loaded")
 INSTALL_TENSORFLOW = "{python} -m pip install tensorflow"
 
 
@@ -64,13 +63,12 @@ def _leave(code: int) -> NoReturn:
 
 
 def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
-    mailbox.wait()
-    assign = mailbox.take()
+    assign = _next(mailbox)
     if isinstance(assign, Prepare):
-        _prepare()
+        if not _import_tensorflow(importing.load_yielding):
+            return
         reporter.send(Standby(at_ns=time.monotonic_ns()))
-        mailbox.wait()
-        assign = mailbox.take()
+        assign = _next(mailbox)
     if isinstance(assign, Stop):
         return
     if not isinstance(assign, Assign):
@@ -78,31 +76,16 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     os.environ.update(assign.environment)
     path = Path(assign.scenario)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=IMPORTING))
-    _import_tensorflow()
+    _import_tensorflow(importing.load_everything)
     reporter.send(_equip(assign))
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
     _in_user_code(path, lambda: _train(path, assign, mailbox, reporter))
 
 
-def _prepare() -> None:
-    """Load all that every lane loads. What fails is left to the lane, which says why.
-
-    On Linux a thread has a priority of its own: the one that loads gets the lowest, which could not be taken back,
-    and the main thread, which trains later, keeps the usual.
-    """
-    thread = threading.Thread(target=_load_everything, name="tfmon-load")
-    thread.start()
-    thread.join()
-
-
-def _load_everything() -> None:
-    if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
-    with contextlib.suppress(Exception):
-        import keras  # noqa: F401
-        import tensorflow  # noqa: F401
-
-        from tfmon.trainer import loop, pipeline, steps  # noqa: F401
+def _next(mailbox: Mailbox[Any]) -> Request | None:
+    mailbox.wait()
+    request: Request | None = mailbox.take()
+    return request
 
 
 def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter) -> None:
@@ -136,9 +119,9 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
     _leave(0)
 
 
-def _import_tensorflow() -> None:
+def _import_tensorflow(load: Callable[[], Loaded]) -> Loaded:
     try:
-        import tensorflow  # noqa: F401
+        return load()
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise _broken_tensorflow(error) from error

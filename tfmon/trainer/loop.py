@@ -29,7 +29,7 @@ from tfmon.trainer.mailbox import Mailbox
 from tfmon.trainer.pipeline import Pipelines, count_examples
 from tfmon.trainer.reporter import Reporter
 from tfmon.trainer.sampler import Sampler
-from tfmon.trainer.slices import WINDOW_NS, Slices
+from tfmon.trainer.slices import STILL_RISING, WINDOW_NS, Slices
 from tfmon.trainer.split import MOST_NS, STEPS, Splits
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, OddWindows, Samples, StepClock
 from tfmon.trainer.steps import Steps
@@ -37,8 +37,9 @@ from tfmon.trainer.tracing import TraceWatch
 from tfmon.trainer.workshop import Setup, Workshop
 
 WARM_UP_NS = 500_000_000
-WARM_UP_STEPS = 3
-"""A lane warms up for at least so long and so many steps before it says that it is ready."""
+WARM_UP_STEPS, WARM_UP_CALM = 3, 2
+"""A lane warms up for so many steps at least, and until so many stretches of 50 ms in a row were not faster than
+the one before by `STILL_RISING`, or for so long, before it says that it is ready."""
 KNOB_CHANGE = "knob change"
 """Mark of the window in which a knob took effect."""
 PROFILE = "profile"
@@ -125,12 +126,19 @@ class Loop:
 
     def _warm_up(self) -> None:
         self._enter(WARMING_UP)
-        began_ns = time.monotonic_ns()
+        began_ns = before_ns = time.monotonic_ns()
+        calm, pace = 0, 0.0
         while not self._stopped:
-            now_ns = self._steps_until(time.monotonic_ns() + WINDOW_NS // 4, CAPACITY)
+            examples = self._clock.examples
+            self._steps_until(before_ns + WINDOW_NS // 4, CAPACITY)
             self._read_loss()
-            if now_ns - began_ns > WARM_UP_NS and self._clock.steps >= WARM_UP_STEPS and self._workshop.idle:
+            now_ns = time.monotonic_ns()
+            last, pace = pace, (self._clock.examples - examples) / max(1, now_ns - before_ns)
+            calm = calm + 1 if pace <= last * STILL_RISING else 0
+            settled = calm >= WARM_UP_CALM or now_ns - began_ns > WARM_UP_NS
+            if settled and self._clock.steps >= WARM_UP_STEPS and self._workshop.idle:
                 break
+            before_ns = now_ns
             self._read_letters()
         if not self._stopped:
             self._take_split(STEPS)
