@@ -170,7 +170,7 @@ class TestLife:
         before = lane("cpu", window())
         host = HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
         assert advance(before, host) is before
-        assert advance(before, TurnEnded(at_ns=1, turn=1)) is before
+        assert replace(advance(before, TurnEnded(at_ns=1, turn=1)), pulse=before.pulse) == before
 
 
 class TestEnd:

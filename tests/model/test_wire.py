@@ -27,6 +27,7 @@ from tfmon.model.wire import (
 EVENTS, REQUESTS = get_args(FromLane), get_args(Request)
 VALUES = {
     "int": 7,
+    "bool": True,
     "float": 0.25,
     "str": "some words ×",
     "KnobValue": "auto",
@@ -35,10 +36,11 @@ VALUES = {
     "dict[int, int]": {1280: 3, 1281: 1},
 }
 WRONG = {
-    "int": ["7", 7.0, True, None, [], {}],
+    "int": ["7", 7.0, True, None, [], {}, 10**400, -(10**19)],
+    "bool": [0, 1, "True", None, []],
     "float": ["0.5", False, None, [], {}, 10**400],
     "str": [7, True, None, [], {}],
-    "KnobValue": [None, [], {}],
+    "KnobValue": [None, [], {}, 10**400],
     "tuple[str, ...]": ["warm-up", [1], {}, None],
     "dict[str, KnobValue]": [[], "x", None, {"a": None}, {"a": []}],
     "dict[int, int]": [[], None, {"a": 1}, {"1": "1"}, {"1": True}, {"1": 1.5}],

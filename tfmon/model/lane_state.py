@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tfmon.model import gpu_share
+from tfmon.model.ends import Trouble, trouble_of
 from tfmon.model.energy import GpuEnergy
 from tfmon.model.events import (
     BadLine,
@@ -21,12 +22,15 @@ from tfmon.model.events import (
     LaneFailed,
     LaneStarted,
     PhaseEntered,
+    StackTold,
+    StoodStill,
     TreeSample,
     Window,
 )
 from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.measured import Measured
 from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
+from tfmon.model.pulse import STOOD_STILL, Pulse
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.spec import LaneSpec, title
 
@@ -59,15 +63,6 @@ class Asked:
     request: int
     value: KnobValue
     at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why a lane cannot go on, in words."""
-
-    message: str
-    hint: str = ""
-    kind: str = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +127,12 @@ class LaneState:
     ended: LaneEnded | None = None
     bad_lines: int = 0
     last_bad_line: str = ""
+    pulse: Pulse = field(default_factory=Pulse)
+    """Its signs of life."""
+    tells_stack: bool = False
+    """Whether it can be asked for the stacks of its threads."""
+    stack: StackTold | None = None
+    """The stacks that it told last."""
 
     @property
     def title(self) -> str:
@@ -202,6 +203,14 @@ class LaneState:
 
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
+    pulse = state.pulse.after(event, state.phase_since_ns)
+    if isinstance(event, Window) and (marks := state.pulse.marks(event)):
+        event = replace(event, marks=(*event.marks, *marks))
+    after = _advance(state, event)
+    return after if pulse is after.pulse else replace(after, pulse=pulse)
+
+
+def _advance(state: LaneState, event: Event) -> LaneState:
     match event:
         case Window():
             return _after_window(state, event)
@@ -227,7 +236,7 @@ def advance(state: LaneState, event: Event) -> LaneState:
             fresh = replace(fresh, gpu_held_bytes=held, gpu_lane_busy_pct=held)
             return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
         case Hello():
-            return replace(state, pid=event.pid, python=event.python)
+            return replace(state, pid=event.pid, python=event.python, tells_stack=event.tells_stack)
         case Equipped():
             return replace(
                 state,
@@ -253,7 +262,13 @@ def advance(state: LaneState, event: Event) -> LaneState:
         case LaneEnded():
             return _after_end(state, event)
         case BadLine():
-            return replace(state, bad_lines=state.bad_lines + 1, last_bad_line=event.problem)
+            return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
+        case StoodStill():
+            mark = KnobMark(event.at_ns, f"{STOOD_STILL} {event.lasted_s:.0f} s", 0)
+            kept = disturbed(state, event.since_ns, event.at_ns, STOOD_STILL)
+            return replace(kept, knob_marks=(*state.knob_marks[-63:], mark))
+        case StackTold():
+            return replace(state, stack=event)
         case _:
             return state
 
@@ -370,14 +385,11 @@ def _without(asked: dict[str, Asked], knob: str, request: int) -> dict[str, Aske
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
+    stalled_since_ns = state.pulse.stalled_since_ns
     state = replace(state, ended=event, asked={})
     if state.over:
         return state
-    if event.asked:
+    trouble = trouble_of(event, stalled_since_ns)
+    if trouble is None:
         return _enter(state, DONE, event.at_ns)
-    if event.signal is not None:
-        how = f"the lane was ended by {event.signal}"
-    else:
-        how = f"the lane left with exit code {event.exit_code} and did not say why"
-    trouble = Trouble(how)
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)
