@@ -13,6 +13,7 @@ from tfmon import units
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.session import Snapshot
 from tfmon.program import Program
+from tfmon.suspension import suspend_with
 
 POLL_S = 0.2
 SIGNALS = tuple(
@@ -63,6 +64,7 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
     Thread: the main thread, for the signals.
     """
     with interruption() as interrupted:
+        forget = suspend_with(program.lanes.stillness)
         try:
             program.begin(plan)
             while not interrupted.wait() and not program.lanes.all_over:
@@ -70,6 +72,7 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
                     _tell(program.session.snapshot())
         finally:
             program.close()
+            forget()
             if not quiet:
                 _tell(None)
     return f"interrupted by {interrupted.signal}" if interrupted.signal else ""

@@ -13,6 +13,7 @@ from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.headless import SIGNALS
 from tfmon.lanes.plan import RacePlan
 from tfmon.program import Program
+from tfmon.suspension import can_come_back, suspend_job, suspend_with
 from tfmon.ui.app import MonitorApp
 
 PATIENCE_S = 1.0
@@ -35,6 +36,8 @@ def run(program: Program, card: Card, plan: RacePlan | None) -> str:
         examine=program.examine,
         profile=program.profile_text,
         on_ready=lambda: program.begin(plan or program.plan(card)),
+        on_terminal=lambda: suspend_with(program.lanes.stillness, app.take_terminal),
+        suspend=suspend_job if can_come_back() else None,
     )
 
     def interrupt(number: int, _frame: FrameType | None) -> None:

@@ -43,6 +43,7 @@ from tfmon.model.lane_state import (
 )
 from tfmon.model.measured import MOST_TURNS
 from tfmon.model.measures import Mean, Point, Tally
+from tfmon.model.pulse import Pulse
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 
@@ -215,7 +216,12 @@ class TestRestart:
         start = LaneStarted(lane="cpu", at_ns=50, pid=43, settings={"prefetch": 2})
         state = lane("cpu", *events, start)
         assert state == LaneState(
-            spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2}
+            spec=LaneSpec("cpu", name="cpu"),
+            started_ns=50,
+            phase_since_ns=50,
+            pid=43,
+            settings={"prefetch": 2},
+            pulse=Pulse(heard_ns=50),
         )
 
     @pytest.mark.parametrize(("source", "kept"), [("same", 1), ("another", 0)])

@@ -231,7 +231,10 @@ class LaneProcess:
             self._bad(str(error))
             return
         self._tell_bad_lines()
-        self._sink(event)
+        try:
+            self._sink(event)
+        except Exception as error:  # noqa: BLE001 - the thread serves all lanes, so no event of one may end it
+            self._bad(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
 
     def _bad(self, problem: str) -> None:
         """Count a bad line with those before it, if it is like them: a child may write nothing else."""

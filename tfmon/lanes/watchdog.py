@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tfmon.model.session import Snapshot
-from tfmon.race import stall
+from tfmon.race.stall import LEAST_S, expected, patience_s, silent_since_ns
 
 BEAT_S = 0.5
 LATE_NS = 2_000_000_000
@@ -43,7 +43,7 @@ class Watchdog(threading.Thread):
         note_gap: Callable[[int, int, float], None],
         *,
         slice_s: float = 0.5,
-        least_s: float = stall.LEAST_S,
+        least_s: float = LEAST_S,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         asleep_ns: Callable[[], int] | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class Watchdog(threading.Thread):
 
     def _watch(self, now_ns: int) -> None:
         snapshot = self._snapshot()
-        waited_for = {lane.spec.name: lane for lane in snapshot.lanes if stall.expected(lane, snapshot)}
+        waited_for = {lane.spec.name: lane for lane in snapshot.lanes if expected(lane, snapshot)}
         self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in waited_for}
         for name, lane in waited_for.items():
             expected_ns = self._expected_ns[name]
@@ -95,8 +95,8 @@ class Watchdog(threading.Thread):
                 if now_ns - expected_ns > self._slice_s * 1e9:
                     self._lanes.pass_over(name)
                 continue
-            since_ns = stall.silent_since_ns(lane, expected_ns, now_ns)
-            if now_ns - since_ns > stall.patience_s(lane, self._least_s) * 1e9:
+            since_ns = silent_since_ns(lane, expected_ns, now_ns)
+            if now_ns - since_ns > patience_s(lane, self._least_s) * 1e9:
                 self._lanes.note_stall(name, since_ns)
 
 

@@ -20,6 +20,7 @@ from tfmon.model.wire import Assign, Stop
 from tfmon.trainer.inbox import Inbox
 from tfmon.trainer.loader import explain, load
 from tfmon.trainer.mailbox import Mailbox, leave
+from tfmon.trainer.memory import MemoryShortageError
 from tfmon.trainer.orphan import die_with_parent
 from tfmon.trainer.reporter import Reporter
 
@@ -173,6 +174,8 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
         work()
     except Failure:
         raise
+    except MemoryShortageError as error:
+        raise Failure(OUT_OF_MEMORY, str(error)) from error
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise Failure(
             OUT_OF_MEMORY,

@@ -15,7 +15,7 @@ from tfmon.model.session import HISTORY_SAMPLES, Snapshot
 from tfmon.race.advice import RETRACING_CODE, code_for
 from tfmon.race.diagnosis import Diagnosis
 from tfmon.race.tuning import advised
-from tfmon.ui import chart
+from tfmon.ui import chart, stalling
 from tfmon.ui.charset import Charset
 from tfmon.ui.help_sheet import entry
 from tfmon.ui.readings import time_parts
@@ -54,6 +54,8 @@ class LaneSheet(ScrollSheet):
         Binding("i,q,enter", "dismiss", "close"),
         Binding("tab", "turn(1)", "next lane"),
         Binding("shift+tab", "turn(-1)", "previous lane"),
+        Binding("S", "ask_stack", "where it stands", id="lane.stack"),
+        Binding("K", "kill", "end the lane", id="lane.kill"),
     ]
 
     def __init__(self, shell: Shell, index: int) -> None:
@@ -68,6 +70,20 @@ class LaneSheet(ScrollSheet):
         self.title_text = f"Lane {lane.spec.letter}: {lane.title}   (Tab: the next lane)"
         return lane_rows(snapshot, lane, width, self.shell.view.charset)
 
+    def action_ask_stack(self) -> None:
+        """Have the lane tell where its threads stand."""
+        if (lane := self._lane()) is not None:
+            stalling.ask_stack(self.shell, lane)
+
+    def action_kill(self) -> None:
+        """End the lane, by force if it must be."""
+        if (lane := self._lane()) is not None:
+            stalling.kill(self.shell, lane)
+
+    def _lane(self) -> LaneState | None:
+        lanes = self.shell.snapshot.lanes
+        return lanes[self._index % len(lanes)] if lanes else None
+
     def action_turn(self, direction: int) -> None:
         """Show another lane."""
         self._index += direction
@@ -78,7 +94,11 @@ class LaneSheet(ScrollSheet):
 def lane_rows(snapshot: Snapshot, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
     """Return the page of a lane for a width."""
     rows = [*_diagnosis_rows(advised(snapshot, lane), width)]
-    sections: list[tuple[str, Lines]] = [("Lane", _of_lane(lane))]
+    rows += stalling.stack_rows(lane, snapshot.at_ns, width)
+    sections: list[tuple[str, Lines]] = [
+        ("Lane", _of_lane(lane)),
+        ("Signs of life", stalling.lines(lane, snapshot)),
+    ]
     gpu = snapshot.gpu_of(lane)
     if gpu is not None:
         sections.append((_aged("GPU", snapshot, gpu), _of_gpu(lane, gpu)))

@@ -10,7 +10,7 @@ from tfmon.model.events import GpuSample
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.session import Machine
 from tfmon.race.diagnosis import Diagnosis
-from tfmon.ui import chart, digits, life, readings
+from tfmon.ui import chart, digits, life, readings, stalling
 from tfmon.ui.charset import Charset
 from tfmon.ui.rows import BLANK, Row, cells, crop, fit
 from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
@@ -92,7 +92,8 @@ def _frame(lane: LaneState, view: PaneView) -> tuple[tuple[str, ...], str]:
 def _title(lane: LaneState, view: PaneView, width: int) -> Row:
     (left, right, _, _, flat, _), edge = _frame(lane, view)
     state = _state(lane, view)
-    style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if lane.phase == PAUSED else STRONG
+    warns = lane.phase == PAUSED or stalling.stalled_s(lane, view.now_ns) is not None
+    style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
     letter = lane.spec.letter or "?"
     name = crop(lane.title, max(0, room - 4 - len(letter)))
@@ -112,6 +113,9 @@ def _state(lane: LaneState, view: PaneView) -> str:
     if lane.over:
         after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
+    silent_s = stalling.stalled_s(lane, view.now_ns)
+    if silent_s is not None:
+        return f"stalled {units.clock(silent_s)}"
     since = units.clock((view.now_ns - lane.phase_since_ns) / 1e9)
     if view.in_turns and lane.phase == RACING:
         return f"▸ its turn {since}" if view.its_turn else f"waiting {since}"
