@@ -14,9 +14,9 @@ from tfmon.lanes.stillness import Stillness
 def suspend_with(stillness: Stillness, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
     """Stop the lanes when SIGTSTP stops this process, from now on; return how to end that.
 
-    Whoever handled the signals before is called in between: Textual gives the terminal back and takes it again. It
-    would also take it when SIGCONT follows a SIGSTOP, which it has not noticed, and then not restore it at the end;
-    so `take_terminal` is called instead. By default the process stops itself.
+    Whoever handled the signals before is called in between: Textual gives the terminal back and takes it again.
+    It would also take it when SIGCONT follows a SIGSTOP, which it has not noticed, and then not restore it at the
+    end; so `take_terminal` is called instead. By default the process stops itself.
     Thread: the main thread.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}

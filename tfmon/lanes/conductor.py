@@ -121,7 +121,7 @@ class Conductor:
             self._held.add(lane)
             if lane in self._moving:
                 self._orders.send(lane, Hold())
-            elif lane in self._ready - self._over:
+            elif lane in self._ready - self._over - self._silent:
                 self._orders.paused(lane)
         self._act()
 

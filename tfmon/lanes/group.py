@@ -173,8 +173,8 @@ class LaneGroup:
         """Have a lane tell the stacks of its threads; the answer comes as an event, if it comes."""
         with self._lock:
             child = self._children.get(lane)
-        if child is None or child.ended or not self._session.snapshot().lane(lane).tells_stack:
-            return
+            if child is None or child.ended or not self._session.snapshot().lane(lane).tells_stack:
+                return
         work = (child, self._session.accept)
         threading.Thread(target=stacks.ask, args=work, name="tfmon-stack", daemon=True).start()
 
@@ -190,7 +190,9 @@ class LaneGroup:
     def pass_over(self, lane: str) -> None:
         """End the turn of a lane that hung before and hangs still."""
         with self._lock:
-            self._conductor.pass_over(lane)
+            lanes = self._session.snapshot().lanes
+            if any(one.spec.name == lane and one.pulse.stalled_since_ns is not None for one in lanes):
+                self._conductor.pass_over(lane)
 
     def count_memory_kills(self) -> None:
         """Look how many processes the kernel has killed for lack of memory."""

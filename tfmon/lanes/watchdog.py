@@ -93,10 +93,12 @@ class Watchdog(threading.Thread):
             expected_ns = self._expected_ns[name]
             if lane.pulse.stalled_since_ns is not None:
                 if now_ns - expected_ns > self._slice_s * 1e9:
+                    self._expected_ns[name] = now_ns
                     self._lanes.pass_over(name)
                 continue
             since_ns = silent_since_ns(lane, expected_ns, now_ns)
             if now_ns - since_ns > patience_s(lane, self._least_s) * 1e9:
+                self._expected_ns[name] = now_ns
                 self._lanes.note_stall(name, since_ns)
 
 

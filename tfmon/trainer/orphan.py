@@ -20,9 +20,9 @@ PR_SET_PDEATHSIG = 1
 def die_with_parent() -> None:
     """Have the kernel end this process a second after its parent's death; only Linux does that.
 
-    The signal is SIGHUP, number 1, and its handler the C library's `alarm`: called as a handler is, with the number
-    of the signal, it has SIGALRM sent in 1 s, which ends a process that does not care for it. A second, so that the
-    inbox can end the group before.
+    The signal is SIGHUP, number 1, and its handler the C library's `alarm`: called as a handler is, with the
+    number of the signal, it has SIGALRM sent in 1 s, which ends a process that does not care for it. A second, so
+    that the inbox can end the group before.
     Source: prctl(2), signal(2), alarm(2). Errors: none; without it the pipe's end is all there is.
     """
     if sys.platform != "linux":

@@ -132,4 +132,5 @@ class FakeTrainer:
             self.say(TurnEnded, turn=number)
 
 
-FakeTrainer().live()
+if __name__ == "__main__":
+    FakeTrainer().live()
