@@ -13,7 +13,7 @@ from support.waiting import wait_for
 from tfmon.lanes.watchdog import Watchdog
 
 FAULTY = Path(__file__).parent / "children" / "faulty.py"
-STALL_S = 1.0
+STALL_S = 0.6
 """The shortest silence that counts as a stall in these tests."""
 
 

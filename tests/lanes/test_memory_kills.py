@@ -24,7 +24,9 @@ def test_one_that_came_since_the_count_before_is_told(tmp_path):
     machine(tmp_path, 4)
     assert kills.told() == MACHINE.format("a process")
     kills.count()
-    assert kills.told() == MACHINE.format("a process"), "it may have been counted just before the lane's end is seen"
+    assert kills.told() == MACHINE.format("a process"), (
+        "it may have been counted just before the lane's end is seen"
+    )
     kills.count()
     assert kills.told() == ""
 

@@ -11,10 +11,10 @@ SECOND = 1_000_000_000
 KILLED = "the kernel killed a process on this machine for lack of memory just then"
 
 
-def ended(code: int | None = None, signal: str | None = None, *, asked: bool = False, kills: str = "") -> LaneEnded:
-    return LaneEnded(
-        lane="cpu", at_ns=40 * SECOND, exit_code=code, signal=signal, asked=asked, memory_kills=kills
-    )
+def ended(
+    code: int | None = None, signal: str | None = None, *, asked: bool = False, kills: str = ""
+) -> LaneEnded:
+    return LaneEnded(lane="cpu", at_ns=40 * SECOND, exit_code=code, signal=signal, asked=asked, memory_kills=kills)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,10 @@ def ended(code: int | None = None, signal: str | None = None, *, asked: bool = F
     [
         (ended(signal="SIGKILL"), "the lane was ended by SIGKILL"),
         (ended(7), "the lane left with exit code 7 and did not say why"),
-        (ended(signal="SIGKILL", kills=KILLED), f"out of memory, it seems: the lane was ended by SIGKILL, and {KILLED}"),
+        (
+            ended(signal="SIGKILL", kills=KILLED),
+            f"out of memory, it seems: the lane was ended by SIGKILL, and {KILLED}",
+        ),
         (ended(signal="SIGSEGV", kills=KILLED), "the lane was ended by SIGSEGV"),
     ],
 )
@@ -44,7 +47,10 @@ def test_an_end_that_was_asked_for_is_no_trouble():
 @pytest.mark.parametrize(
     ("event", "message"),
     [
-        (ended(signal="SIGKILL", asked=True), "the lane said nothing for 30 s, and was ended by SIGKILL, as was asked"),
+        (
+            ended(signal="SIGKILL", asked=True),
+            "the lane said nothing for 30 s, and was ended by SIGKILL, as was asked",
+        ),
         (ended(0, asked=True), "the lane said nothing for 30 s, and left with exit code 0, as was asked"),
         (ended(signal="SIGKILL"), "the lane said nothing for 30 s, and was ended by SIGKILL"),
     ],

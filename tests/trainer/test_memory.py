@@ -26,7 +26,11 @@ def test_the_least_of_machine_and_control_group_is_free(tmp_path: Path) -> None:
     assert free_bytes(tmp_path) is None
     write(tmp_path, "proc/meminfo", f"MemTotal: {8 * 2**20} kB\nMemAvailable:  {4 * 2**20} kB\n")
     assert free_bytes(tmp_path) == 4 * GIB
-    for name, text in (("max", str(2 * GIB)), ("current", str(GIB)), ("stat", f"anon 1\ninactive_file {GIB // 2}\n")):
+    for name, text in (
+        ("max", str(2 * GIB)),
+        ("current", str(GIB)),
+        ("stat", f"anon 1\ninactive_file {GIB // 2}\n"),
+    ):
         write(tmp_path, f"sys/fs/cgroup/memory.{name}", text)
     assert free_bytes(tmp_path) == 1.5 * GIB
     write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
@@ -42,7 +46,9 @@ def test_version_1_of_control_groups_is_read_too(tmp_path: Path) -> None:
 def test_a_copy_that_does_not_fit_is_refused_with_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "free_bytes", lambda: 1_000)
     check_copy([np.zeros(100), "no array"])
-    with pytest.raises(MemoryShortageError, match=r"the data take 0\.0 GiB, .* 0\.0 GiB of memory are free: fewer"):
+    with pytest.raises(
+        MemoryShortageError, match=r"the data take 0\.0 GiB, .* 0\.0 GiB of memory are free: fewer"
+    ):
         check_copy([np.zeros(100), np.zeros(100)])
 
 
@@ -59,7 +65,9 @@ class Prepared(Scenario):
 
 
 @pytest.mark.usefixtures("tf")
-@pytest.mark.parametrize(("free", "cache", "fits"), [(GIB, True, True), (10**8, True, False), (10**8, False, True)])
+@pytest.mark.parametrize(
+    ("free", "cache", "fits"), [(GIB, True, True), (10**8, True, False), (10**8, False, True)]
+)
 def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(
     free: int, cache: bool, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

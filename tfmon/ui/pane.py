@@ -198,7 +198,7 @@ def _figure(lane: LaneState, view: PaneView, width: int, height: int) -> list[Ro
         return life.progress_rows(lane, view.now_ns, width, height, view.accent)
     recent = lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
-    still = lane.phase in (PAUSED, DONE)
+    still = lane.phase in (PAUSED, DONE) or stalling.stalled_s(lane, view.now_ns) is not None
     style = DIM if still else strong(view.accent)
     number = units.rate(speed) if speed is not None else "---"
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else _no_speed(lane)

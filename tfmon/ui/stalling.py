@@ -11,7 +11,7 @@ from tfmon.ui.rows import BLANK, Row, crop
 from tfmon.ui.shell import Shell
 from tfmon.ui.style import DIM, STRONG, TEXT
 
-NOTE = "it says nothing; Enter, then S tells where it stands, K ends it"
+NOTE = "Enter, then S tells where it stands, K ends it"
 
 
 def stalled_s(lane: LaneState, now_ns: int) -> float | None:

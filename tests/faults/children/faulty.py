@@ -25,7 +25,9 @@ from tfmon.trainer.mailbox import leave
 
 METRICS = int(sys.argv[1])
 MEGABYTE = 1_000_000
-ESCAPES = "\x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b[2J\x1b[1;1H [bold red]markup[/] ../../etc/passwd \u202eevil\r\x9b5n"
+ESCAPES = (
+    "\x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b[2J\x1b[1;1H [bold red]markup[/] ../../etc/passwd \u202eevil\r\x9b5n"
+)
 
 
 class FaultyTrainer(FakeTrainer):
@@ -39,7 +41,9 @@ class FaultyTrainer(FakeTrainer):
 
     def train(self) -> None:
         wanted = os.environ.get("FAULTY")
-        hit = wanted is None or str(self.settings["prefetch"]) == wanted
+        hit = os.environ.get("FAULT", "none") != "none" and (
+            wanted is None or str(self.settings["prefetch"]) == wanted
+        )
         if hit and not self.faulted and self.step >= int(os.environ.get("FAULT_AT", 100)):
             self.faulted = True
             globals()[os.environ["FAULT"]](self)
@@ -110,8 +114,7 @@ def floods_metrics(trainer) -> None:
 
 def floods_short_lines(trainer) -> None:
     """Many lines of nothing: they cost the most for their size."""
-    for _ in range(4):
-        write(METRICS, b"x\n" * (MEGABYTE // 2))
+    write(METRICS, b"x\n" * 200_000)
 
 
 def sends_a_long_line(trainer) -> None:
