@@ -1,8 +1,8 @@
 """Runs tfmon in a terminal for long, and every few seconds kills, stops or floods a lane, or presses a key.
 
-It says what was done, and how tfmon's memory, file descriptors and threads went; it ends with 1 if tfmon crashed, a
-process was left, the terminal was not restored, or a figure grew. Lanes train nothing, unless --real is given; real
-ones are killed and stopped, but not made to flood.
+It says what was done, and how tfmon's memory, file descriptors and threads went; it ends with 1 if tfmon crashed,
+a process was left, the terminal was not restored, or a figure grew. Lanes train nothing, unless --real is given;
+real ones are killed and stopped, but not made to flood.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psutil
 TESTS = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
 
-from support.terminal import Terminal
+from support.terminal import Terminal  # noqa: E402
 
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto", "--lane", "cpu,batch_size=64")
 KEYS = {

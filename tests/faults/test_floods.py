@@ -1,4 +1,4 @@
-"""A child that says too much, or rubbish: bounded memory, counted, said, and the other lane is heard all the while."""
+"""A child that says too much, or rubbish: bounded memory, counted, said, and the other lane is heard."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lane that hangs: real children. The others go on, it is told, it tells where it stands, and it can be ended."""
+"""A lane that hangs, a real child: it is told, the others go on, it tells where it stands, it can be ended."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import signal
 
 import pytest
+from lanes.conftest import gone
 from support.waiting import wait_for
 
-from lanes.conftest import gone
 from tfmon.model.lane_state import FAILED, RACING
 from tfmon.model.pulse import STALL
 from tfmon.model.session import CONCURRENT, TURNS

@@ -1,4 +1,4 @@
-"""The whole program in a terminal, with lanes that something goes wrong in; and how it takes signals and Ctrl+Z."""
+"""The whole program in a terminal: lanes in which something goes wrong, signals, and Ctrl+Z."""
 
 from __future__ import annotations
 

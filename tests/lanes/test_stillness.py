@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from support.waiting import wait_for
+
 from tfmon.lanes.stillness import Stillness
 from tfmon.model.pulse import STOOD_STILL
 from tfmon.model.session import CONCURRENT, TURNS
