@@ -10,7 +10,7 @@ ARGS ?=
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-tf218 lint bench fairness attribution clean
+.PHONY: help run test test-tf218 lint bench fairness attribution soak sshd clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes half 
 
 attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles, and measure what knowing it costs; six minutes.
 	for what in shares cost rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
+
+soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").
+	$(BIN)/python tests/benchmarks/soak.py $(ARGS)
+
+sshd: $(VENV)/dev.stamp  ## Try a lost SSH connection over an sshd of its own on loopback, where one is installed.
+	TFMON_TEST_SSHD=1 $(BIN)/python -m pytest tests/faults/test_sshd.py -rs $(ARGS)
 
 clean:  ## Remove the environments and everything that was built.
 	rm -rf $(VENV) $(VENV_218) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

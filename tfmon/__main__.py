@@ -1,6 +1,21 @@
-"""`python -m tfmon`, the same as the `tfmon` command."""
+"""`python -m tfmon`, and the `tfmon` command."""
 
-from tfmon.cli import main
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+INTERRUPTED = 130
+
+
+def run() -> NoReturn:
+    """Run the command line; Ctrl+C ends it in one word even while it is still being loaded."""
+    try:
+        from tfmon.cli import main
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

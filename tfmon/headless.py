@@ -13,6 +13,7 @@ from tfmon import units
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.session import Snapshot
 from tfmon.program import Program
+from tfmon.suspension import suspend_with
 
 POLL_S = 0.2
 SIGNALS = tuple(
@@ -68,6 +69,7 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
     Thread: the main thread, for the signals.
     """
     with interruption() as interrupted:
+        forget = suspend_with(program.lanes.stillness)
         try:
             program.begin(plan)
             while not interrupted.wait() and not program.lanes.all_over:
@@ -76,6 +78,7 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
         finally:
             why = interrupted.why
             program.close(why)
+            forget()
             if not quiet:
                 _tell(None)
     return why

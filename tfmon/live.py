@@ -16,6 +16,7 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.starter import yield_to_lanes
 from tfmon.model.session import Snapshot
 from tfmon.program import Program
+from tfmon.suspension import can_come_back, suspend_job, suspend_with
 from tfmon.ui.app import MonitorApp
 
 PATIENCE_S = 1.0
@@ -45,6 +46,8 @@ def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSetti
         keymap=screen.keymap,
         characters=screen.charset,
         on_ready=lambda: program.begin(plan or program.plan(card)),
+        on_terminal=lambda: suspend_with(program.lanes.stillness, app.take_terminal),
+        suspend=suspend_job if can_come_back() else None,
     )
 
     def interrupt(number: int, _frame: FrameType | None) -> None:

@@ -13,6 +13,7 @@ from tfmon.catalog import Card, find_card
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import (
     Event,
     Interrupted,
@@ -64,6 +65,9 @@ class Program:
         if wishes.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
+        self._watchdog = Watchdog(
+            self.session.snapshot, self.lanes, self.lanes.stillness.note_gap, slice_s=wishes.slice_s
+        )
 
     def announce(self, card: Card) -> None:
         """Tell the session what will be raced, before it is known in which lanes."""
@@ -82,6 +86,7 @@ class Program:
     def begin(self, plan: RacePlan) -> None:
         """Start the lanes, and sampling beside them."""
         self.lanes.begin(plan)
+        self._watchdog.start()
         threading.Thread(target=_load_statistics, name="tfmon-statistics", daemon=True).start()
         probes: list[Probe] = [HostProbe(self.lanes.processes)]
         gpus = self._search.gpus if self._search is not None else ()
@@ -102,6 +107,7 @@ class Program:
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), why=interrupted))
         self.bench.stop()
+        self._watchdog.close()
         self.lanes.stop()
         for ticker in self._tickers:
             ticker.close()

@@ -45,6 +45,7 @@ from tfmon.model.lane_state import (
 )
 from tfmon.model.measured import MOST_TURNS, Measured
 from tfmon.model.measures import Mean, Point, Tally
+from tfmon.model.pulse import Pulse
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 
@@ -172,7 +173,7 @@ class TestLife:
         before = lane("cpu", window())
         host = HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
         assert advance(before, host) is before
-        assert advance(before, TurnEnded(at_ns=1, turn=1)) is before
+        assert replace(advance(before, TurnEnded(at_ns=1, turn=1)), pulse=before.pulse) == before
 
 
 class TestEnd:
@@ -217,7 +218,12 @@ class TestRestart:
         start = LaneStarted(lane="cpu", at_ns=50, pid=43, settings={"prefetch": 2})
         state = lane("cpu", *events, start)
         fresh = LaneState(
-            spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2}
+            spec=LaneSpec("cpu", name="cpu"),
+            started_ns=50,
+            phase_since_ns=50,
+            pid=43,
+            settings={"prefetch": 2},
+            pulse=Pulse(heard_ns=50),
         )
         assert replace(state, log=()) == fresh
 

@@ -27,6 +27,7 @@ from tfmon.model.wire import (
 EVENTS, REQUESTS = get_args(FromLane), get_args(Request)
 VALUES = {
     "int": 7,
+    "bool": True,
     "float": 0.25,
     "str": "some words ×",
     "KnobValue": "auto",
@@ -38,10 +39,11 @@ VALUES = {
     "dict[str, float]": {"loss": 0.5, "accuracy": 1.0},
 }
 WRONG = {
-    "int": ["7", 7.0, True, None, [], {}],
+    "int": ["7", 7.0, True, None, [], {}, 10**400, -(10**19)],
+    "bool": [0, 1, "True", None, []],
     "float": ["0.5", False, None, [], {}, 10**400],
     "str": [7, True, None, [], {}],
-    "KnobValue": [None, [], {}],
+    "KnobValue": [None, [], {}, 10**400],
     "tuple[str, ...]": ["warm-up", [1], {}, None],
     "dict[str, KnobValue]": [[], "x", None, {"a": None}, {"a": []}],
     "dict[str, str]": [[], None, {"a": 1}, {"a": None}],
@@ -55,8 +57,13 @@ def plain(part) -> str:
     return str(part.type).removesuffix(" | None")
 
 
+def value_of(part):
+    """A value of the part's type; a window's span is longer than its parts together."""
+    return 700 if part.name == "span_ns" else VALUES[plain(part)]
+
+
 def built(kind):
-    return kind(**{part.name: VALUES[plain(part)] for part in fields(kind)})
+    return kind(**{part.name: value_of(part) for part in fields(kind)})
 
 
 def decode(line: bytes, kind):
@@ -92,7 +99,7 @@ def test_every_message_comes_back_as_it_was_sent(kind):
 @pytest.mark.parametrize("kind", EVENTS + REQUESTS)
 def test_every_message_comes_back_with_its_defaults(kind):
     needed = {
-        part.name: VALUES[plain(part)]
+        part.name: value_of(part)
         for part in fields(kind)
         if part.default is MISSING and part.default_factory is MISSING
     }
@@ -131,6 +138,24 @@ def test_a_missing_field_is_refused_unless_it_has_a_default(kind, part):
     else:
         default = part.default_factory() if part.default is MISSING else part.default
         assert getattr(decode(line_of(body), kind), part.name) == default
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"span_ns": 0}, "span_ns is 0"),
+        ({"span_ns": -1}, "span_ns is -1"),
+        ({"steps": -5}, "steps is -5"),
+        ({"examples": 10**18}, "examples is 1000000000000000000"),
+        ({"input_ns": 10_000}, "the parts of a Window take 10021 ns of its 700"),
+        ({"histogram": {"-1": 1}}, "histogram has 1 in bin -1"),
+        ({"histogram": {"99999": 1}}, "histogram has 1 in bin 99999"),
+        ({"histogram": {"1": -1}}, "histogram has -1 in bin 1"),
+    ],
+)
+def test_a_window_that_cannot_be_is_refused(wrong, said):
+    with pytest.raises(WireError, match=said):
+        decode_event(line_of({**body_of(Window), **wrong}), "cpu")
 
 
 def test_unknown_keys_are_ignored():

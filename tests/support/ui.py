@@ -111,6 +111,12 @@ class FakeControls:
     def restart(self, lanes: Sequence[str]) -> None:
         self.calls.append(("restart", tuple(lanes)))
 
+    def kill(self, lane: str) -> None:
+        self.calls.append(("kill", lane))
+
+    def ask_stack(self, lane: str) -> None:
+        self.calls.append(("ask_stack", lane))
+
     def race(self, scenario: str) -> None:
         self.calls.append(("race", scenario))
         if self.race_error is not None:

@@ -46,6 +46,11 @@ class Conductor:
     lane that is measured, and would give it a head start in its own next slice. While a lane gets ready,
     nobody has a turn, for nobody would be alone.
 
+    A lane that hangs is passed over: the others go on, and it is frozen like every lane whose turn it is not, for
+    when it wakes up it would take the CPU from the one that is measured. In every round it is thawed for a slice,
+    so that it can wake up; then it ends the slice that it hung in, and is a lane like the others again. One that
+    hangs before it is ready is left to itself, and the others begin without it.
+
     Thread: one at a time; the caller holds a lock.
     """
 
@@ -66,6 +71,7 @@ class Conductor:
         self._moving: set[str] = set()
         self._lent = False
         self._lent_after: int | None = None
+        self._silent: set[str] = set()
         self._alone = ""
         self._alone_slice_s: float | None = None
 
@@ -76,11 +82,13 @@ class Conductor:
         self._ready.add(lane)
         self._over.discard(lane)
         self._moving.discard(lane)
+        self._silent.discard(lane)
         self._rest(lane)
 
     def stood_still(self, lane: str) -> None:
         """Take note that a lane ended its slice, or heeded a Hold."""
         self._moving.discard(lane)
+        self._silent.discard(lane)
         if lane in self._held:
             self._orders.paused(lane)
         self._rest(lane)
@@ -89,6 +97,7 @@ class Conductor:
         """Take note that a lane will not train any more."""
         self._over.add(lane)
         self._moving.discard(lane)
+        self._silent.discard(lane)
         self._act()
 
     def returned(self) -> None:
@@ -98,9 +107,26 @@ class Conductor:
 
     def restarting(self, lane: str) -> None:
         """Take note that a lane's process is replaced by a new one."""
-        for group in (self._ready, self._over, self._moving):
+        for group in (self._ready, self._over, self._moving, self._silent):
             group.discard(lane)
         self._act()
+
+    def pass_over(self, lane: str) -> None:
+        """Go on without a lane that hangs, until it is heard again."""
+        self._silent.add(lane)
+        if self._takes_turns and lane in self._moving:
+            self._moving.discard(lane)
+            self._orders.freeze(lane)
+        self._act()
+
+    def heard(self, lane: str) -> bool:
+        """Take note that a lane spoke; return False if it hung and was frozen since, so that it hangs still."""
+        if lane in self._silent:
+            if self._takes_turns and lane in self._ready and lane not in self._moving:
+                return False
+            self._silent.discard(lane)
+            self._act()
+        return True
 
     # ------------------------------------------------------------ what the user wishes
 
@@ -110,7 +136,7 @@ class Conductor:
             self._held.add(lane)
             if lane in self._moving:
                 self._orders.send(lane, Hold())
-            elif lane in self._ready - self._over:
+            elif lane in self._ready - self._over - self._silent:
                 self._orders.paused(lane)
         self._act()
 
@@ -161,7 +187,8 @@ class Conductor:
         self._act()
 
     def _act(self) -> None:
-        active = [lane for lane in self._lanes if lane not in self._over]
+        waited_for = self._ready | set(self._lanes) - self._silent
+        active = [lane for lane in self._lanes if lane not in self._over and lane in waited_for]
         all_ready = all(lane in self._ready for lane in active)
         runnable = [lane for lane in active if lane in self._ready and lane not in self._held]
         if self._alone:
@@ -202,4 +229,5 @@ class Conductor:
         self._moving.add(lane)
         self._orders.measuring(yes=True)
         self._orders.thaw(lane)
-        self._orders.send(lane, request)
+        if lane not in self._silent:  # else it is in the middle of the slice that it hung in
+            self._orders.send(lane, request)

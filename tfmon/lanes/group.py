@@ -12,22 +12,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tfmon.lanes import stacks
 from tfmon.lanes.command import Command
 from tfmon.lanes.conductor import Conductor
+from tfmon.lanes.memory_kills import MemoryKills
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP, LaneProcess
 from tfmon.lanes.pump import Pump
 from tfmon.lanes.spare import Spare, settled
 from tfmon.lanes.starter import Starter
+from tfmon.lanes.stillness import Stillness
 from tfmon.model.events import (
+    BadLine,
     Event,
     Finished,
     KnobAsked,
     KnobRefused,
     LaneEnded,
     LaneFailed,
+    LaneStalled,
     LaneStarted,
     PhaseEntered,
+    StoodStill,
     TurnEnded,
     Wished,
 )
@@ -83,6 +89,8 @@ class LaneGroup:
         self._ending: list[LaneProcess] = []
         self._wanted: dict[str, dict[str, KnobValue]] = {}
         self._conductor = Conductor(self)
+        self._memory_kills = MemoryKills()
+        self.stillness = Stillness(self._children.values, self._tell_gap)
         self._stopped = False
 
     # ------------------------------------------------------------ whole races
@@ -137,7 +145,8 @@ class LaneGroup:
             asked = KnobAsked(lane=lane, at_ns=time.monotonic_ns(), request=request, knob=knob, value=value)
             self._session.accept(asked)
             self._wanted[lane][knob] = value
-            if kind == "live":
+            child = self._children.get(lane)
+            if kind == "live" and child is not None and not child.ended:
                 self.send(lane, SetKnob(request=request, knob=knob, value=value))
                 return
         self.restart([lane])
@@ -180,6 +189,46 @@ class LaneGroup:
     def _note(self, wish: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()
         self._session.accept(Wished(at_ns=at_ns, wish=wish, lanes=tuple(lanes), scenario=scenario))
+
+    def kill(self, lane: str) -> None:
+        """End one lane: asked first, then by force; the others go on."""
+
+        def end() -> None:
+            with self._lock:
+                children = [self._children[lane]] if lane in self._children else []
+            self._end(children)
+
+        self._in_background(end)
+
+    def ask_stack(self, lane: str) -> None:
+        """Have a lane tell the stacks of its threads; the answer comes as an event, if it comes."""
+        with self._lock:
+            child = self._children.get(lane)
+            if child is None or child.ended or not self._session.snapshot().lane(lane).tells_stack:
+                return
+        work = (child, self._session.accept)
+        threading.Thread(target=stacks.ask, args=work, name="tfmon-stack", daemon=True).start()
+
+    # ------------------------------------------------------------ what the watchdog notices
+
+    def note_stall(self, lane: str, since_ns: int) -> None:
+        """Note that a lane hangs; the race goes on without it until it speaks."""
+        with self._lock:
+            child = self._children.get(lane)
+            if child is not None and not child.ended:
+                self._accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
+
+    def pass_over(self, lane: str) -> None:
+        """End the turn of a lane that hung before and hangs still."""
+        with self._lock:
+            lanes = self._session.snapshot().lanes
+            if any(one.spec.name == lane and one.pulse.stalled_since_ns is not None for one in lanes):
+                self._conductor.pass_over(lane)
+
+    def count_memory_kills(self) -> None:
+        """Look how many processes the kernel has killed for lack of memory."""
+        with self._lock:
+            self._memory_kills.count()
 
     # ------------------------------------------------------------ inside
 
@@ -228,7 +277,7 @@ class LaneGroup:
             # The pump may have read this while the lane was being taken from its child.
             with self._lock:
                 if self._children.get(name) is child:
-                    self._accept(event)
+                    self._accept(self._explained(event))
 
         words = self._plan.command
         command = Command(words, lane.spec.kind, lane.settings) if words else None
@@ -268,10 +317,23 @@ class LaneGroup:
         if taken is None:
             self._pump.watch(child)
 
+    def _tell_gap(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
+        with self._lock:
+            for name in self._wanted:
+                self._session.accept(StoodStill(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
+
+    def _explained(self, event: Event) -> Event:
+        """Add to a SIGKILL that nobody here sent what the kernel tells."""
+        if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.asked:
+            return replace(event, memory_kills=self._memory_kills.told())
+        return event
+
     def _accept(self, event: Event) -> None:
         with self._lock:
             self._session.accept(event)
             match event:
+                case LaneStalled():
+                    self._conductor.pass_over(event.lane)
                 case PhaseEntered(phase=phase) if phase == READY:
                     self._conductor.ready(event.lane)
                 case PhaseEntered(phase=phase) if phase == PAUSED:
@@ -284,6 +346,8 @@ class LaneGroup:
                     in_force = self._session.snapshot().lane(event.lane).settings
                     if event.knob in in_force:
                         self._wanted[event.lane][event.knob] = in_force[event.knob]
+            if not isinstance(event, LaneStalled | BadLine) and not self._conductor.heard(event.lane):
+                self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
 
     def _take_children(self, lanes: Sequence[str] | None = None) -> list[LaneProcess]:
         """Take children out of the race: what they say from now on is passed over."""
@@ -331,11 +395,8 @@ class LaneGroup:
         """Note that the lanes got the start signal, and wind up the clock that ends the race."""
         self._session.start_clock(time.monotonic_ns())
         plan = self._plan
-        if plan is None or plan.seconds is None:
-            return
-        timer = threading.Timer(plan.seconds, self._in_background, [lambda: self._time_up(plan)])
-        timer.daemon = True
-        timer.start()
+        if plan is not None and plan.seconds is not None:
+            self.stillness.call_after(plan.seconds, lambda: self._in_background(lambda: self._time_up(plan)))
 
     def turn(self, lane: str) -> None:
         """Note whose turn it is."""

@@ -20,6 +20,8 @@ class Output:
     def __init__(self, lane: str) -> None:
         self.lane = lane
         """Whose output it is; a spare child's is that of its lane once it is one."""
+        self.printed_bytes = 0
+        """How much was printed in all."""
         self._tail = b""
         self._news = b""
         self._dropped_bytes = 0
@@ -27,6 +29,7 @@ class Output:
 
     def take(self, chunk: bytes) -> None:
         """Take a chunk."""
+        self.printed_bytes += len(chunk)
         self._tail = (self._tail + chunk)[-TAIL_BYTES:]
         self._news += chunk
         if len(self._news) > NEWS_BYTES:
@@ -55,8 +58,16 @@ class Output:
 
     def tail(self) -> tuple[str, ...]:
         """Return the last lines, safe to show."""
-        text = clean(self._tail.decode(errors="replace"), limit=TAIL_BYTES)
-        return tuple(line.rstrip() for line in text.splitlines()[-TAIL_LINES:] if line.strip())
+        return _lines(self._tail)
+
+    def since(self, before: int) -> tuple[str, ...]:
+        """Return the last lines of what was printed after so many bytes, safe to show. Thread: any."""
+        return _lines(self._tail[-(self.printed_bytes - before) :]) if self.printed_bytes > before else ()
+
+
+def _lines(printed: bytes) -> tuple[str, ...]:
+    text = clean(printed.decode(errors="replace"), limit=TAIL_BYTES)
+    return tuple(line.rstrip() for line in text.splitlines()[-TAIL_LINES:] if line.strip())
 
 
 def _shown(line: bytes) -> str:

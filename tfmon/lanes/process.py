@@ -26,6 +26,8 @@ CHUNK_BYTES = 65_536
 _OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 """A group of its own, in the monitor's session: if the monitor dies while a child is frozen, the kernel then
 sends the child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX)."""
+MOST_PROBLEMS = 8
+"""Most that is told of the bad lines of one chunk that stand together; the rest is counted."""
 LAST_CHUNKS = 32
 """Most that is read of a pipe after its child has ended; more than a pipe holds, so nothing is lost."""
 
@@ -91,6 +93,8 @@ class LaneProcess:
         self._partial = b""
         self._skipping = False
         self._output = Output(lane)
+        self._bad_lines: list[tuple[str, int]] = []
+        self._frozen = False
         self._asked = False
         self._gate = threading.Lock()
         self._closed = False
@@ -127,15 +131,36 @@ class LaneProcess:
 
     def freeze(self) -> None:
         """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
+        self._frozen = True
         self.kill(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let a frozen child go on as if no time had passed; without effect on one that is not frozen."""
+        self._frozen = False
         self.kill(signal.SIGCONT)
+
+    def suspend(self) -> None:
+        """Stop the child for as long as the monitor stands still itself. Thread: also a signal's handler."""
+        self._signal_group(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the child go on, unless it was frozen before. Thread: also a signal's handler."""
+        if not self._frozen:
+            self._signal_group(signal.SIGCONT)
+
+    def signal_leader(self, number: signal.Signals) -> None:
+        """Signal the child alone, unless it is reaped."""
+        with self._gate, contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self._closed:
+                os.kill(self.pid, number)
 
     def kill(self, number: signal.Signals) -> None:
         """Signal the child and everything it started in its process group, unless it is reaped."""
-        with self._gate, contextlib.suppress(ProcessLookupError, PermissionError):
+        with self._gate:
+            self._signal_group(number)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             if not self._closed:
                 os.killpg(self.pid, number)
 
@@ -148,14 +173,16 @@ class LaneProcess:
             self.metrics_open = self.metrics_open and chunk is None
             return False
         *lines, self._partial = (self._partial + chunk).split(b"\n")
+        if lines and self._skipping:
+            self._skipping = False
+            del lines[0]
         for line in lines:
-            if self._skipping:
-                self._skipping = False
-            else:
-                self._take(line)
+            self._take(line)
+        self._tell_bad_lines()
         if len(self._partial) > MAX_LINE_BYTES:
             if not self._skipping:
                 self._bad(f"a line longer than {MAX_LINE_BYTES} bytes")
+                self._tell_bad_lines()
             self._partial, self._skipping = b"", True
         return True
 
@@ -188,6 +215,7 @@ class LaneProcess:
                     break
         if self._partial:
             self._bad("the last line was cut off")
+            self._tell_bad_lines()
         with self._gate:
             self._closed = True
             os.close(self.metric_fd)
@@ -208,16 +236,40 @@ class LaneProcess:
         # Last: whoever waits for the end of all lanes reads next how they ended.
         self.ended = True
 
+    @property
+    def printed_bytes(self) -> int:
+        """How much the child has written to stdout and stderr. Thread: any."""
+        return self._output.printed_bytes
+
+    def printed_since(self, before: int) -> tuple[str, ...]:
+        """Return the last lines of what the child printed after so many bytes, safe to show. Thread: any."""
+        return self._output.since(before)
+
     def _take(self, line: bytes) -> None:
         try:
             event = decode_event(line, self.lane)
         except WireError as error:
             self._bad(str(error))
             return
-        self._sink(event)
+        self._tell_bad_lines()
+        try:
+            self._sink(event)
+        except Exception as error:  # noqa: BLE001 - the thread serves all lanes, so no event of one may end it
+            self._bad(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
 
     def _bad(self, problem: str) -> None:
-        self._sink(BadLine(lane=self.lane, at_ns=time.monotonic_ns(), problem=clean(problem, 200)))
+        """Count a bad line with those before it, if it is like them: a child may write nothing else."""
+        last, lines = self._bad_lines[-1] if self._bad_lines else ("", 0)
+        if lines and (problem == last or len(self._bad_lines) >= MOST_PROBLEMS):
+            self._bad_lines[-1] = (problem, lines + 1)
+        else:
+            self._bad_lines.append((problem, 1))
+
+    def _tell_bad_lines(self) -> None:
+        told, self._bad_lines = self._bad_lines, []
+        for problem, lines in told:
+            at_ns = time.monotonic_ns()
+            self._sink(BadLine(lane=self.lane, at_ns=at_ns, problem=clean(problem, 200), lines=lines))
 
 
 Sink = Callable[[Event], None]

@@ -31,6 +31,8 @@ class Hello:
     protocol: int
     pid: int
     python: str
+    tells_stack: bool = False
+    """True for a child that writes the stacks of its threads to stderr on SIGUSR1, whatever it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +297,8 @@ class LaneEnded:
     """True when the monitor had told it to end."""
     output_tail: tuple[str, ...] = ()
     """The last lines it wrote to stdout and stderr."""
+    memory_kills: str = ""
+    """What the kernel tells of processes that it killed for lack of memory just before; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,11 +315,44 @@ class LanePrinted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadLine:
-    """A line on the metric pipe that could not be read."""
+    """A line on the metric pipe that could not be read, or several that came together."""
 
     lane: str
     at_ns: int
     problem: str
+    """What was wrong with the last of them."""
+    lines: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneStalled:
+    """A lane that should train has said nothing for too long; whatever it says next ends that."""
+
+    lane: str
+    at_ns: int
+    since_ns: int
+    """Its last sign of life, or when it should have begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoodStill:
+    """tfmon was stopped, or the machine slept: what a lane measured over that time is no measurement."""
+
+    lane: str
+    at_ns: int
+    """When it went on."""
+    since_ns: int
+    lasted_s: float
+    """On a clock that goes on while the machine sleeps, which the stamps do not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackTold:
+    """Where the threads of a lane's child stand, as it wrote on being asked."""
+
+    lane: str
+    at_ns: int
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -609,6 +646,9 @@ Event: TypeAlias = (
     | LaneStarted
     | LaneEnded
     | LanePrinted
+    | LaneStalled
+    | StoodStill
+    | StackTold
     | BadLine
     | KnobAsked
     | TreeSample

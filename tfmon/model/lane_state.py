@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from tfmon.model import gpu_share
+from tfmon.model.ends import Trouble, trouble_of
 from tfmon.model.energy import GpuEnergy
 from tfmon.model.events import (
     BadLine,
@@ -23,6 +24,8 @@ from tfmon.model.events import (
     LaneStarted,
     PhaseEntered,
     Progressed,
+    StackTold,
+    StoodStill,
     TreeSample,
     Window,
 )
@@ -30,6 +33,7 @@ from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.lane_log import LogLine, grown
 from tfmon.model.measured import Measured
 from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
+from tfmon.model.pulse import STOOD_STILL, Pulse
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.spec import LaneSpec, title
 
@@ -67,15 +71,6 @@ class Asked:
     request: int
     value: KnobValue
     at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why a lane cannot go on, in words."""
-
-    message: str
-    hint: str = ""
-    kind: str = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +141,12 @@ class LaneState:
     """What it printed and what happened to it, the children before this one included."""
     bad_lines: int = 0
     last_bad_line: str = ""
+    pulse: Pulse = field(default_factory=Pulse)
+    """Its signs of life."""
+    tells_stack: bool = False
+    """Whether it can be asked for the stacks of its threads."""
+    stack: StackTold | None = None
+    """The stacks that it told last."""
 
     @property
     def title(self) -> str:
@@ -231,8 +232,12 @@ def seconds_left(state: LaneState) -> float | None:
 
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
+    pulse = state.pulse.after(event, state.phase_since_ns)
+    if isinstance(event, Window) and (marks := state.pulse.marks(event)):
+        event = replace(event, marks=(*event.marks, *marks))
     after, log = _advance(state, event), grown(state.log, event)
-    return after if after.log is log else replace(after, log=log)
+    same = pulse is after.pulse and log is after.log
+    return after if same else replace(after, pulse=pulse, log=log)
 
 
 def _advance(state: LaneState, event: Event) -> LaneState:
@@ -261,7 +266,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             fresh = replace(fresh, gpu_held_bytes=held, gpu_lane_busy_pct=held)
             return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
         case Hello():
-            return replace(state, pid=event.pid, python=event.python)
+            return replace(state, pid=event.pid, python=event.python, tells_stack=event.tells_stack)
         case Equipped():
             return replace(
                 state,
@@ -291,7 +296,13 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case Progressed():
             return replace(state, progress=event)
         case BadLine():
-            return replace(state, bad_lines=state.bad_lines + 1, last_bad_line=event.problem)
+            return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
+        case StoodStill():
+            mark = KnobMark(event.at_ns, f"{STOOD_STILL} {event.lasted_s:.0f} s", 0)
+            kept = disturbed(state, event.since_ns, event.at_ns, STOOD_STILL)
+            return replace(kept, knob_marks=(*state.knob_marks[-63:], mark))
+        case StackTold():
+            return replace(state, stack=event)
         case _:
             return state
 
@@ -408,20 +419,17 @@ def _without(asked: dict[str, Asked], knob: str, request: int) -> dict[str, Aske
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
+    stalled_since_ns = state.pulse.stalled_since_ns
     state = replace(state, ended=event, asked={})
     if state.over:
         return state
-    if event.asked:
-        return _enter(state, DONE, event.at_ns)
     if state.command and event.exit_code == 0 and state.steps:
         return _enter(state, DONE, event.at_ns)
-    if state.command:
-        return replace(_enter(state, FAILED, event.at_ns), trouble=_trouble_of_script(state, event))
-    if event.signal is not None:
-        how = f"the lane was ended by {event.signal}"
-    else:
-        how = f"the lane left with exit code {event.exit_code} and did not say why"
-    trouble = Trouble(how)
+    trouble = trouble_of(event, stalled_since_ns)
+    if trouble is None:
+        return _enter(state, DONE, event.at_ns)
+    if state.command and stalled_since_ns is None and not event.memory_kills:
+        trouble = _trouble_of_script(state, event)
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)
 
 

@@ -36,6 +36,12 @@ class Controls(Protocol):
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings in force."""
 
+    def kill(self, lane: str) -> None:
+        """End one lane, by force if it does not heed; the others go on."""
+
+    def ask_stack(self, lane: str) -> None:
+        """Have a lane tell where its threads stand; the answer comes as an event, if it comes."""
+
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
 

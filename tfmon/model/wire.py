@@ -14,12 +14,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, get_args
 
-from tfmon.model.events import PROTOCOL, FromLane
+from tfmon.model.events import PROTOCOL, FromLane, Window
 from tfmon.model.knobs import KnobValue
+from tfmon.model.plausible import implausible
 from tfmon.model.text import clean
 
 MAX_LINE_BYTES = 65_536
 """Longest line that is read; the reader drops and counts what is longer."""
+LARGEST_INT = 2**63
+"""Of either sign: larger ones, which JSON may hold, are no number that a lane can mean."""
 
 
 class WireError(ValueError):
@@ -112,6 +115,8 @@ def decode_event(line: bytes, lane: str) -> FromLane:
     Errors: WireError for anything but an event of this protocol version with fields of the right types.
     """
     event: FromLane = _decode(line, _EVENTS, {"lane": lane})
+    if isinstance(event, Window) and (wrong := implausible(event)):
+        raise WireError(wrong)
     return event
 
 
@@ -169,6 +174,14 @@ def _checked(kind: str, name: str, annotation: str, value: object) -> object:
 def _int(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError
+    if abs(value) > LARGEST_INT:
+        raise OverflowError
+    return value
+
+
+def _bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError
     return value
 
 
@@ -187,9 +200,9 @@ def _str(value: object) -> str:
 
 
 def _knob_value(value: object) -> KnobValue:
-    if isinstance(value, bool | int | float):
-        return value
-    return _str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _int(value)
+    return value if isinstance(value, bool | float) else _str(value)
 
 
 def _items(value: object) -> list[tuple[str, object]]:
@@ -210,6 +223,7 @@ def _words(value: object) -> tuple[str, ...]:
 
 _READERS: dict[str, Callable[[object], object]] = {
     "int": _int,
+    "bool": _bool,
     "float": _float,
     "str": _str,
     "KnobValue": _knob_value,

@@ -18,13 +18,13 @@ from types import TracebackType
 from typing import BinaryIO, cast, get_args
 
 import tfmon
-from tfmon.model.events import Event
+from tfmon.model.events import Event, Window
+from tfmon.model.plausible import implausible
 from tfmon.model.tape import Mark
 from tfmon.recordings import codec
 from tfmon.recordings.codec import CodecError, RecordingError
 from tfmon.recordings.header import SCHEMA, Closed, Header
 from tfmon.recordings.marks import MARKING, mark_of
-from tfmon.recordings.plausible import check
 
 LONGEST_LINE_BYTES = 2**20
 LARGEST_BYTES = 4 * 2**30
@@ -95,7 +95,8 @@ class Recording:
         line = self._file.readline(LONGEST_LINE_BYTES + 1)
         try:
             event: Event = codec.read(codec.parse(line), Event)
-            check(event)
+            if isinstance(event, Window) and (wrong := implausible(event)):
+                raise CodecError(wrong)
         except CodecError as error:
             raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
         return event

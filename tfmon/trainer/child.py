@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from tfmon.model.ends import LOWER_THE_BATCH, OUT_OF_MEMORY
 from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_state import BUILDING, IMPORTING, TRACING
@@ -18,6 +21,8 @@ from tfmon.trainer import importing
 from tfmon.trainer.inbox import Inbox
 from tfmon.trainer.loader import explain, load
 from tfmon.trainer.mailbox import Mailbox, leave
+from tfmon.trainer.memory import MemoryShortageError
+from tfmon.trainer.orphan import die_with_parent
 from tfmon.trainer.reporter import Reporter
 
 SEED = 0
@@ -40,9 +45,15 @@ def run(metric_fd: int, knob_fd: int) -> None:
     """Train what the first request says, report on `metric_fd`, and end the process."""
     mailbox: Mailbox[Any] = Mailbox()
     reporter = Reporter(metric_fd)
-    reporter.send(
-        Hello(at_ns=time.monotonic_ns(), protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version())
+    die_with_parent()
+    hello = Hello(
+        at_ns=time.monotonic_ns(),
+        protocol=PROTOCOL,
+        pid=os.getpid(),
+        python=platform.python_version(),
+        tells_stack=tell_stack_on_signal(),
     )
+    reporter.send(hello)
     Inbox(knob_fd, mailbox.post).start()
     code = 0
     try:
@@ -60,6 +71,18 @@ def _leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     leave(code)
+
+
+def tell_stack_on_signal() -> bool:
+    """Write the stacks of all threads to stderr on SIGUSR1, even while the main thread hangs in C; return True.
+
+    Errors: False where that cannot be had.
+    """
+    try:
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    except (AttributeError, OSError, RuntimeError, ValueError):  # no such signal, or no stderr
+        return False
+    return True
 
 
 def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
@@ -171,11 +194,13 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
         work()
     except Failure:
         raise
+    except MemoryShortageError as error:
+        raise Failure(OUT_OF_MEMORY, str(error)) from error
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise Failure(
-            "out_of_memory",
+            OUT_OF_MEMORY,
             f"out of memory: {explain(error, path)}",
-            "b lowers the batch size, r starts again",
+            LOWER_THE_BATCH,
         ) from error
     except Exception as error:
         import traceback

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tfmon.model.wire import Request, Stop, WireError, decode_request
 from tfmon.trainer.mailbox import leave
+from tfmon.trainer.orphan import end_group
 
 GRACE_S = 1.0
 """How long the loop may take to end by itself after Stop; a trace or an import cannot be interrupted."""
@@ -35,6 +36,7 @@ class Inbox(threading.Thread):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self._handle(line)
+        end_group()
         self._leave(0)
 
     def _handle(self, line: bytes) -> None:

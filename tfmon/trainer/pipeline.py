@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.model.knobs import INPUT, PREPARE, KnobError, KnobValue, Settings
+from tfmon.trainer import memory
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.scenario import Scenario
 
@@ -45,9 +46,9 @@ class Pipelines:
             data = scenario.data()
             if data is not None and not isinstance(data, tf.data.Dataset):
                 # Tensors, not arrays: a pipeline shares a tensor, and would copy an array each time.
-                data = tf.data.Dataset.from_tensor_slices(
-                    tf.nest.map_structure(tf.constant, tuple(data) if isinstance(data, list) else data)
-                )
+                arrays = tuple(data) if isinstance(data, list) else data
+                memory.check_copy(tf.nest.flatten(arrays))
+                data = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(tf.constant, arrays))
         self._source = data
         if data is not None and (cardinality := int(data.cardinality())) >= 0:
             self.examples = cardinality
@@ -80,6 +81,8 @@ class Pipelines:
         if self._source is None:
             return Feed(itertools.repeat(()), self._scenario.examples_per_step)
         dataset = self.prepare(settings)
+        if settings.get("cache"):
+            memory.check_cache(dataset, self.examples)
         leaves = tf.nest.flatten(dataset.element_spec)
         size = leaves[0].shape[0] if leaves and leaves[0].shape.rank else None
         batches = self._scenario.with_settings(settings).feed(dataset)

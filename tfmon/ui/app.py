@@ -53,6 +53,7 @@ class MonitorApp(App[Ending]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "quit", "end the lanes and leave", id="quit.now", priority=True, show=False),
+        Binding("ctrl+z", "stop", "stop tfmon and the lanes until fg", id="stop", priority=True, show=False),
     ]
 
     def __init__(
@@ -66,6 +67,8 @@ class MonitorApp(App[Ending]):
         profile: Callable[[str], str] = str,
         table: Callable[[], str] = str,
         on_ready: Callable[[], None] | None = None,
+        on_terminal: Callable[[], object] | None = None,
+        suspend: Callable[[], None] | None = None,
         theme: str = "textual-dark",
         lane_colours: str = LANE_COLOURS[0],
         readonly: bool = False,
@@ -78,6 +81,8 @@ class MonitorApp(App[Ending]):
         with the name of a lane when that is profiled: both return a report.
         `table` returns the race as text. `lane_colours` is one of `tfmon.ui.style.LANE_COLOURS`.
         `on_ready` is called in a thread of its own once the first paint is done: it starts the lanes.
+        `on_terminal` is called in the main thread when the terminal is taken; `suspend` stops the process until
+        `fg`, and None says that nobody could say that.
         `keymap` gives other keys by the ids of `tfmon.ui.keys`.
         `characters` overrides what the locale says the terminal can show.
         """
@@ -98,6 +103,8 @@ class MonitorApp(App[Ending]):
         self._table = table
         self._on_ready = on_ready
         self._lane_colours = lane_colours
+        self._on_terminal = on_terminal
+        self._suspend = suspend
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
         self.theme = "ansi-dark" if colourless else theme
@@ -111,6 +118,8 @@ class MonitorApp(App[Ending]):
     def on_mount(self) -> None:
         """Draw what is known, then start the lanes."""
         self._loop_of_app = asyncio.get_running_loop()
+        if self._on_terminal is not None:
+            self._on_terminal()
         self.theme_changed_signal.subscribe(self, self._dress)
         self._dress(self.current_theme)
         self.set_interval(PULL_S, self._tick)
@@ -235,6 +244,23 @@ class MonitorApp(App[Ending]):
     async def action_quit(self) -> None:
         """End the lanes and leave; asked a second time, leave at once."""
         self._quit("quit")
+
+    def action_stop(self) -> None:
+        """Stop this process and the lanes until `fg`."""
+        if self._suspend is None:
+            self.say("tfmon was started by no shell that could bring it back, so it is not stopped")
+        else:
+            self._suspend()
+
+    def take_terminal(self) -> None:
+        """Set the terminal up again: a shell may have used it while this process stood still.
+
+        Thread: the main thread.
+        """
+        if self._driver is not None:
+            self._driver.suspend_application_mode()
+            self._driver.resume_application_mode()
+            self.call_later(self.refresh)
 
     def _quit(self, ending: Ending) -> None:
         if self.view.stopping:

@@ -88,6 +88,8 @@ PAGE_KEYS = (
     Key("move.page.up", "pageup", "scroll_rows(-10)", "PgUp", "up by ten lines", "On a page"),
     Key("move.home", "home", "scroll_home", "Home", "to the first line", "On a page"),
     Key("move.end", "end", "scroll_end", "End", "to the last line; the log follows from there on", "On a page"),
+    Key("lane.stack", "S", "ask_stack", "S", "where a lane's threads stand, on the page of the lane", "On a page"),
+    Key("lane.kill", "K", "kill", "K", "end the lane, by force if it must be, on its page", "On a page"),
     Key("filter", "slash", "filter", "/", "show only the lines of a log with these words", "On a page"),
 )
 """Keys of the pages over the race. A page may bind an id to other keys where these are letters that one types."""

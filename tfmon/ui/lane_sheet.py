@@ -15,7 +15,7 @@ from tfmon.model.session import HISTORY_SAMPLES, Snapshot
 from tfmon.race.advice import RETRACING_CODE, code_for
 from tfmon.race.diagnosis import Diagnosis
 from tfmon.race.tuning import advised
-from tfmon.ui import chart
+from tfmon.ui import chart, stalling
 from tfmon.ui.charset import Charset
 from tfmon.ui.help_sheet import entry
 from tfmon.ui.readings import time_parts
@@ -55,6 +55,8 @@ class LaneSheet(ScrollSheet):
         closer("lane.detail"),
         bound("move.next"),
         bound("move.previous"),
+        bound("lane.stack"),
+        bound("lane.kill"),
     ]
 
     def __init__(self, shell: Shell, index: int) -> None:
@@ -69,6 +71,20 @@ class LaneSheet(ScrollSheet):
         self.title_text = f"Lane {lane.spec.letter}: {lane.title}   ({self.key('move.next')}: the next lane)"
         return lane_rows(snapshot, lane, width, self.shell.view.charset)
 
+    def action_ask_stack(self) -> None:
+        """Have the lane tell where its threads stand."""
+        if (lane := self._lane()) is not None:
+            stalling.ask_stack(self.shell, lane)
+
+    def action_kill(self) -> None:
+        """End the lane, by force if it must be."""
+        if (lane := self._lane()) is not None:
+            stalling.kill(self.shell, lane)
+
+    def _lane(self) -> LaneState | None:
+        lanes = self.shell.snapshot.lanes
+        return lanes[self._index % len(lanes)] if lanes else None
+
     def action_turn(self, direction: int) -> None:
         """Show another lane."""
         self._index += direction
@@ -79,7 +95,11 @@ class LaneSheet(ScrollSheet):
 def lane_rows(snapshot: Snapshot, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
     """Return the page of a lane for a width."""
     rows = [*_diagnosis_rows(advised(snapshot, lane), width)]
-    sections: list[tuple[str, Lines]] = [("Lane", _of_lane(lane))]
+    rows += stalling.stack_rows(lane, snapshot.at_ns, width)
+    sections: list[tuple[str, Lines]] = [
+        ("Lane", _of_lane(lane)),
+        ("Signs of life", stalling.lines(lane, snapshot)),
+    ]
     gpu = snapshot.gpu_of(lane)
     if gpu is not None:
         sections.append((_aged("GPU", snapshot, gpu), _of_gpu(lane, gpu)))

@@ -11,7 +11,7 @@ from tfmon.model.events import GpuSample
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.session import Machine
 from tfmon.race.diagnosis import Diagnosis
-from tfmon.ui import chart, digits, life, readings
+from tfmon.ui import chart, digits, life, readings, stalling
 from tfmon.ui.charset import Charset
 from tfmon.ui.rows import BLANK, Row, cells, crop, fit
 from tfmon.ui.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
@@ -93,7 +93,8 @@ def _frame(lane: LaneState, view: PaneView) -> tuple[tuple[str, ...], str]:
 def _title(lane: LaneState, view: PaneView, width: int) -> Row:
     (left, right, _, _, flat, _), edge = _frame(lane, view)
     state = _state(lane, view)
-    style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if lane.phase == PAUSED else STRONG
+    warns = lane.phase == PAUSED or stalling.stalled_s(lane, view.now_ns) is not None
+    style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
     letter = lane.spec.letter or "?"
     name = crop(lane.title, max(0, room - 4 - len(letter)))
@@ -113,6 +114,9 @@ def _state(lane: LaneState, view: PaneView) -> str:
     if lane.over:
         after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
+    silent_s = stalling.stalled_s(lane, view.now_ns)
+    if silent_s is not None:
+        return f"stalled {units.clock(silent_s)}"
     since = units.clock((view.now_ns - lane.phase_since_ns) / 1e9)
     if view.in_turns and lane.phase == RACING:
         return f"▸ its turn {since}" if view.its_turn else f"waiting {since}"
@@ -195,7 +199,7 @@ def _figure(lane: LaneState, view: PaneView, width: int, height: int) -> list[Ro
         return life.progress_rows(lane, view.now_ns, width, height, view.accent)
     recent = lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
-    still = lane.phase in (PAUSED, DONE)
+    still = lane.phase in (PAUSED, DONE) or stalling.stalled_s(lane, view.now_ns) is not None
     style = DIM if still else strong(view.accent)
     number = units.rate(speed) if speed is not None else "---"
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else _no_speed(lane)

@@ -25,7 +25,17 @@ from tfmon.ui.page import draw, in_sight
 from tfmon.ui.pinned import acknowledged, watched
 from tfmon.ui.shell import Shell, may_change
 from tfmon.ui.view import focused_index
-from tfmon.ui.wishes import living, no_knob, pause_or_run, short_name, steps_of, targets, to_improve
+from tfmon.ui.wishes import (
+    failed,
+    living,
+    no_knob,
+    pause_or_run,
+    reachable,
+    short_name,
+    steps_of,
+    targets,
+    to_improve,
+)
 
 RIGHT_BUTTON = 3
 
@@ -106,11 +116,16 @@ class RaceScreen(Screen[None]):
         except KnobError:
             self.shell.say(no_knob(snapshot, name))
             return
-        wishes, stuck = steps_of(living(self._targets()), knob, direction)
+        focused = self.shell.view.focused is not None
+        lanes = reachable(self._targets(), knob, direction, focused=focused)
+        again = [lane for lane in lanes if failed(lane)]
+        wishes, stuck = steps_of(lanes, knob, direction)
         for wish in wishes:
             self.shell.controls.set_knob(wish.lane, name, wish.value)
         if stuck:
             self.shell.say(stuck)
+        elif again:
+            self.shell.say(f"starting again with another {short_name(name)}: {_names(again)}")
         elif wishes and knob.kind == "restart":
             self.shell.say(f"{short_name(name)} takes effect with a restart: {_names(self._targets())}")
         else:

@@ -11,6 +11,7 @@ from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.race.attribution import Shares
 from tfmon.race.diagnosis import Diagnosis
+from tfmon.ui import stalling
 from tfmon.ui.rows import BLANK, Row, cells
 from tfmon.ui.style import DIM, TEXT, WARN, banded
 from tfmon.ui.wishes import short_name
@@ -248,7 +249,9 @@ def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
 
 
 def note_row(lane: LaneState) -> Row:
-    """Say what went wrong on the way, if anything did."""
+    """Say what goes wrong, or went wrong on the way, if anything did."""
+    if lane.pulse.stalled_since_ns is not None:
+        return labelled("stalled", (stalling.NOTE, WARN))
     if lane.refused:
         return labelled("refused", (lane.refused, WARN))
     if lane.bad_lines:

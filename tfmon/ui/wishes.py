@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tfmon.model.ends import OUT_OF_MEMORY
 from tfmon.model.knobs import Knob, KnobValue, show
-from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.lane_state import FAILED, PAUSED, RACING, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.race.tuning import advised
 
@@ -71,6 +72,25 @@ def targets(lanes: Sequence[LaneState], focused: str | None) -> list[LaneState]:
 def living(lanes: Sequence[LaneState]) -> list[LaneState]:
     """Return the lanes that a knob can reach."""
     return [lane for lane in lanes if not lane.over]
+
+
+def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
+    """Return the lanes that a knob's key acts on: those that train, and failed ones that it starts again.
+
+    That is the focused lane; and one that ran out of memory, where the batch is made smaller.
+    """
+    smaller = knob.name == "batch_size" and direction < 0
+
+    def starts_again(lane: LaneState) -> bool:
+        greedy = lane.trouble is not None and lane.trouble.kind == OUT_OF_MEMORY
+        return failed(lane) and (focused or (greedy and smaller))
+
+    return [lane for lane in lanes if not lane.over or starts_again(lane)]
+
+
+def failed(lane: LaneState) -> bool:
+    """Return whether a lane failed and its process is gone, so that it can be started again."""
+    return lane.phase == FAILED and lane.ended is not None
 
 
 def pause_or_run(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:

@@ -1,0 +1,201 @@
+"""Runs tfmon in a terminal for long, and every few seconds kills, stops or floods a lane, or presses a key.
+
+It says what was done, and how tfmon's memory, file descriptors and threads went; it ends with 1 if tfmon crashed,
+a process was left, the terminal was not restored, or a figure grew. Lanes train nothing, unless --real is given;
+real ones are killed and stopped, but not made to flood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import os
+import random
+import signal
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS))
+
+from support.terminal import Terminal  # noqa: E402
+
+RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto", "--lane", "cpu,batch_size=64")
+KEYS = {
+    "knob": "bBpgxm",
+    "race": " tr",
+    "pages": ("\r\x1b", "?\x1b", "k\x1b", "E\x1b", "c\x1b", "\rS\x1b", "\rK\x1b", "s\x1b"),
+    "focus": ("\t", "\x1b"),
+    "trial": "eu",
+}
+GROWTH = 1.15
+"""The last quarter of the time may take so much more memory than the second: histories fill up in the first."""
+STALL_S = 2.0
+
+
+class Soak:
+    """One run, and what was seen in it."""
+
+    def __init__(self, *, real: bool, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.real = real
+        child = {} if real else {"TFMON_TEST_CHILD": str(TESTS / "faults" / "children" / "soaker.py")}
+        root = str(TESTS.parent)
+        program = ("-m", "tfmon") if real else (str(TESTS / "support" / "fake_tfmon.py"),)
+        settings = {"PYTHONPATH": root, "TFMON_TEST_STALL_S": str(STALL_S), **child}
+        self.terminal = Terminal(*RACE, program=program, **settings)
+        self.program = psutil.Process(self.terminal.process.pid)
+        self.ever: dict[int, psutil.Process] = {}
+        self.stopped: list[tuple[float, psutil.Process]] = []
+        self.done: collections.Counter[str] = collections.Counter()
+        self.samples: list[tuple[float, int, int, int, float]] = []
+
+    def lanes(self) -> list[psutil.Process]:
+        found = self.program.children()
+        self.ever.update({process.pid: process for process in found})
+        return found
+
+    def act(self) -> None:
+        """Do one random thing."""
+        what = self.random.choices(
+            ["kill", "stop", "flood", *KEYS], weights=[2, 2, 0 if self.real else 3, 3, 3, 2, 2, 1]
+        )[0]
+        lanes = self.lanes()
+        if what in KEYS:
+            self.press(*self.random.choice(KEYS[what]))
+        elif not lanes:
+            self.press("\x1b", "r")
+            what = "race"
+        else:
+            self._hit(self.random.choice(lanes), what)
+        self.done[what] += 1
+
+    def press(self, *keys: str) -> None:
+        """Press keys with a pause after each: an Escape and a letter at once would be another key."""
+        for key in keys:
+            self.terminal.process.send(key)
+            until = time.monotonic() + 0.3
+            while time.monotonic() < until:
+                self.terminal.read()
+
+    def _hit(self, lane: psutil.Process, what: str) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if what == "kill":
+                lane.kill()
+            elif what == "flood":
+                lane.send_signal(signal.SIGUSR2)
+            else:
+                lane.suspend()
+                self.stopped.append((time.monotonic() + self.random.uniform(0.5, 4 * STALL_S), lane))
+
+    def wake(self, *, everybody: bool = False) -> None:
+        """Let those go on that were stopped long enough."""
+        for entry in list(self.stopped):
+            if everybody or time.monotonic() > entry[0]:
+                self.stopped.remove(entry)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    entry[1].resume()
+
+    def sample(self, since_s: float) -> None:
+        with self.program.oneshot():
+            memory, threads = self.program.memory_info().rss, self.program.num_threads()
+            times = self.program.cpu_times()
+        fds = self.program.num_fds()
+        self.samples.append((since_s, memory, fds, threads, times.user + times.system))
+
+    def run(self, seconds: float) -> None:
+        """Soak; ends early if tfmon does."""
+        self.terminal.wait_for(lambda text: "steps/s" in text, timeout_s=120)
+        began = next_act = next_sample = next_restart = time.monotonic()
+        while (now := time.monotonic()) - began < seconds and self.terminal.process.isalive():
+            self.terminal.read()
+            self.terminal.raw = self.terminal.raw[-20_000:]
+            self.wake()
+            if now >= next_act:
+                self.act()
+                next_act = now + self.random.uniform(1, 4)
+            if now >= next_restart:
+                self.press("\x1b", "\x1b", "r")
+                next_restart = now + 20
+            if now >= next_sample:
+                self.sample(now - began)
+                next_sample = now + 5
+
+    def end(self) -> list[str]:
+        """Quit, and return what was wrong."""
+        wrong = []
+        if not self.terminal.process.isalive():
+            wrong.append(f"tfmon ended with {self.terminal.process.exitstatus}: {self.terminal.raw[-2_000:]}")
+        else:
+            self.lanes()
+            self.wake(everybody=True)
+            self.press("\x1b", "\x1b", "q")
+            code = self.terminal.wait_for_exit()
+            if code not in (0, 1):
+                wrong.append(f"exit code {code}")
+            if "\x1b[?1049l" not in self.terminal.raw:
+                wrong.append("the terminal was not restored")
+        left = [pid for pid, process in self.ever.items() if process.is_running() and _alive(process)]
+        if left:
+            wrong.append(f"processes left: {left}")
+        if "Traceback" in self.terminal.raw:
+            wrong.append("a traceback: " + self.terminal.raw[-2_000:])
+        return wrong + self._growth()
+
+    def _growth(self) -> list[str]:
+        count = len(self.samples)
+        if count < 16:
+            return []
+        wrong = []
+        second, last = self.samples[count // 4 : count // 2], self.samples[3 * count // 4 :]
+        for name, place, least in (("memory", 1, 8_000_000), ("descriptors", 2, 4), ("threads", 3, 4)):
+            before = statistics.median(sample[place] for sample in second)
+            after = statistics.median(sample[place] for sample in last)
+            if after > max(before * GROWTH, before + least):
+                wrong.append(f"{name} grew from {before} to {after}")
+        return wrong
+
+    def report(self) -> None:
+        print("done: " + ", ".join(f"{count} × {what}" for what, count in self.done.most_common()))
+        print(f"lanes started: {len(self.ever)}")
+        print("  time   memory  descriptors  threads  CPU")
+        every = max(1, len(self.samples) // 12)
+        for since_s, memory, fds, threads, cpu_s in self.samples[::every]:
+            share = 100 * cpu_s / max(1.0, since_s)
+            print(f"{since_s:5.0f} s {memory / 1e6:6.1f} MB {fds:11d} {threads:8d} {share:4.0f} %")
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--real", action="store_true", help="lanes that train with TensorFlow")
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2), "big"))
+    given = parser.parse_args()
+    print(f"seed {given.seed}", flush=True)
+    soak = Soak(real=given.real, seed=given.seed)
+    try:
+        soak.run(60 * given.minutes)
+        wrong = soak.end()
+    finally:
+        if soak.terminal.process.isalive():
+            soak.terminal.process.close(force=True)
+    soak.report()
+    for line in wrong or ["nothing was wrong"]:
+        print(line)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

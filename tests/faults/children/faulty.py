@@ -1,0 +1,165 @@
+"""A fake trainer in which something goes wrong once it has trained a little: FAULT names the function below.
+
+FAULTY: only lanes with this prefetch setting have the fault; all, if it is not set. FAULT_AT: the step at which it
+comes, 100 if not said.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lanes" / "children"))
+
+from trainer import FakeTrainer
+
+from tfmon.model.events import PROTOCOL, Equipped, Hello, LaneFailed, PhaseEntered
+from tfmon.trainer.mailbox import leave
+
+METRICS = int(sys.argv[1])
+MEGABYTE = 1_000_000
+ESCAPES = (
+    "\x1b[31mred\x1b[0m \x1b]0;owned\x07 \x1b[2J\x1b[1;1H [bold red]markup[/] ../../etc/passwd \u202eevil\r\x9b5n"
+)
+
+
+class FaultyTrainer(FakeTrainer):
+    faulted = False
+
+    def say(self, event, **values) -> None:
+        if event is Hello:
+            faulthandler.register(signal.SIGUSR1, all_threads=True)
+            values["tells_stack"] = True
+        super().say(event, **values)
+
+    def train(self) -> None:
+        wanted = os.environ.get("FAULTY")
+        hit = os.environ.get("FAULT", "none") != "none" and (
+            wanted is None or str(self.settings["prefetch"]) == wanted
+        )
+        if hit and not self.faulted and self.step >= int(os.environ.get("FAULT_AT", 100)):
+            self.faulted = True
+            globals()[os.environ["FAULT"]](self)
+        super().train()
+
+
+def write(fd: int, data: bytes) -> None:
+    os.set_blocking(fd, True)
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+# ------------------------------------------------------------ ends
+
+
+def exits(trainer) -> None:
+    print("these are the last words", file=sys.stderr, flush=True)
+    os._exit(7)
+
+
+def runs_out_of_memory(trainer) -> None:
+    """Only with a batch as large as this."""
+    if trainer.settings["batch_size"] >= int(os.environ["TOO_LARGE"]):
+        trainer.say(LaneFailed, kind="out_of_memory", message="out of memory: a tensor", hint="b lowers it")
+        leave(1)
+
+
+# ------------------------------------------------------------ hangs
+
+
+def hangs_for_ever(trainer) -> None:
+    threading.Event().wait()
+
+
+def hangs_for_a_while(trainer) -> None:
+    time.sleep(float(os.environ["HANGS_S"]))
+
+
+def hangs_in_c(trainer) -> None:
+    """Hold Python's lock, with SIGTERM ignored: no thread of the child runs any more."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    mutex = ctypes.create_string_buffer(64)
+    libc = ctypes.PyDLL(None)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
+
+
+# ------------------------------------------------------------ floods
+
+
+def floods_stderr(trainer) -> None:
+    for _ in range(100):
+        write(2, b"\x1b[31mnoise" + b"." * (MEGABYTE - 20) + b"\n")
+    trainer.say(PhaseEntered, phase="racing")
+
+
+def floods_stdout(trainer) -> None:
+    for _ in range(100):
+        write(1, b"." * MEGABYTE)
+
+
+def floods_metrics(trainer) -> None:
+    """100 MB of lines that are none."""
+    line = b'{"v":1,"type":"Rubbish","x":"' + b"y" * 970 + b'"}\n'
+    for _ in range(100):
+        write(METRICS, line * (MEGABYTE // len(line)))
+
+
+def floods_short_lines(trainer) -> None:
+    """Many lines of nothing: they cost the most for their size."""
+    write(METRICS, b"x\n" * 200_000)
+
+
+def sends_a_long_line(trainer) -> None:
+    for _ in range(50):
+        write(METRICS, b"z" * MEGABYTE)
+    write(METRICS, b"\n")
+
+
+def sends_rubbish(trainer) -> None:
+    """What is wrong in every other way: bytes, types, versions, order, parts of lines."""
+    for line in (
+        b'\xff\xfe\x00{"v":1}',
+        b'{"v":1,"type":"Window"}',
+        b'{"v":99,"type":"Hello","at_ns":1,"protocol":99,"pid":1,"python":""}',
+        b'{"v":1,"type":"TurnEnded","at_ns":"soon","turn":1}',
+        b'{"v":1,"type":"Finished","at_ns":1e999,"steps":NaN}',
+        b'{"v":1,"type":["Hello"],"at_ns":{}}',
+        b'{"v":1,"type":"TurnEnded","at_ns":1,"tu',
+    ):
+        write(METRICS, line + b"\n")
+    for line in (
+        b'{"v":1,"type":"TurnEnded","at_ns":1,"turn":-4}',
+        b'{"v":1,"type":"KnobApplied","at_ns":-5,"request":99,"knob":"none","value":"x","step":-1,"gap_ns":-1}',
+        b'{"v":1,"type":"Hello","at_ns":0,"protocol":1,"pid":1,"python":"3"}',
+        b'{"v":1,"type":"PhaseEntered","at_ns":0,"phase":"importing"}',
+    ):
+        write(METRICS, line + b"\n")
+    trainer.say(PhaseEntered, phase="racing")
+
+
+def sends_escapes(trainer) -> None:
+    """Text that wants to steer the terminal, in every string that is shown."""
+    trainer.say(Equipped, tensorflow=ESCAPES, keras=ESCAPES, numpy=ESCAPES, device_name=ESCAPES)
+    trainer.settings[ESCAPES] = ESCAPES
+    write(2, (ESCAPES * 20 + "\n").encode(errors="replace") * 50)
+    write(METRICS, b'{"v":1,"type":"' + ESCAPES.encode() + b'"}\n')
+
+
+def fails_with_escapes(trainer) -> None:
+    sends_escapes(trainer)
+    trainer.say(LaneFailed, kind=ESCAPES, message=ESCAPES, hint=ESCAPES)
+    trainer.reporter.drain(1.0)
+    leave(1)
+
+
+if __name__ == "__main__":
+    assert PROTOCOL == 1
+    FaultyTrainer().live()

@@ -1,0 +1,44 @@
+"""A fake trainer that does something bad on SIGUSR2, another thing each time; for the soak."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+
+import faulty
+
+FAULTS = (
+    faulty.floods_short_lines,
+    faulty.sends_a_long_line,
+    faulty.sends_rubbish,
+    faulty.sends_escapes,
+    faulty.floods_stdout,
+    faulty.floods_stderr,
+    faulty.exits,
+    faulty.fails_with_escapes,
+)
+
+
+class Soaker(faulty.FaultyTrainer):
+    wanted = 0
+
+    def live(self) -> None:
+        faults = random.Random(os.getpid()).sample(FAULTS, len(FAULTS))
+        self.faults = itertools.cycle(faults)
+        signal.signal(signal.SIGUSR2, self.note)
+        super().live()
+
+    def note(self, *_) -> None:
+        self.wanted += 1
+
+    def train(self) -> None:
+        if self.wanted:
+            self.wanted = 0
+            next(self.faults)(self)
+        super().train()
+
+
+if __name__ == "__main__":
+    Soaker().live()

@@ -1,0 +1,82 @@
+"""Groups of faulty children with a watchdog, and the whole program in a terminal with such children."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.lanes import RacingGroup
+from support.waiting import wait_for
+
+from tfmon.lanes.watchdog import Watchdog
+
+FAULTY = Path(__file__).parent / "children" / "faulty.py"
+STALL_S = 0.6
+"""The shortest silence that counts as a stall in these tests."""
+
+
+class FaultyGroup(RacingGroup):
+    """A group whose second lane, the one with prefetch=auto, has a fault; and a watchdog."""
+
+    def __init__(self, logs: Path) -> None:
+        super().__init__(logs, FAULTY)
+        note_gap = self.stillness.note_gap
+        self.watchdog = Watchdog(self.session.snapshot, self, note_gap, slice_s=0.1, least_s=STALL_S)
+        self.watchdog.start()
+
+    def race_with(self, fault: str, *, mode: str, **environment: str) -> None:
+        """Race a sound lane against one with a fault."""
+        given = {"FAULT": fault, **environment}
+        plan = self.plan("cpu", "gpu", mode=mode, environment={"gpu:0": given, "cpu": {"FAULTY": "none"}})
+        self.begin(plan)
+
+    @property
+    def sound(self):
+        return self.lane("cpu")
+
+    @property
+    def faulty(self):
+        return self.lane("gpu:0")
+
+    def wait_for_stall(self) -> None:
+        wait_for(lambda: self.faulty.pulse.stalled_since_ns is not None, 30, "a stall")
+
+
+@pytest.fixture
+def faulty_group(tmp_path) -> Iterator[FaultyGroup]:
+    group = FaultyGroup(tmp_path)
+    yield group
+    group.watchdog.close()
+    group.stop()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., object]]:
+    """Start tfmon with fake lanes in a terminal, with variables of its environment."""
+    pytest.importorskip("pexpect")
+    from support.terminal import Terminal
+
+    program = str(Path(__file__).parents[1] / "support" / "fake_tfmon.py")
+    terminals: list[Terminal] = []
+
+    def run(*arguments: str, **environment: str) -> Terminal:
+        root = str(Path(__file__).parents[2])
+        given = {"PYTHONPATH": root, "TFMON_TEST_CHILD": str(FAULTY), "FAULTY": "auto", **environment}
+        terminals.append(Terminal(*arguments, program=(program,), **given))
+        return terminals[-1]
+
+    yield run
+    for terminal in terminals:
+        if not terminal.process.closed:
+            with contextlib.suppress(OSError):
+                terminal.process.close(force=True)
+
+
+@pytest.fixture
+def group(tmp_path) -> Iterator[RacingGroup]:
+    """A group of sound children."""
+    group = RacingGroup(tmp_path)
+    yield group
+    group.stop()

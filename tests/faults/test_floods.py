@@ -1,0 +1,77 @@
+"""A child that says too much, or rubbish: bounded memory, counted, said, and the other lane is heard."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import pytest
+from support.waiting import wait_for
+
+from tfmon.lanes.output import TAIL_BYTES, TAIL_LINES
+from tfmon.model.session import CONCURRENT
+from tfmon.model.wire import MAX_LINE_BYTES
+
+MOST_BYTES = 1200_000
+"""Of memory that Python takes at most in the monitor, with two lanes' histories in it."""
+
+
+def race_through(faulty_group, fault: str) -> int:
+    """Race until the faulty lane trains on after its fault; return the most memory that was taken."""
+    tracemalloc.start()
+    try:
+        faulty_group.race_with(fault, mode=CONCURRENT)
+        wait_for(lambda: faulty_group.faulty.steps > 150, 100, "the faulty lane trains on")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("fault", ["floods_stderr", "floods_stdout"])
+def test_100_mb_of_output_are_read_and_dropped(faulty_group, fault):
+    assert race_through(faulty_group, fault) < MOST_BYTES
+    assert faulty_group.faulty.bad_lines == 0
+    assert faulty_group.sound.steps > 0
+    faulty_group.kill("gpu:0")
+    wait_for(lambda: faulty_group.faulty.ended, 10, "its end")
+    tail = faulty_group.faulty.ended.output_tail
+    assert 0 < len(tail) <= TAIL_LINES
+    assert sum(map(len, tail)) <= TAIL_BYTES
+
+
+def test_100_mb_of_unreadable_lines_are_counted_and_said(faulty_group):
+    told = []
+    faulty_group.session.listen(lambda event: told.append(event) if hasattr(event, "problem") else None)
+    assert race_through(faulty_group, "floods_metrics") < MOST_BYTES
+    assert 90_000 < faulty_group.faulty.bad_lines < 110_000
+    assert faulty_group.faulty.last_bad_line == "unknown type 'Rubbish'"
+    assert len(told) < faulty_group.faulty.bad_lines / 10
+
+
+def test_the_shortest_lines_are_counted_every_one(faulty_group):
+    assert race_through(faulty_group, "floods_short_lines") < MOST_BYTES
+    assert faulty_group.faulty.bad_lines == 200_000
+    assert faulty_group.sound.bad_lines == 0
+
+
+def test_a_line_of_50_mb_is_dropped_and_said(faulty_group):
+    assert race_through(faulty_group, "sends_a_long_line") < MOST_BYTES
+    assert faulty_group.faulty.bad_lines == 1
+    assert faulty_group.faulty.last_bad_line == f"a line longer than {MAX_LINE_BYTES} bytes"
+
+
+def test_rubbish_of_every_kind_is_counted_and_the_lane_trains_on(faulty_group):
+    race_through(faulty_group, "sends_rubbish")
+    assert faulty_group.faulty.bad_lines == 7
+    assert faulty_group.faulty.pulse.stalled_since_ns is None
+
+
+def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfmon.race.stall.STARTING_S", 1.0)
+    script = tmp_path / "mute.py"
+    script.write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setattr(faulty_group, "_script", script)
+    faulty_group.begin(faulty_group.plan("cpu", mode=CONCURRENT))
+    wait_for(lambda: faulty_group.lane("cpu").pulse.stalled_since_ns is not None, 30, "a stall")
+    faulty_group.kill("cpu")
+    wait_for(lambda: faulty_group.lane("cpu").ended, 10, "its end")
+    assert "said nothing" in faulty_group.lane("cpu").trouble.message

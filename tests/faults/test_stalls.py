@@ -1,0 +1,122 @@
+"""A lane that hangs, a real child: it is told, the others go on, it tells where it stands, it can be ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from lanes.conftest import gone
+from support.waiting import wait_for
+
+from tfmon.model.lane_state import FAILED, RACING
+from tfmon.model.pulse import STALL
+from tfmon.model.session import CONCURRENT, TURNS
+
+BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
+WITHIN_S = 3.0
+
+
+@BOTH_MODES
+def test_it_is_told_with_since_when_and_the_others_go_on(faulty_group, mode):
+    faulty_group.race_with("hangs_for_ever", mode=mode)
+    faulty_group.wait_for_stall()
+    faulty = faulty_group.faulty
+    assert faulty.phase == RACING
+    assert faulty.points[-1].at_ns <= faulty.pulse.stalled_since_ns
+    faulty_group.wait_for_steps("cpu", 200)
+    assert faulty_group.sound.pulse.stalled_since_ns is None
+
+
+def test_it_is_frozen_while_another_is_measured_and_gets_a_slice_in_every_round(faulty_group):
+    faulty_group.race_with("hangs_for_ever", mode=TURNS)
+    faulty_group.wait_for_stall()
+    for _ in range(2):
+        wait_for(lambda: faulty_group.session.snapshot().race.turn == "cpu", 30, "the other's turn")
+        wait_for(lambda: faulty_group.session.snapshot().race.turn == "gpu:0", 30, "its turn")
+    faulty_group.wait_for_steps("cpu", 100)
+
+
+@BOTH_MODES
+def test_one_that_wakes_up_races_on_and_its_long_window_is_left_out(faulty_group, mode):
+    faulty_group.race_with("hangs_for_a_while", mode=mode, HANGS_S="2.5")
+    faulty_group.wait_for_stall()
+    wait_for(lambda: faulty_group.faulty.pulse.stalled_since_ns is None, 30, "it wakes up")
+    faulty_group.wait_for_steps("gpu:0", 200)
+    faulty_group.wait_for_steps("cpu", 200)
+    faulty = faulty_group.faulty
+    assert faulty.excluded[STALL] == 1
+    assert faulty.steady.span_ns < 10 * len(faulty.points) * faulty.points[0].span_ns
+    assert faulty.steps == sum(point.steps for point in faulty.points)
+
+
+def test_a_process_that_somebody_else_stopped_is_a_stall_too(faulty_group):
+    faulty_group.race_with("exits", mode=CONCURRENT, FAULT_AT="1000000")
+    faulty_group.wait_for_steps("gpu:0")
+    os.kill(faulty_group.pid("gpu:0"), signal.SIGSTOP)
+    faulty_group.wait_for_stall()
+    os.kill(faulty_group.pid("gpu:0"), signal.SIGCONT)
+    faulty_group.wait_for_steps("gpu:0")
+    assert faulty_group.faulty.pulse.stalled_since_ns is None
+
+
+@pytest.mark.parametrize(("fault", "mode"), [("hangs_for_ever", CONCURRENT), ("hangs_in_c", TURNS)])
+def test_it_tells_where_it_stands(faulty_group, fault, mode):
+    faulty_group.race_with(fault, mode=mode)
+    faulty_group.wait_for_stall()
+    faulty_group.ask_stack("gpu:0")
+    wait_for(lambda: faulty_group.faulty.stack is not None, 30, "a stack")
+    lines = faulty_group.faulty.stack.lines
+    assert any(f"in {fault}" in line and "faulty.py" in line for line in lines)
+    assert any(line.startswith(("Thread 0x", "Current thread 0x")) for line in lines)
+    assert not faulty_group.sound.over
+
+
+def test_a_sound_lane_tells_where_it_stands_and_trains_on(faulty_group):
+    faulty_group.race_with("exits", mode=CONCURRENT, FAULT_AT="1000000")
+    faulty_group.wait_for_steps("gpu:0")
+    faulty_group.ask_stack("gpu:0")
+    wait_for(lambda: faulty_group.faulty.stack is not None, 30, "a stack")
+    faulty_group.wait_for_steps("gpu:0", 100)
+
+
+def test_a_lane_that_never_said_it_could_is_not_sent_a_signal_that_would_end_it(group):
+    group.begin(group.plan("cpu"))
+    group.wait_for_steps("cpu")
+    group.ask_stack("cpu")
+    group.wait_for_steps("cpu", 50)
+    assert group.lane("cpu").stack is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode", "how"),
+    [("hangs_for_ever", CONCURRENT, "exit code 0"), ("hangs_in_c", TURNS, "SIGKILL")],
+    ids=["heeds", "defies"],
+)
+def test_it_can_be_ended_even_if_it_ignores_sigterm(faulty_group, fault, mode, how):
+    faulty_group.race_with(fault, mode=mode)
+    faulty_group.wait_for_stall()
+    pid = faulty_group.pid("gpu:0")
+    faulty_group.kill("gpu:0")
+    wait_for(lambda: faulty_group.faulty.ended, WITHIN_S + 2, "its end")
+    assert gone(pid)
+    faulty = faulty_group.faulty
+    assert faulty.phase == FAILED
+    assert "said nothing for" in faulty.trouble.message and how in faulty.trouble.message
+    assert faulty.points
+    faulty_group.wait_for_steps("cpu", 100)
+    faulty_group.restart(["gpu:0"])
+    faulty_group.wait_for(RACING, "gpu:0")
+
+
+def test_one_that_hangs_before_it_is_ready_does_not_keep_the_others(faulty_group, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfmon.race.stall.STARTING_S", 1.0)
+    gate = tmp_path / "gate"
+    gated = {"GATE": str(gate), "FAULTY": "none"}
+    plan = faulty_group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": gated, "cpu": {"FAULTY": "none"}})
+    faulty_group.begin(plan)
+    faulty_group.wait_for_stall()
+    faulty_group.wait_for_steps("cpu", 50)
+    gate.touch()
+    wait_for(lambda: faulty_group.faulty.points, 30, "it joins the race")
+    faulty_group.wait_for_steps("cpu", 50)

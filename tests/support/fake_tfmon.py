@@ -1,0 +1,25 @@
+"""Runs tfmon with lanes that train nothing. For tests only.
+
+TFMON_TEST_STALL_S: the shortest silence that counts as a stall. TFMON_TEST_CHILD: another script for the lanes.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+from tfmon import program
+from tfmon.cli import main
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.watchdog import Watchdog
+from tfmon.race import stall
+
+CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
+
+if __name__ == "__main__":
+    script = Path(os.environ.get("TFMON_TEST_CHILD", CHILD))
+    program.LaneGroup = functools.partial(LaneGroup, script=script)
+    least_s = float(os.environ.get("TFMON_TEST_STALL_S", stall.LEAST_S))
+    program.Watchdog = functools.partial(Watchdog, least_s=least_s)
+    main()

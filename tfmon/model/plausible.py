@@ -1,0 +1,35 @@
+"""What a window cannot be: figures that are summed up and divided by must not be made up. Pure."""
+
+from __future__ import annotations
+
+from tfmon.model.events import Window
+
+LARGEST = 10**17
+"""Three years in ns: no window lasts so long, and none has so many steps or examples."""
+HIGHEST_BIN = 64 * 64
+"""Of `model.histogram`: 2^64 ns."""
+_PARTS = ("input_ns", "call_ns", "sync_ns", "report_ns")
+_AMOUNTS = (
+    *_PARTS, "span_ns", "longest_ns", "traced_ns", "sampled_input_ns", "sampled_copy_ns",
+    "sampled_call_ns", "sampled_tail_ns", "steps", "examples", "step", "traced_steps", "sampled",
+    "sampled_examples", "at_ns",
+)  # fmt: skip
+
+
+def implausible(window: Window) -> str:
+    """Return why a window cannot be, in words; empty for one that can."""
+    if window.span_ns <= 0:
+        return f"Window.span_ns is {window.span_ns}"
+    for name in _AMOUNTS:
+        value = getattr(window, name)
+        if value is not None and not 0 <= value <= LARGEST:
+            return f"Window.{name} is {value}"
+    parts_ns = sum(getattr(window, name) for name in _PARTS)
+    if parts_ns > 2 * window.span_ns:
+        return f"the parts of a Window take {parts_ns} ns of its {window.span_ns}"
+    if window.computing_share is not None and not 0 <= window.computing_share <= 1:
+        return f"Window.computing_share is {window.computing_share}"
+    for place, amount in window.histogram.items():
+        if not (0 <= place <= HIGHEST_BIN and 0 <= amount <= LARGEST):
+            return f"Window.histogram has {amount} in bin {place}"
+    return ""
