@@ -61,7 +61,7 @@ def test_a_line_of_50_mb_is_dropped_and_said(faulty_group):
 
 def test_rubbish_of_every_kind_is_counted_and_the_lane_trains_on(faulty_group):
     race_through(faulty_group, "sends_rubbish")
-    assert faulty_group.faulty.bad_lines == 7
+    assert faulty_group.faulty.bad_lines == 8
     assert faulty_group.faulty.pulse.stalled_since_ns is None
 
 

@@ -267,3 +267,11 @@ def test_deep_nesting_is_read_or_refused(depth, key):
 
 def test_a_message_without_fields_is_its_type():
     assert json.loads(encode(Run())) == {"v": PROTOCOL, "type": "Run"}
+
+
+@pytest.mark.parametrize("at_ns", [-1, 10**18])
+def test_an_event_at_a_time_that_cannot_be_is_refused(at_ns):
+    """A recording of it could not be read again."""
+    line = json.dumps({"v": PROTOCOL, "type": "TurnEnded", "at_ns": at_ns, "turn": 1}).encode()
+    with pytest.raises(WireError, match=f"TurnEnded.at_ns is {at_ns}"):
+        decode_event(line, "cpu")

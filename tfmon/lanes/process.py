@@ -23,6 +23,8 @@ from tfmon.model.wire import MAX_LINE_BYTES, Request, WireError, decode_event, e
 
 BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
 CHUNK_BYTES = 65_536
+AHEAD_NS = 1_000_000_000
+"""All processes of a machine share one clock: an event that is further ahead of it cannot be."""
 _OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 """A group of its own, in the monitor's session: if the monitor dies while a child is frozen, the kernel then
 sends the child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX)."""
@@ -250,6 +252,9 @@ class LaneProcess:
             event = decode_event(line, self.lane)
         except WireError as error:
             self._bad(str(error))
+            return
+        if event.at_ns > time.monotonic_ns() + AHEAD_NS:
+            self._bad(f"{type(event).__name__}.at_ns lies in the future")
             return
         self._tell_bad_lines()
         try:

@@ -1,8 +1,8 @@
-"""What a window cannot be: figures that are summed up and divided by must not be made up. Pure."""
+"""What a lane's event cannot be: figures that are summed up and divided by must not be made up. Pure."""
 
 from __future__ import annotations
 
-from tfmon.model.events import Window
+from tfmon.model.events import FromLane, Window
 
 LARGEST = 10**17
 """Three years in ns: no window lasts so long, and none has so many steps or examples."""
@@ -12,12 +12,18 @@ _PARTS = ("input_ns", "call_ns", "sync_ns", "report_ns")
 _AMOUNTS = (
     *_PARTS, "span_ns", "longest_ns", "traced_ns", "sampled_input_ns", "sampled_copy_ns",
     "sampled_call_ns", "sampled_tail_ns", "steps", "examples", "step", "traced_steps", "sampled",
-    "sampled_examples", "at_ns",
+    "sampled_examples",
 )  # fmt: skip
 
 
-def implausible(window: Window) -> str:
-    """Return why a window cannot be, in words; empty for one that can."""
+def implausible(event: FromLane) -> str:
+    """Return why an event cannot be, in words; empty for one that can."""
+    if not 0 <= event.at_ns <= LARGEST:
+        return f"{type(event).__name__}.at_ns is {event.at_ns}"
+    return _wrong_in(event) if isinstance(event, Window) else ""
+
+
+def _wrong_in(window: Window) -> str:
     if window.span_ns <= 0:
         return f"Window.span_ns is {window.span_ns}"
     for name in _AMOUNTS:

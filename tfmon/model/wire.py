@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, get_args
 
-from tfmon.model.events import PROTOCOL, FromLane, Window
+from tfmon.model.events import PROTOCOL, FromLane
 from tfmon.model.knobs import KnobValue
 from tfmon.model.plausible import implausible
 from tfmon.model.text import clean
@@ -112,10 +112,11 @@ def encode(message: FromLane | Request) -> bytes:
 def decode_event(line: bytes, lane: str) -> FromLane:
     """Read a metric line.
 
-    Errors: WireError for anything but an event of this protocol version with fields of the right types.
+    Errors: WireError for anything but an event of this protocol version with fields of the right types, and for
+    figures that cannot be.
     """
     event: FromLane = _decode(line, _EVENTS, {"lane": lane})
-    if isinstance(event, Window) and (wrong := implausible(event)):
+    if wrong := implausible(event):
         raise WireError(wrong)
     return event
 
