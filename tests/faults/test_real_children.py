@@ -45,9 +45,13 @@ class Wrong(Scenario):
         return train
 '''
 LIMIT = (
-    "used = int(open('/proc/self/statm').read().split()[0]) * 4096; "
-    "resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, used + 2**28)); np.ones(2**31)"
+    "used = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
+    "        before, most = resource.getrlimit(resource.RLIMIT_AS)\n"
+    "        resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, most))\n"
+    "        try:\n            np.ones(2**31)\n"
+    "        finally:\n            resource.setrlimit(resource.RLIMIT_AS, (before, most))"
 )
+"""Only as long as the one array is asked for: TensorFlow's own threads end the process when they get no memory."""
 SLOW_FAULT = (
     "def fail(x):\n            if x[0] > 40: raise ValueError('row 41 is bad')\n            return x\n"
     "        rows = tf.data.Dataset.range(64).map(lambda n: tf.cast([n, n, n], tf.float32))\n"

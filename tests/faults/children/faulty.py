@@ -22,6 +22,7 @@ from trainer import FakeTrainer
 
 from tfmon.model.events import PROTOCOL, Equipped, Hello, LaneFailed, PhaseEntered
 from tfmon.trainer.mailbox import leave
+from tfmon.trainer.orphan import die_with_parent
 
 METRICS = int(sys.argv[1])
 MEGABYTE = 1_000_000
@@ -35,6 +36,7 @@ class FaultyTrainer(FakeTrainer):
 
     def say(self, event, **values) -> None:
         if event is Hello:
+            die_with_parent()
             faulthandler.register(signal.SIGUSR1, all_threads=True)
             values["tells_stack"] = True
         super().say(event, **values)

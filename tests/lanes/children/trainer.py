@@ -39,6 +39,8 @@ from tfmon.trainer.reporter import Reporter
 
 WINDOW_S = 0.01
 STEPS = 10
+STOPPED = 20
+"""A window that took so many times as long was interrupted."""
 
 
 class FakeTrainer:
@@ -121,7 +123,9 @@ class FakeTrainer:
                 leave(0)
 
     def train(self) -> None:
+        began_ns = time.monotonic_ns()
         self.pause.wait(WINDOW_S)
+        took_ns = time.monotonic_ns() - began_ns
         self.step += STEPS
         spent = dict.fromkeys(("call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
         spent["input_ns"] = int(float(os.environ.get("WAITS", 0)) * WINDOW_S * 1e9)
@@ -135,7 +139,8 @@ class FakeTrainer:
             if str(self.settings[knob]) == value:
                 examples = round(examples * float(factor))
         counts = {"steps": STEPS, "examples": examples, "step": self.step, "histogram": {640: STEPS}, **spent}
-        span_ns = int(WINDOW_S * 1e9)
+        # One that was stopped in its window says how long that lasted; the others are of one length.
+        span_ns = took_ns if took_ns > STOPPED * WINDOW_S * 1e9 else int(WINDOW_S * 1e9)
         self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, turn=round_number, **counts)
         if self.limit is not None and self.step >= self.limit:
             self.say(Finished, steps=self.step)
