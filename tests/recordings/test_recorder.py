@@ -131,7 +131,14 @@ def test_events_are_on_the_disk_within_a_second_or_so(place, session, keep):
     keep()
     session.begin(Race("mine"), LANES)
     finish(session, 7)
-    wait_for(lambda: recording_of(session) and steps_in(Path(recording_of(session).path)) == [7], 5)
+
+    def written() -> bool:
+        try:
+            return recording_of(session) is not None and steps_in(Path(recording_of(session).path)) == [7]
+        except RecordingError:
+            return False  # not even the header yet
+
+    wait_for(written, 10)
 
 
 def test_what_is_passed_over_is_recorded_too(place, session, keep):
