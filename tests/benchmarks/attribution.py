@@ -215,17 +215,20 @@ def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int
     from tfmon.trainer.mailbox import Mailbox
     from tfmon.trainer.pipeline import Pipelines, count_examples
     from tfmon.trainer.reporter import Reporter
+    from tfmon.trainer.stepper import Stepper
     from tfmon.trainer.steps import Steps
 
     class InTurns(Loop):
         """The lane's loop; `plain` is without what attribution needs on every step and between windows."""
 
-        plain = False
         split_ms = 0.0
 
         def begin(self) -> None:
             self.slices: list[tuple[bool, float]] = []
             self._slice_from = (0, 0)
+            made = self._stepper
+            self._stepper = self.turns = StepsInTurns(made.feed, made.step, self._clock, self._mailbox.waiting)
+            self.turns.reads_loss = made.reads_loss
 
         def _take_split(self, most: int) -> None:
             began_ns = time.monotonic_ns()
@@ -233,34 +236,37 @@ def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int
             self.split_ms = (time.monotonic_ns() - began_ns) / 1e6
 
         def _may_sample(self) -> bool:
-            return not self.plain and super()._may_sample()
+            return not self.turns.plain and super()._may_sample()
 
         def _train_window(self) -> None:
             now_ns, (from_ns, from_steps) = time.monotonic_ns(), self._slice_from
             if now_ns - from_ns >= seconds * 1e9:
                 if from_ns:
-                    self.slices.append((self.plain, (self._done_steps - from_steps) / (now_ns - from_ns)))
+                    self.slices.append((self.turns.plain, (self.turns.done - from_steps) / (now_ns - from_ns)))
                 if len(self.slices) == 2 * pairs + 1:
                     self._mailbox.post(Stop())
-                self.plain = len(self.slices) % 4 in (0, 1)
-                self._slice_from = (time.monotonic_ns(), self._done_steps)
+                self.turns.plain = len(self.slices) % 4 in (0, 1)
+                self._slice_from = (time.monotonic_ns(), self.turns.done)
             super()._train_window()
 
-        def _steps_until(self, deadline_ns: int, limit: int) -> int:
-            """Train as the lane's loop does, without the clocks inside of a step and the notice of traces."""
+    class StepsInTurns(Stepper):
+        """The lane's steps; `plain` are without the clocks inside of a step and the notice of traces."""
+
+        plain = False
+
+        def until(self, deadline_ns: int, limit: int) -> int:
             if not self.plain:
-                return super()._steps_until(deadline_ns, limit)
-            clock_ns, step, batches = time.monotonic_ns, self._step, self._feed.batches
-            times, waiting = self._clock.times, self._mailbox.waiting
-            size = self._feed.batch_examples
-            reads = self._settings.get("sync_every_step", False)
+                return super().until(deadline_ns, limit)
+            clock_ns, step, batches = time.monotonic_ns, self.step, self.feed.batches
+            times, waiting = self._clock.times, self._waiting
+            size, reads = self.feed.batch_examples, self.reads_loss
             steps = examples = 0
             began_ns = clock_ns()
             while True:
                 batch = next(batches)
-                self._loss = step(*batch)
+                self.loss = step(*batch)
                 if reads:
-                    self._read_loss()
+                    self.read_loss()
                 ended_ns = clock_ns()
                 times[steps] = ended_ns - began_ns
                 steps += 1
@@ -269,9 +275,9 @@ def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int
                 if ended_ns >= deadline_ns or steps >= limit or waiting:
                     break
             self._clock.count(steps)
-            self._done_steps += steps
+            self.done += steps
             self._clock.examples += examples
-            self._last_end_ns = ended_ns
+            self.last_end_ns = ended_ns
             return ended_ns
 
     device.settle(kind, settings.get("threads", "auto"))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import TypeAlias
 
 from tfmon.model.events import (
     Finished,
@@ -23,17 +21,16 @@ from tfmon.model.knobs import KnobError, KnobValue, find
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Assign, Hold, Profile, Request, Run, SetKnob, Stop, Turn
 from tfmon.trainer import device
-from tfmon.trainer.capture import Capture, CaptureError
-from tfmon.trainer.loader import ScenarioError
+from tfmon.trainer.capture import CaptureError
 from tfmon.trainer.mailbox import Mailbox
-from tfmon.trainer.pipeline import Pipelines, count_examples
+from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.reporter import Reporter
 from tfmon.trainer.sampler import Sampler
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS, Slices
 from tfmon.trainer.split import MOST_NS, STEPS, Splits
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, OddWindows, Samples, StepClock
+from tfmon.trainer.stepper import Stepper
 from tfmon.trainer.steps import Steps
-from tfmon.trainer.tracing import TraceWatch
 from tfmon.trainer.workshop import Setup, Workshop
 
 WARM_UP_NS = 500_000_000
@@ -43,7 +40,6 @@ the one before by `STILL_RISING`, or for so long, before it says that it is read
 KNOB_CHANGE = "knob change"
 """Mark of the window in which a knob took effect."""
 PROFILE = "profile"
-DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +84,10 @@ class Loop:
         self._settings = dict(assign.settings)
         setup = self._workshop.make(self._settings)
         assert setup.feed is not None and setup.step is not None
-        self._feed, self._step = setup.feed, setup.step
-        self._loss: Any = None
+        self._stepper = Stepper(setup.feed, setup.step, self._clock, mailbox.waiting)
+        self._stepper.reads_loss = self._reads_loss()
         self._wishes: dict[int, SetKnob] = {}
         self._fresh: list[SetKnob] = []
-        self._done_steps = 0
-        self._last_end_ns = 0
         self._tried_ns = 0
         self._slices = Slices()
         self._stopped = False
@@ -102,11 +96,11 @@ class Loop:
 
     def run(self) -> None:
         """Warm up, wait for the start signal, and train until the end."""
-        self._traces = TraceWatch()
+        self._stepper.begin()
         try:
             self._live()
         finally:
-            self._traces.close()
+            self._stepper.end()
 
     def _live(self) -> None:
         self._workshop.start()
@@ -116,12 +110,12 @@ class Loop:
         while not self._stopped:
             if self._slices.held:
                 self._hold()
-            elif self._assign.steps is not None and self._done_steps >= self._assign.steps:
+            elif self._assign.steps is not None and self._stepper.done >= self._assign.steps:
                 break
             else:
                 self._train_window()
             self._read_letters()
-        self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=self._done_steps))
+        self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=self._stepper.done))
         self._reporter.drain(timeout_s=1.0)
 
     def _warm_up(self) -> None:
@@ -130,8 +124,8 @@ class Loop:
         calm, pace = 0, 0.0
         while not self._stopped:
             examples = self._clock.examples
-            self._steps_until(before_ns + WINDOW_NS // 4, CAPACITY)
-            self._read_loss()
+            self._stepper.until(before_ns + WINDOW_NS // 4, CAPACITY)
+            self._stepper.read_loss()
             now_ns = time.monotonic_ns()
             last, pace = pace, (self._clock.examples - examples) / max(1, now_ns - before_ns)
             calm = calm + 1 if pace <= last * STILL_RISING else 0
@@ -142,7 +136,7 @@ class Loop:
             self._read_letters()
         if not self._stopped:
             self._take_split(STEPS)
-        self._done_steps, self._sampler.samples = 0, Samples()
+        self._stepper.done, self._sampler.samples = 0, Samples()
         self._collector.settle()
         self._worked = self._workshop.worked
 
@@ -172,9 +166,9 @@ class Loop:
         if self._fresh:
             self._first_step_after_change()
         self._train(end_ns, least)
-        loss = self._read_loss()
+        loss = self._stepper.read_loss()
         synced_ns = time.monotonic_ns()
-        clock.sync_ns += synced_ns - self._last_end_ns
+        clock.sync_ns += synced_ns - self._stepper.last_end_ns
         if self._slices.unsettled(synced_ns, self._tried_ns, clock.examples) and self._steps_left() > 0:
             self._tried_ns = synced_ns
             return
@@ -185,19 +179,20 @@ class Loop:
 
     def _train(self, end_ns: int, least: int) -> None:
         """Train until the time is reached and at least so many steps are done, or a letter comes."""
-        first = self._done_steps
+        first = self._stepper.done
         while (left := self._steps_left()) > 0:
-            self._steps_until(end_ns, min(CAPACITY, left))
-            if self._mailbox.waiting or (self._last_end_ns >= end_ns and self._done_steps - first >= least):
+            self._stepper.until(end_ns, min(CAPACITY, left))
+            over = self._stepper.last_end_ns >= end_ns and self._stepper.done - first >= least
+            if over or self._mailbox.waiting:
                 return
 
     def _steps_left(self) -> int:
-        return CAPACITY if self._assign.steps is None else self._assign.steps - self._done_steps
+        return CAPACITY if self._assign.steps is None else self._assign.steps - self._stepper.done
 
     def _first_step_after_change(self) -> None:
         """Train one step with the new pipeline, and say that it is in force."""
-        before_ns = self._last_end_ns
-        end_ns = self._steps_until(0, 1)
+        before_ns = self._stepper.last_end_ns
+        end_ns = self._stepper.until(0, 1)
         for wish in self._fresh:
             value = self._settings[wish.knob]
             self._reporter.send(
@@ -206,63 +201,11 @@ class Loop:
                     request=wish.request,
                     knob=wish.knob,
                     value=value,
-                    step=self._done_steps,
+                    step=self._stepper.done,
                     gap_ns=end_ns - before_ns,
                 )
             )
         self._fresh = []
-
-    def _steps_until(self, deadline_ns: int, limit: int) -> int:
-        """Train until the deadline, the limit or a letter, but one step at least; return the last step's end.
-
-        Errors: ScenarioError when the data end; whatever the model or the pipeline raise.
-        """
-        clock_ns, step, batches = time.monotonic_ns, self._step, self._feed.batches
-        times, waiting = self._clock.times, self._mailbox.waiting
-        size = self._feed.batch_examples
-        reads = self._settings.get("sync_every_step", False)
-        traces, seen = self._traces, self._traces.count
-        steps = input_ns = call_ns = sync_ns = examples = longest_ns = 0
-        began_ns = clock_ns()
-        while True:
-            try:
-                batch = next(batches)
-            except StopIteration:
-                raise ScenarioError(DATA_ENDED) from None
-            fed_ns = clock_ns()
-            self._loss = step(*batch)
-            ended_ns = called_ns = clock_ns()
-            if reads:
-                self._read_loss()
-                ended_ns = clock_ns()
-                sync_ns += ended_ns - called_ns
-            times[steps] = ended_ns - began_ns
-            steps += 1
-            input_ns += fed_ns - began_ns
-            call_ns += called_ns - fed_ns
-            if called_ns - fed_ns > longest_ns:
-                longest_ns = called_ns - fed_ns
-            if traces.count != seen:
-                seen = traces.count
-                self._clock.traced_steps += 1
-                self._clock.traced_ns += called_ns - fed_ns
-            examples += count_examples(batch) if size is None else size
-            began_ns = ended_ns
-            if ended_ns >= deadline_ns or steps >= limit or waiting:
-                break
-        self._clock.count(steps)
-        self._done_steps += steps
-        self._clock.examples += examples
-        self._clock.input_ns += input_ns
-        self._clock.call_ns += call_ns
-        self._clock.sync_ns += sync_ns
-        self._clock.longest_call_ns = max(self._clock.longest_call_ns, longest_ns)
-        self._last_end_ns = ended_ns
-        return ended_ns
-
-    def _read_loss(self) -> float | None:
-        """Read the last step's loss, and by that wait for the device to finish it."""
-        return None if self._loss is None else float(np.mean(self._loss))
 
     def _close_window(self, at_ns: int, loss: float | None) -> None:
         clock = self._clock
@@ -275,16 +218,17 @@ class Loop:
             self._odd.mark(clock)
         samples = self._sampler.samples
         in_use, peak = device.gpu_memory(self._assign.device)
+        traces = self._stepper.traces
         window = clock.window(
             at_ns,
             samples,
-            step=self._done_steps,
+            step=self._stepper.done,
             loss=loss,
             settings=self._settings,
             turn=self._slices.number,
             gpu_in_use_bytes=in_use,
             gpu_peak_bytes=peak,
-            traced=self._traces.cause() if clock.traced_steps else "",
+            traced=traces.cause() if traces and clock.traced_steps else "",
             computing_share=self._splits.of(self._settings),
             sampled_copy_ns=samples.copy_ns if self._sampler.copies else None,
         )
@@ -299,7 +243,7 @@ class Loop:
         """Train some steps under the profiler, before the window that is about to begin."""
         self._profile = None
         try:
-            path = self._capture(Path(wish.folder), min(wish.steps, max(1, self._steps_left() - 1)))
+            path = self._stepper.capture(Path(wish.folder), min(wish.steps, max(1, self._steps_left() - 1)))
         except CaptureError as error:
             self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=wish.folder, reason=str(error)))
         else:
@@ -313,35 +257,11 @@ class Loop:
             return
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-split-") as folder:
-                trace = self._capture(Path(folder), most, time.monotonic_ns() + MOST_NS)
+                trace = self._stepper.capture(Path(folder), most, time.monotonic_ns() + MOST_NS)
                 self._splits.note(self._settings, trace)
         except (CaptureError, OSError):
             self._splits.note(self._settings, None)
         self._leave_out_steps()
-
-    def _capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
-        """Train so many steps under the profiler, or until the deadline but one at least; return the profile.
-
-        Before them comes one without a marker: the first step under the profiler is slow.
-
-        Errors: CaptureError.
-        """
-        capture, plain = Capture(folder), (self._feed, self._step)
-        try:
-            capture.start()
-            self._steps_until(0, 1)
-            batches, step = capture.follow(self._feed.batches, self._step)
-            self._feed, self._step = replace(self._feed, batches=batches), step
-            goal = self._done_steps + steps
-            while self._done_steps < goal:
-                if self._steps_until(deadline_ns, goal - self._done_steps) >= deadline_ns:
-                    break
-            batches.close()
-            self._read_loss()
-            return capture.stop()
-        finally:
-            self._feed, self._step = plain
-            capture.abandon()
 
     def _leave_out_steps(self) -> None:
         """Begin the window anew; the steps that it has had count as trained and no more.
@@ -350,8 +270,8 @@ class Loop:
         """
         self._sampler.samples.examples += self._clock.examples
         marks = self._clock.marks
-        self._last_end_ns = self._tried_ns = time.monotonic_ns()
-        self._clock.reset(self._last_end_ns)
+        self._tried_ns = self._stepper.last_end_ns = time.monotonic_ns()
+        self._clock.reset(self._tried_ns)
         self._clock.marks.update(marks)
 
     def _may_split(self) -> bool:
@@ -370,13 +290,12 @@ class Loop:
 
     def _sample_step(self) -> None:
         """Train a step before the window that is about to begin; it begins after that step."""
-        try:
-            self._loss = self._sampler.take(self._feed, self._step, self._period_ns)
-        except StopIteration:
-            raise ScenarioError(DATA_ENDED) from None
-        self._done_steps += 1
-        self._last_end_ns = self._tried_ns = time.monotonic_ns()
-        self._clock.reset(self._last_end_ns)
+        self._stepper.sample(self._sampler, self._period_ns)
+        self._tried_ns = self._stepper.last_end_ns
+        self._clock.reset(self._tried_ns)
+
+    def _reads_loss(self) -> bool:
+        return bool(self._settings.get("sync_every_step", False))
 
     # ------------------------------------------------------------ requests
 
@@ -389,7 +308,7 @@ class Loop:
                     self._exchange(letter)
                 case Run():
                     self._slices.turn = None
-                    self._go_on("pause" if self._done_steps else "")
+                    self._go_on("pause" if self._stepper.done else "")
                 case Turn():
                     began_ns = time.monotonic_ns()
                     self._go_on(TURN_START)
@@ -409,7 +328,7 @@ class Loop:
         """Begin a window after a time without training."""
         if self._slices.held:
             self._slices.held = False
-            self._tried_ns = self._last_end_ns = now_ns = time.monotonic_ns()
+            self._tried_ns = self._stepper.last_end_ns = now_ns = time.monotonic_ns()
             self._clock.reset(now_ns)
             self._clock.marks.update([mark] if mark else [])
             self._clock.marks.update([KNOB_CHANGE] if self._fresh else [])
@@ -440,11 +359,12 @@ class Loop:
             return
         setup = made.result
         if setup.feed is not None:
-            self._workshop.drop(self._feed)
-            self._feed = setup.feed
+            self._workshop.drop(self._stepper.feed)
+            self._stepper.feed = setup.feed
         if setup.step is not None:
-            self._step = setup.step
+            self._stepper.step = setup.step
         self._settings = setup.settings
+        self._stepper.reads_loss = self._reads_loss()
         self._sampler.expect_change()
         self._odd = OddWindows()
         self._fresh.append(wish)
