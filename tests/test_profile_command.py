@@ -40,6 +40,16 @@ def test_steps_are_profiled_and_the_trace_is_kept_in_both_forms(tmp_path):
 
 
 @pytest.mark.tf
+def test_of_a_pipeline_that_fills_the_trace_there_are_fewer_steps():
+    done = profile("slow-preprocess", "--lane", "cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["verdict"]["bound"] == "input" and found["steps"] < 20
+    assert [stage["name"] for stage in found["input"]["stages"]].count("Map") == 1
+    assert any(note.startswith(f"Only {found['steps']} steps and not 20") for note in found["notes"])
+
+
+@pytest.mark.tf
 def test_a_lane_that_fails_says_why(tmp_path):
     path = tmp_path / "broken.py"
     path.write_text(BROKEN)

@@ -114,8 +114,8 @@ class Program:
         if self._recorder is not None:
             self._recorder.close()
 
-    def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Path:
-        """Have a lane write a profile of some steps into a folder, and return the file.
+    def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Profiled:
+        """Have a lane write a profile of some steps into a folder, and return what it answers.
 
         Errors: TfmonError when none can be taken; the lane trains on.
         """
@@ -135,7 +135,7 @@ class Program:
         finally:
             forget()
         if isinstance(answer, Profiled):
-            return Path(answer.path)
+            return answer
         reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
@@ -149,7 +149,8 @@ class Program:
 
         on_gpu = self.session.snapshot().lane(lane).spec.kind == "gpu"
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
-            return to_text(read_profile(self.profile(lane, Path(folder)), on_gpu=on_gpu))
+            taken = self.profile(lane, Path(folder))
+            return to_text(read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note))
 
     def examine(self) -> str:
         """Return what the doctor finds, without loading TensorFlow beside the lanes that are measured."""

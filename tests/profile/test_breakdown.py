@@ -318,6 +318,12 @@ class TestStages:
         found = [(stage.name, us(stage.busy_ns), stage.elements) for stage in self.profile(data).input.stages]
         assert found == [("Map", 340, 1), ("TensorSlice", 60, 2), ("Batch", 40, 1)]
 
+    def test_a_stage_is_one_however_often_the_data_were_begun_anew(self):
+        root = "Iterator::Root::BatchV2::ForeverRepeat"
+        data = each_step(2, lambda n, at: [mark(f"{root}[{n}]::Map", at, 100)])
+        found = [(stage.name, us(stage.busy_ns), stage.elements) for stage in self.profile(data).input.stages]
+        assert found == [("Map", 100, 1)]
+
     def test_what_a_parallel_stage_started_is_its_work_and_waiting_for_it_is_none(self):
         root = "Iterator::Root::Prefetch::ParallelMapV2"
         data = [

@@ -11,6 +11,8 @@ from xspace_writer import Literal, Mark, Unsigned, blob, event, mark, number, pl
 from xspace_writer import Table as NameTable
 
 from tfmon.profile import xspace
+from tfmon.profile.breakdown import analyse
+from tfmon.profile.pipeline import tells
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode, read_space
 
@@ -95,11 +97,24 @@ class TestRoundTrip:
         assert [one.stats for one in read] == [{"a": 7}, {"a": 7, "b": 2}]
 
 
-def test_lines_that_nobody_asks_for_are_not_read():
-    data = space(plane("/host:CPU", {"python": [mark("a", 0, 1)], "tf_data_private/7": [mark("b", 0, 1)]}))
-    lines = [line.name for line in decode(data, without="tf_data_").planes[0].lines]
-    assert lines == ["python"]
-    assert len(decode(data).planes[0].lines) == 2
+def test_events_that_nobody_asks_for_are_not_read():
+    both = [mark("a", 0, 1), mark("b", 1, 1)]
+    data = space(plane("/host:CPU", {"python": both, "tf_data_private/7": both}))
+    asked = []
+
+    def wanted(line: str, event: str) -> bool:
+        asked.append((line, event))
+        return line == "python" or event == "b"
+
+    read = {line.name: [one.name for one in line.events] for line in decode(data, wanted).planes[0].lines}
+    assert read == {"python": ["a", "b"], "tf_data_private/7": ["b"]}
+    assert sorted(asked) == sorted({(line, one.name) for line in read for one in both})
+    assert decode(data, wanted).events == 4, "all of them were counted"
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*.xplane.pb")), ids=lambda path: path.stem)
+def test_a_profile_says_the_same_without_the_events_that_it_does_not_want(path):
+    assert analyse(read_space(path, tells)) == analyse(read_space(path))
 
 
 class TestTime:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.trainer import split
-from tfmon.trainer.split import Splits, computing_share
+from tfmon.trainer.split import LEAST_STEPS, MOST_EVENTS, NOTHING, Found, Splits, read
 
 DATA = Path(__file__).parents[1] / "profile" / "data"
 TRACES = sorted(DATA.glob("*.xplane.pb"))
@@ -16,23 +16,47 @@ TRACES = sorted(DATA.glob("*.xplane.pb"))
 def test_settings_need_one_once_and_a_gpu_none():
     splits = Splits("cpu")
     assert splits.wanted({"batch_size": 10}) and splits.of({"batch_size": 10}) is None
-    splits.note({"batch_size": 10}, TRACES[0])
+    splits.note({"batch_size": 10}, TRACES[0], 20)
     assert not splits.wanted({"batch_size": 10}) and splits.wanted({"batch_size": 20})
-    assert splits.of({"batch_size": 10}) == computing_share(TRACES[0])
-    splits.note({"batch_size": 20}, None)
+    assert splits.of({"batch_size": 10}) == read(TRACES[0], 20).computing_share
+    splits.note({"batch_size": 20}, None, 0)
     assert not splits.wanted({"batch_size": 20}) and splits.of({"batch_size": 20}) is None
     assert not Splits("gpu").wanted({"batch_size": 10})
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
 def test_a_small_dense_net_is_mostly_dispatch(trace):
-    share = computing_share(trace)
+    share = read(trace, 20).computing_share
     assert share is not None and 0.02 < share < 0.5
 
 
 def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
     (tmp_path / "damaged").write_bytes(TRACES[0].read_bytes()[:-100])
-    assert computing_share(tmp_path / "damaged") is None
-    assert computing_share(tmp_path / "nowhere") is None
+    assert read(tmp_path / "damaged", 20) == NOTHING
+    assert read(tmp_path / "nowhere", 20) == NOTHING
     monkeypatch.setattr(split, "MOST_BYTES", 1_000)
-    assert computing_share(TRACES[0]) is None
+    found = read(TRACES[0], 20)
+    assert found.computing_share is None and found.step_events > 0, (
+        "its size tells at least how many events it has"
+    )
+
+
+class TestShorten:
+    def shortened(self, monkeypatch, events: float, steps: int = 20) -> tuple[int, str]:
+        splits = Splits("cpu")
+        monkeypatch.setattr(split, "read", lambda trace, steps: Found(0.5, events))
+        splits.note({}, TRACES[0], 20)
+        return splits.shorten({}, steps)
+
+    def test_a_trace_of_usual_size_has_all_steps(self, monkeypatch):
+        assert self.shortened(monkeypatch, MOST_EVENTS / 20) == (20, "")
+        assert self.shortened(monkeypatch, 0.0) == (20, "")
+        assert Splits("cpu").shorten({}, 20) == (20, ""), "nothing is known"
+
+    def test_of_a_large_one_there_are_fewer_and_it_says_why(self, monkeypatch):
+        assert self.shortened(monkeypatch, MOST_EVENTS / 10) == (
+            10,
+            "Only 10 steps and not 20, for each leaves 20,000 events in the trace.",
+        )
+        assert self.shortened(monkeypatch, MOST_EVENTS)[0] == LEAST_STEPS
+        assert self.shortened(monkeypatch, MOST_EVENTS, steps=2) == (2, "")

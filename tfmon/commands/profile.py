@@ -65,15 +65,15 @@ def profile(
                 name = _until_steady(program, interrupted)
                 if not name:
                     sys.exit(EXIT_INTERRUPTED)
-                path = program.profile(name, folder, steps)
+                taken = program.profile(name, folder, steps)
             finally:
                 program.close()
         on_gpu = program.session.snapshot().lane(name).spec.kind == "gpu"
-        space = xspace.read_space(path)
-        found = breakdown.analyse(space, on_gpu=on_gpu)
+        path = Path(taken.path)
+        found = breakdown.read_profile(path, on_gpu=on_gpu, note=taken.note)
         if chrome:
             try:
-                perfetto.write_chrome(space, Path(chrome))
+                perfetto.write_chrome(xspace.read_space(path), Path(chrome))
             except OSError as error:
                 raise UsageError(f"--chrome {chrome} could not be written: {error.strerror or error}") from error
     finally:

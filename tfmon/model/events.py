@@ -204,6 +204,8 @@ class Profiled:
     """As the request named it."""
     path: str
     """The profile: TensorFlow's `.xplane.pb` file."""
+    note: str = ""
+    """Why it has fewer steps than were asked for; "" if it has not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,12 +32,13 @@ WAITS_IN_STEP = Missing("on the CPU the loop waits for results in the step itsel
 WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be told from the step")
 
 
-def read_profile(path: Path, *, on_gpu: bool = False) -> Profile:
-    """Return what a `.xplane.pb` file says; see `analyse`.
+def read_profile(path: Path, *, on_gpu: bool = False, note: str = "") -> Profile:
+    """Return what a `.xplane.pb` file says, see `analyse`; `note` is said of it as well, if there is one.
 
     Errors: TraceError.
     """
-    return analyse(read_space(path), on_gpu=on_gpu)
+    found = analyse(read_space(path, pipeline.tells), on_gpu=on_gpu)
+    return replace(found, notes=(note, *found.notes)) if note else found
 
 
 def analyse(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:

@@ -18,7 +18,8 @@ Function: TypeAlias = Stat | None
 
 CPU = "CPU"
 PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-_PROCESS, _RUN, _KERNEL, _HLO = "ExecutorState::Process", "FunctionRun", "KernelAndDeviceFunc::Run", "hlo_op"
+PROCESS, RUN = "ExecutorState::Process", "FunctionRun"
+_KERNEL, _HLO = "KernelAndDeviceFunc::Run", "hlo_op"
 _NOT_SINGLE = (f"{EAGER}IteratorGetNext", f"{EAGER}__inference_", f"{EAGER}__forward_", f"{EAGER}__backward_")
 _OP = re.compile(r"([A-Za-z0-9.][\w.\-/>]*):(_?[A-Za-z]\w*)")
 _NUMBER = re.compile(r"(\.\d+)+$")
@@ -111,11 +112,11 @@ def _read(line: Line, loop: LoopThread, starts: list[int], found: _Found) -> Non
             continue
         while processes and processes[-1].end_ps <= start:
             processes.pop()
-        if name == _PROCESS:
+        if name == PROCESS:
             processes.append(event)
             function = stats.get("id")
             found.functions[function] = found.functions.get(function, 0) + end - start
-        elif name == _RUN:
+        elif name == RUN:
             if processes:
                 found.callees.setdefault(processes[-1].stats.get("id"), set()).add(stats.get("id"))
             elif is_loop and _holds(loop.calls, starts, start):

@@ -7,13 +7,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tfmon.profile.intervals import Interval
+from tfmon.profile.operations import PROCESS, PYTHON, RUN
 from tfmon.profile.parts import Stage
-from tfmon.profile.trace import Event, Line, Stat
+from tfmon.profile.trace import PIPELINE, Event, Line, Stat
 
 _ITERATOR, _RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
 """Stages that hand on what other threads make: time in them is waiting; their work is seen there."""
-_PLAIN = re.compile(r"(\[\d+\]|V\d+)+$")
+_PLAIN = re.compile(r"V\d+$")
+_ROUND = re.compile(r"\[\d+\]")
+"""Counts the iterators that a stage such as a repeat made for the one before it."""
+
+
+def tells(line: str, event: str) -> bool:
+    """Want of the pipeline's own threads what tells of its stages; the operations in its functions do not."""
+    return (
+        not line.startswith(PIPELINE)
+        or event.startswith(_ITERATOR)
+        or event in (_RUN_ASYNC, PROCESS, RUN)
+        or event.rpartition(":")[2] in PYTHON
+    )
 
 
 @dataclass(slots=True)
@@ -32,9 +45,14 @@ def stages(
     work: dict[str, _Work] = {}
     for line in lines:
         _read(line, window, functions, work)
+    together: dict[str, _Work] = {}
+    for path, one in work.items():
+        stage = together.setdefault(_ROUND.sub("", path), _Work())
+        stage.self_ps += one.self_ps
+        stage.elements += one.elements
     found = [
         Stage(stage_name(path), one.self_ps / 1000 / steps, one.elements / steps)
-        for path, one in work.items()
+        for path, one in together.items()
         if one.self_ps > 0
     ]
     return tuple(sorted(found, key=lambda stage: (-stage.busy_ns, stage.name)))
@@ -42,7 +60,7 @@ def stages(
 
 def stage_name(path: str) -> str:
     """Return a stage's own name from the way to it: Iterator::Root::Prefetch::BatchV2 is Batch."""
-    return _PLAIN.sub("", path.rpartition("::")[2])
+    return _PLAIN.sub("", _ROUND.sub("", path).rpartition("::")[2])
 
 
 def _read(line: Line, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]) -> None:

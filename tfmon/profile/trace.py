@@ -19,6 +19,10 @@ STEP, CALL = "train", "step call"
 batch. These are the stretches of time that its clocks measure on every step."""
 
 
+PIPELINE = "tf_data_"
+"""Threads with such names work for the input pipeline alone: most of a trace may be theirs."""
+
+
 class TraceError(TfmonError):
     """A file that cannot be read as a TensorFlow profile of training steps."""
 
@@ -59,5 +63,7 @@ class Space:
     planes: tuple[Plane, ...]
     origin_ns: int
     """Time of the earliest line, as the profiler counts it: usually since it was started."""
+    events: int = 0
+    """How many it has, those among them that were not read."""
     troubles: tuple[str, ...] = ()
     """What the profiler itself says went wrong."""

@@ -243,11 +243,12 @@ class Loop:
         """Train some steps under the profiler, before the window that is about to begin."""
         self._profile = None
         try:
-            path = self._stepper.capture(Path(wish.folder), min(wish.steps, max(1, self._steps_left() - 1)))
+            steps, note = self._splits.shorten(self._settings, wish.steps)
+            path = self._stepper.capture(Path(wish.folder), min(steps, max(1, self._steps_left() - 1)))
         except CaptureError as error:
             self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=wish.folder, reason=str(error)))
         else:
-            self._reporter.send(Profiled(at_ns=time.monotonic_ns(), folder=wish.folder, path=str(path)))
+            self._reporter.send(Profiled(at_ns=time.monotonic_ns(), folder=wish.folder, path=str(path), note=note))
         self._leave_out_steps()
         self._clock.marks.add(PROFILE)
 
@@ -257,10 +258,11 @@ class Loop:
             return
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-split-") as folder:
+                before = self._stepper.done
                 trace = self._stepper.capture(Path(folder), most, time.monotonic_ns() + MOST_NS)
-                self._splits.note(self._settings, trace)
+                self._splits.note(self._settings, trace, self._stepper.done - before)
         except (CaptureError, OSError):
-            self._splits.note(self._settings, None)
+            self._splits.note(self._settings, None, 0)
         self._leave_out_steps()
 
     def _leave_out_steps(self) -> None:
