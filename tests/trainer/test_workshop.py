@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import queue
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import wait_for
 
-from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.pipeline import Feed, Pipelines
 from tfmon.trainer.workshop import Workshop
 
 from .running import OneStep
@@ -48,6 +50,27 @@ def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
     assert (request, str(error)) == (1, "not seven")
     request, setup = delivered.get(timeout=DEADLINE_S)
     assert (request, setup.feed.batch_examples) == (2, None)
+
+
+def test_a_wish_does_not_wait_for_the_end_of_the_pipeline_before(tf: Any) -> None:
+    ending, ended = threading.Event(), threading.Event()
+
+    class Slow:
+        def __del__(self) -> None:
+            ending.set()
+            ended.wait(DEADLINE_S)
+
+    workshop, delivered = start(Pipelines(scenario(np.arange(8.0))))
+    try:
+        workshop.drop(Feed(iter([Slow()]), 1))
+        assert ending.wait(DEADLINE_S)
+        workshop.order(1, settings(2), settings(4))
+        assert delivered.get(timeout=DEADLINE_S)[0] == 1
+        assert not workshop.idle and workshop.took_time() and workshop.took_time(), "it is still being dropped"
+    finally:
+        ended.set()
+    wait_for(lambda: workshop.idle, what="the end of the pipeline")
+    assert workshop.took_time() and not workshop.took_time()
 
 
 def test_an_error_while_preparing_ahead_is_nobodys(tf: Any) -> None:

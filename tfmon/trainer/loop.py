@@ -80,7 +80,6 @@ class Loop:
         self._profile: Profile | None = None
         self._odd = OddWindows()
         self._workshop = Workshop(pipelines, steps, lambda number, setup: mailbox.post(Made(number, setup)))
-        self._worked = 0
         self._settings = dict(assign.settings)
         setup = self._workshop.make(self._settings)
         assert setup.feed is not None and setup.step is not None
@@ -138,7 +137,7 @@ class Loop:
             self._take_split(STEPS)
         self._stepper.done, self._sampler.samples = 0, Samples()
         self._collector.settle()
-        self._worked = self._workshop.worked
+        self._workshop.took_time()
 
     def _hold(self) -> None:
         """Sleep until a letter comes; a pipeline's own threads stop when its buffer is full."""
@@ -211,9 +210,8 @@ class Loop:
         clock = self._clock
         if self._collector.take():
             clock.marks.add("garbage collection")
-        if self._workshop.worked != self._worked:
+        if self._workshop.took_time():
             clock.marks.add("preparing pipelines")
-        self._worked = self._workshop.worked - self._workshop.worked % 2
         if KNOB_CHANGE not in clock.marks:
             self._odd.mark(clock)
         samples = self._sampler.samples
