@@ -306,7 +306,8 @@ class SlowToHear(RacingGroup):
         super()._start(lane)
         if lane.spec.name != "cpu" or not first:
             return
-        child = self._children["cpu"]
+        child = self._children.find("cpu")
+        assert child is not None
         hear = child._sink
 
         def held_up(event) -> None:

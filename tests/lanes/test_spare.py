@@ -60,7 +60,7 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
     assert (lane.pid, lane.python) == (pid, platform.python_version())
-    assert group._children["cpu"]._output.lane == "cpu"
+    assert group._children.find("cpu")._output.lane == "cpu"
     wait_for(lambda: spare_of(group) != pid, 30, "another spare")
 
 
@@ -109,9 +109,9 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
     def looked() -> bool:
         with group._lock:
             if group._conductor.busy:
-                assert group._spare._frozen
+                assert group._children.spare._frozen
                 seen.add("measured")
-            elif not group._spare._frozen:
+            elif not group._children.spare._frozen:
                 seen.add("lent")
         return seen == {"measured", "lent"}
 
@@ -172,7 +172,7 @@ def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
         group._plan = group.plan("cpu")
         group._prepare_spare()
         ready(group)
-        child = group._spare.child
+        child = group._children.spare.child
         maps = Path(f"/proc/{child.pid}/maps")
         if maps.exists():
             assert "libtensorflow" in maps.read_text()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import shlex
-import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,14 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfmon.lanes import stacks
-from tfmon.lanes.command import Command
+from tfmon.lanes.children import Children
 from tfmon.lanes.conductor import Conductor
 from tfmon.lanes.memory_kills import MemoryKills
 from tfmon.lanes.plan import LanePlan, RacePlan
-from tfmon.lanes.process import BOOTSTRAP, LaneProcess
-from tfmon.lanes.pump import Pump
-from tfmon.lanes.spare import Spare, settled
-from tfmon.lanes.starter import Starter
+from tfmon.lanes.process import BOOTSTRAP
 from tfmon.lanes.stillness import Stillness
 from tfmon.model.events import (
     BadLine,
@@ -40,12 +36,10 @@ from tfmon.model.events import (
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import Session
-from tfmon.model.wire import Assign, Profile, Request, SetKnob, Stop
+from tfmon.model.wire import Profile, Request, SetKnob
 
 LEND_S = 0.5
 """How long a spare loads between two rounds: no slice is touched, the race takes a little longer."""
-ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
-"""How long a child gets after Stop, after SIGTERM and after SIGKILL: 2.6 s in all, so that quitting is quick."""
 
 
 def _digest(path: Path) -> str:
@@ -75,22 +69,16 @@ class LaneGroup:
         `keep_spare` has a child ready that has loaded TensorFlow, for the next lane to start.
         """
         self._session = session
-        self._script = script
         self._plan_race = plan
-        self._pump = Pump()
-        self._pump.start()
         self._lock = threading.RLock()
-        self._starter = Starter()
-        self._spare = Spare(self._starter, self._pump, script, self._lock) if keep_spare else None
+        self._children = Children(script, self._lock, keep_spare=keep_spare)
         self._changing = threading.Lock()
         self._requests = itertools.count(1)
         self._plan: RacePlan | None = None
-        self._children: dict[str, LaneProcess] = {}
-        self._ending: list[LaneProcess] = []
         self._wanted: dict[str, dict[str, KnobValue]] = {}
         self._conductor = Conductor(self)
         self._memory_kills = MemoryKills()
-        self.stillness = Stillness(self._children.values, self._tell_gap)
+        self.stillness = Stillness(self._children.all, self._tell_gap)
         self._stopped = False
 
     # ------------------------------------------------------------ whole races
@@ -127,11 +115,7 @@ class LaneGroup:
         """End every lane, and return when all are gone."""
         with self._lock:
             self._stopped = True
-            children = [*self._children.values(), *self._ending]
-            spare = self._spare.dismiss() if self._spare is not None else None
-        self._end([*children, spare] if spare is not None else children)
-        self._pump.close()
-        self._starter.close()
+        self._children.close()
 
     # ------------------------------------------------------------ wishes
 
@@ -145,9 +129,8 @@ class LaneGroup:
             asked = KnobAsked(lane=lane, at_ns=time.monotonic_ns(), request=request, knob=knob, value=value)
             self._session.accept(asked)
             self._wanted[lane][knob] = value
-            child = self._children.get(lane)
-            if kind == "live" and child is not None and not child.ended:
-                self.send(lane, SetKnob(request=request, knob=knob, value=value))
+            if kind == "live" and self._children.find(lane) is not None:
+                self._children.send(lane, SetKnob(request=request, knob=knob, value=value))
                 return
         self.restart([lane])
 
@@ -167,7 +150,7 @@ class LaneGroup:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
         self._note("profile", [lane])
         with self._lock:
-            self.send(lane, Profile(folder=str(folder), steps=steps))
+            self._children.send(lane, Profile(folder=str(folder), steps=steps))
 
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or at once."""
@@ -195,16 +178,16 @@ class LaneGroup:
 
         def end() -> None:
             with self._lock:
-                children = [self._children[lane]] if lane in self._children else []
-            self._end(children)
+                child = self._children.find(lane)
+            self._children.end([child] if child is not None else [])
 
         self._in_background(end)
 
     def ask_stack(self, lane: str) -> None:
         """Have a lane tell the stacks of its threads; the answer comes as an event, if it comes."""
         with self._lock:
-            child = self._children.get(lane)
-            if child is None or child.ended or not self._session.snapshot().lane(lane).tells_stack:
+            child = self._children.find(lane)
+            if child is None or not self._session.snapshot().lane(lane).tells_stack:
                 return
         work = (child, self._session.accept)
         threading.Thread(target=stacks.ask, args=work, name="tfmon-stack", daemon=True).start()
@@ -214,8 +197,7 @@ class LaneGroup:
     def note_stall(self, lane: str, since_ns: int) -> None:
         """Note that a lane hangs; the race goes on without it until it speaks."""
         with self._lock:
-            child = self._children.get(lane)
-            if child is not None and not child.ended:
+            if self._children.find(lane) is not None:
                 self._accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
 
     def pass_over(self, lane: str) -> None:
@@ -242,21 +224,23 @@ class LaneGroup:
         threading.Thread(target=run, name="tfmon-change", daemon=True).start()
 
     def _change_race(self, plan: RacePlan) -> None:
-        self._end(self._take_children())
+        with self._lock:
+            children = self._children.take()
+        self._children.end(children)
         self.begin(plan)
 
     def _time_up(self, plan: RacePlan) -> None:
         """End the lanes of a race whose time is over; they keep their place and their figures."""
         with self._lock:
-            children = [] if self._plan is not plan or self._stopped else list(self._children.values())
-        self._end(children)
+            children = [] if self._plan is not plan or self._stopped else self._children.all()
+        self._children.end(children)
 
     def _start_again(self, lanes: Sequence[str]) -> None:
         with self._lock:
             for name in lanes:
                 self._conductor.restarting(name)
-            children = self._take_children(lanes)
-        self._end(children)
+            children = self._children.take(lanes)
+        self._children.end(children)
         with self._lock:
             if self._plan is None or self._stopped:
                 return
@@ -266,56 +250,39 @@ class LaneGroup:
             self._prepare_spare()
 
     def _prepare_spare(self) -> None:
-        if self._spare is not None and self._plan is not None and not self._plan.command:
-            self._spare.prepare(self._plan.python, quiet=self._conductor.busy)
+        spare = self._children.spare
+        if spare is not None and self._plan is not None and not self._plan.command:
+            spare.prepare(self._plan.python, quiet=self._conductor.busy)
 
     def _start(self, lane: LanePlan) -> None:
-        assert self._plan is not None
-        name = lane.spec.name
+        plan, name = self._plan, lane.spec.name
+        assert plan is not None
 
         def hear(event: Event) -> None:
             # The pump may have read this while the lane was being taken from its child.
             with self._lock:
-                if self._children.get(name) is child:
+                if self._children.is_lane(name, started.process):
                     self._accept(self._explained(event))
 
-        words = self._plan.command
-        command = Command(words, lane.spec.kind, lane.settings) if words else None
-        taken = None
-        if self._spare is not None and command is None:
-            taken = self._spare.take(lane, self._plan.python, hear)
         try:
-            child = taken or self._starter(
-                LaneProcess, name, self._plan.python, lane.environment, hear, self._script, command
-            )
+            started = self._children.start(lane, plan, hear)
         except OSError as error:
-            why = f"{words[0] if words else self._plan.python} did not start: {error.strerror or error}"
+            why = f"{plan.command[0] if plan.command else plan.python} did not start: {error.strerror or error}"
             self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=why))
             return
-        self._children[name] = child
         self._session.accept(
             LaneStarted(
                 lane=name,
                 at_ns=time.monotonic_ns(),
-                pid=child.pid,
+                pid=started.process.pid,
                 settings=lane.settings,
-                source=_digest(self._plan.scenario),
-                command=shlex.join(words),
+                source=_digest(plan.scenario),
+                command=shlex.join(plan.command),
             )
         )
-        if taken is not None and self._spare is not None and self._spare.hello is not None:
-            self._session.accept(replace(self._spare.hello, lane=name))
-        child.send(
-            Assign(
-                scenario=str(self._plan.scenario),
-                device=lane.spec.kind,
-                settings=lane.settings,
-                steps=self._plan.steps,
-                environment=settled(lane.environment) if taken is not None else {},
-            )
-        )
-        if taken is None:
-            self._pump.watch(child)
+        if started.hello is not None:
+            self._session.accept(replace(started.hello, lane=name))
+        self._children.listen(started)
 
     def _tell_gap(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
         with self._lock:
@@ -349,47 +316,19 @@ class LaneGroup:
             if not isinstance(event, LaneStalled | BadLine) and not self._conductor.heard(event.lane):
                 self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
 
-    def _take_children(self, lanes: Sequence[str] | None = None) -> list[LaneProcess]:
-        """Take children out of the race: what they say from now on is passed over."""
-        with self._lock:
-            names = list(self._children) if lanes is None else [name for name in lanes if name in self._children]
-            taken = [self._children.pop(name) for name in names]
-            for child in taken:
-                child.mute()
-            self._ending = [child for child in self._ending if not child.ended] + taken
-            return taken
-
-    def _end(self, children: list[LaneProcess]) -> None:
-        """Ask, then insist: Stop, SIGTERM, SIGKILL."""
-        for child in children:
-            child.expect_end()
-            child.thaw()
-            child.send(Stop())
-        if self._pump.wait_ended(children, ASK_S):
-            return
-        for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
-            for child in children:
-                if not child.ended:
-                    child.kill(number)
-            if self._pump.wait_ended(children, patience_s):
-                return
-
     # ------------------------------------------------------------ the conductor's orders
 
     def send(self, lane: str, request: Request) -> None:
         """Send a request to a lane."""
-        if lane in self._children:
-            self._children[lane].send(request)
+        self._children.send(lane, request)
 
     def freeze(self, lane: str) -> None:
         """Stop a lane's process and all its threads."""
-        if lane in self._children:
-            self._children[lane].freeze()
+        self._children.freeze(lane)
 
     def thaw(self, lane: str) -> None:
         """Let a frozen lane's process go on."""
-        if lane in self._children:
-            self._children[lane].thaw()
+        self._children.thaw(lane)
 
     def started(self) -> None:
         """Note that the lanes got the start signal, and wind up the clock that ends the race."""
@@ -408,14 +347,16 @@ class LaneGroup:
 
     def measuring(self, *, yes: bool) -> None:
         """Let the spare load on while no lane trains."""
-        if self._spare is not None:
-            self._spare.rest() if yes else self._spare.go_on()
+        spare = self._children.spare
+        if spare is not None:
+            spare.rest() if yes else spare.go_on()
 
     def lend(self) -> bool:
         """Give the spare some time between two rounds, if it needs more."""
-        if self._spare is None or not self._spare.loading:
+        spare = self._children.spare
+        if spare is None or not spare.loading:
             return False
-        self._spare.go_on()
+        spare.go_on()
         timer = threading.Timer(LEND_S, self._take_back)
         timer.daemon = True
         timer.start()
@@ -431,22 +372,24 @@ class LaneGroup:
     def pids(self) -> dict[str, int]:
         """Return the process that leads each lane that runs."""
         with self._lock:
-            return {name: child.pid for name, child in self._children.items() if not child.ended}
+            return self._children.pids()
 
     def processes(self) -> dict[str, int]:
         """Return the same, and under "" the child that is no lane yet."""
         with self._lock:
-            spare = self._spare.child if self._spare is not None else None
-            return {**self.pids(), **({"": spare.pid} if spare is not None else {})}
+            spare = self._children.spare
+            waiting = spare.child if spare is not None else None
+            return {**self.pids(), **({"": waiting.pid} if waiting is not None else {})}
 
     @property
     def spare_ready(self) -> bool:
         """True when a child stands ready that has loaded TensorFlow."""
         with self._lock:
-            return self._spare is not None and self._spare.child is not None and not self._spare.loading
+            spare = self._children.spare
+            return spare is not None and spare.child is not None and not spare.loading
 
     @property
     def all_over(self) -> bool:
         """True when every child has ended."""
         with self._lock:
-            return all(child.ended for child in self._children.values())
+            return all(child.ended for child in self._children.all())

@@ -6,7 +6,7 @@ import contextlib
 import os
 import selectors
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tfmon.lanes.process import LaneProcess
 
@@ -40,7 +40,7 @@ class Pump(threading.Thread):
             self._new.append(child)
         self._wake()
 
-    def wait_ended(self, children: list[LaneProcess], timeout_s: float) -> bool:
+    def wait_ended(self, children: Sequence[LaneProcess], timeout_s: float) -> bool:
         """Wait until all these children are reaped, at most so long; return whether they are."""
         with self._change:
             return self._change.wait_for(lambda: all(child.ended for child in children), timeout_s)
