@@ -50,6 +50,12 @@ def graph(steps: Steps, **settings: Any) -> Any:
 
 def mapped(function: Any, **settings: Any) -> Any:
     """Return the batches of a scenario whose `prepare` calls a Python function for each example."""
+    pipelines, values = mapped_pipelines(function, **settings)
+    return pipelines.open(values).batches
+
+
+def mapped_pipelines(function: Any, **settings: Any) -> tuple[Pipelines, dict[str, Any]]:
+    """Return the pipelines of such a scenario, and its settings."""
     import tensorflow as tf
 
     class Mapped(Scenario):
@@ -60,7 +66,7 @@ def mapped(function: Any, **settings: Any) -> Any:
             return tf.numpy_function(function, [x], tf.float64)
 
     values = {"batch_size": 2, "prefetch": "off", "parallel_calls": "off", "cache": False, **settings}
-    return Pipelines(Mapped(values)).open(values).batches
+    return Pipelines(Mapped(values)), values
 
 
 def test_parallel_calls_prepares_examples_side_by_side(tf: Any) -> None:
@@ -100,6 +106,25 @@ def test_cache_prepares_each_example_once(tf: Any, cache: bool, calls: int) -> N
 
     list(itertools.islice(mapped(note, cache=cache), 6))
     assert len(seen) == calls
+
+
+def test_of_the_caches_that_were_filled_only_the_latest_are_kept(tf: Any) -> None:
+    """A dataset holds its own cache, with all the data, for as long as it lives."""
+    seen: list[float] = []
+
+    def note(x: Any) -> Any:
+        seen.append(float(x))
+        return x
+
+    pipelines, values = mapped_pipelines(note, cache=True)
+
+    def prepared(batch_size: int) -> int:
+        before = len(seen)
+        list(itertools.islice(pipelines.open({**values, "batch_size": batch_size}).batches, 8))
+        return len(seen) - before
+
+    assert [prepared(size) for size in (1, 2, 1, 2)] == [4, 4, 0, 0], "one press back is quick"
+    assert [prepared(size) for size in (4, 1)] == [4, 4]
 
 
 # ---------------------------------------------------------------- the common knobs of the loop and the runtime

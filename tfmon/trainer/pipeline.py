@@ -17,6 +17,10 @@ from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.scenario import Scenario
 
 
+KEPT_CACHES = 2
+"""A cache stays full while its settings are compared with others, and one press back is quick."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """An open pipeline, ready to be trained from."""
@@ -37,6 +41,8 @@ class Pipelines:
 
         self._scenario = scenario
         self._standing: dict[tuple[KnobValue, ...], Any] = {}
+        self._filled: list[tuple[KnobValue, ...]] = []
+        """Those of them that hold a cache, the latest last."""
         own = [knob for knob in scenario.knobs if knob.kind == "live"]
         self.knobs = tuple(knob for knob in (*INPUT, *PREPARE, *own) if scenario.has(knob.name))
         """The knobs that another pipeline brings into force."""
@@ -64,7 +70,7 @@ class Pipelines:
 
     def prepare(self, settings: Settings) -> Any:  # noqa: ANN401
         """Return the dataset for these settings, with its graph rewritten; no data are read."""
-        key = tuple(settings[knob.name] for knob in self.knobs)
+        key = self._key(settings)
         if key not in self._standing:
             dataset = self._make(settings)
             iter(dataset)
@@ -88,10 +94,23 @@ class Pipelines:
         batches = self._scenario.with_settings(settings).feed(dataset)
         if not isinstance(dataset.element_spec, tuple):
             batches = zip(batches)
+        self._keep_caches(settings)
         first = next(batches, None)
         if first is None:
             raise ScenarioError("the data gave no batch: there are no examples, or `batches` drops them")
         return Feed(itertools.chain([first], batches), size)
+
+    def _key(self, settings: Settings) -> tuple[KnobValue, ...]:
+        return tuple(settings[knob.name] for knob in self.knobs)
+
+    def _keep_caches(self, settings: Settings) -> None:
+        """Let go of all but the latest caches: a dataset holds its own, with all the data, for as long as it lives."""
+        if not settings.get("cache"):
+            return
+        key = self._key(settings)
+        self._filled = [*(one for one in self._filled if one != key), key]
+        while len(self._filled) > KEPT_CACHES:
+            self._standing.pop(self._filled.pop(0), None)
 
     def signature(self, settings: Settings) -> list[Any]:
         """Return the specs of a batch with its size left open, so that another size needs no new trace."""
