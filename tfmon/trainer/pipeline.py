@@ -16,7 +16,6 @@ from tfmon.trainer import memory
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.scenario import Scenario
 
-
 KEPT_CACHES = 2
 """A cache stays full while its settings are compared with others, and one press back is quick."""
 
@@ -104,7 +103,7 @@ class Pipelines:
         return tuple(settings[knob.name] for knob in self.knobs)
 
     def _keep_caches(self, settings: Settings) -> None:
-        """Let go of all but the latest caches: a dataset holds its own, with all the data, for as long as it lives."""
+        """Let go of all but the latest caches: a dataset holds its own, all the data, for as long as it lives."""
         if not settings.get("cache"):
             return
         key = self._key(settings)
