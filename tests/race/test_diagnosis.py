@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
@@ -189,13 +191,14 @@ class TestDisturbances:
 
 
 class TestAdvice:
-    def advised(self, kind: str, tried=(), **settings) -> list[str]:
-        return [one.text for one in advice_for(kind, lane(settings=settings), KNOBS, tried)]
+    def advised(self, kind: str, **settings) -> list[str]:
+        return [one.text for one in advice_for(kind, lane(settings=settings), KNOBS)]
 
     @pytest.mark.parametrize(
         ("kind", "first"),
         [
-            ("input", "parallel calls auto"),
+            ("input", "cache on"),
+            ("step", "xla on"),
             ("eager", "graph on"),
             ("dispatch", "batch 128"),
             ("compute", "xla on"),
@@ -204,11 +207,16 @@ class TestAdvice:
     def test_the_likeliest_comes_first(self, kind, first):
         assert self.advised(kind, **({"graph": False} if kind == "eager" else {}))[0] == first
 
+    @pytest.mark.parametrize(("examples", "first"), [(310_000, "cache on"), (330_000, "parallel calls auto")])
+    def test_a_cache_comes_first_where_an_epoch_is_short(self, examples, first):
+        state = replace(lane(), data_examples=examples)
+        assert advice_for("input", state, KNOBS)[0].text == first, "32,000 examples take 1 s"
+
+    def test_without_an_end_of_the_data_a_cache_is_never_full(self):
+        assert advice_for("input", replace(lane(), data_examples=None), KNOBS)[0].text == "parallel calls auto"
+
     def test_what_is_in_force_is_not_advised(self):
         assert "parallel calls auto" not in self.advised("input", parallel_calls="auto")
-
-    def test_what_was_tried_is_not_advised_again(self):
-        assert self.advised("input", tried=[("parallel_calls", "auto")])[0] == "prefetch auto"
 
     def test_a_batch_is_never_larger_than_the_data(self):
         assert "batch 1000" in self.advised("dispatch", batch_size=900)
@@ -217,6 +225,7 @@ class TestAdvice:
     def test_a_larger_batch_comes_first_where_it_is_small(self):
         assert self.advised("compute", batch_size=8)[0] == "batch 32"
         assert self.advised("compute", batch_size=32)[0] == "xla on"
+        assert self.advised("compute", batch_size=1)[0] == "batch 32"
 
     def test_only_variants_that_do_the_same_work_are_advised(self):
         variant = Knob("variant", "a", "Which.", choices=("a", "b", "c"), remedies=("a", "b"))

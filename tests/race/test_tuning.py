@@ -12,9 +12,11 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.measured import Earlier, Measured
 from tfmon.model.measures import TurnSpeed
 from tfmon.model.ports import TrialError
+from tfmon.model.readings import known
 from tfmon.model.spec import LaneSpec
 from tfmon.model.trials import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
 from tfmon.race.advice import Advice
+from tfmon.race.attribution import shares_of
 from tfmon.race.tuning import (
     LOOKS,
     advised,
@@ -95,7 +97,11 @@ class TestDecision:
 
     def test_with_restarts_there_are_fewer_looks(self):
         assert decide(*tried(12, 1.02, 0.02, restarts=True)) == WITHDRAWN
-        assert decide(*tried(12, 1.02, 0.02)) == ""
+        assert decide(*tried(12, 1.04, 0.05)) == ""
+
+    def test_a_gain_that_is_small_and_not_sure_is_not_waited_for(self):
+        assert decide(*tried(12, 1.01, 0.05)) == WITHDRAWN
+        assert decide(*tried(12, 1.02, 0.001)) == "", "it is sure, and known better after more pairs"
 
     def test_what_gains_nothing_is_hardly_ever_kept(self):
         """Of lanes whose slices scatter by 5 % and that gain nothing, at most one in ten keeps the change."""
@@ -110,10 +116,10 @@ class TestDecision:
         assert kept <= 20
 
 
-def waiting_demo() -> Demo:
+def waiting_demo(waits: float = 0.8) -> Demo:
     """Return a race of one lane that is input-bound, with prefetch and parallel calls off."""
     demo = Demo([LaneSpec("cpu")], knobs=COMMON)
-    demo.waits = 0.8
+    demo.waits = waits
     demo.go()
     demo.build("cpu", prefetch="off", parallel_calls="off", cache=False, graph=True)
     demo.race(8)
@@ -163,6 +169,19 @@ class TestAdvised:
         assert first not in advised(demo.session.snapshot(), lane).advice
         demo.session.set_trial(TuneState("cpu", attempts=tuple(kept), first=2))
         assert first in advised(demo.session.snapshot(), lane).advice
+
+    def test_a_series_goes_on_with_what_else_takes_time(self):
+        demo = waiting_demo(0.6)
+        snapshot = demo.session.snapshot()
+        lane = snapshot.lanes[0]
+        shares = shares_of(lane)
+        assert shares is not None and shares.input_pct == 60 and known(shares.dispatch_pct) > 10
+        bound = advised(snapshot, lane).advice
+        further = advised(snapshot, lane, everything=True).advice
+        assert further[: len(bound)] == bound and {"batch_size"} <= {one.knob for one in further[len(bound) :]}
+        vain = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=WITHDRAWN) for one in further]
+        demo.session.set_trial(TuneState("cpu", attempts=tuple(vain)))
+        assert advised(demo.session.snapshot(), lane, everything=True).advice == ()
 
     def test_an_attempt_knows_whether_it_restarts_the_lane(self):
         lane = waiting_demo().session.snapshot().lanes[0]

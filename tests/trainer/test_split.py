@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.trainer import split
-from tfmon.trainer.split import LEAST_STEPS, MOST_EVENTS, NOTHING, Found, Splits, read
+from tfmon.trainer.split import LEAST_STEPS, MOST_EVENTS, NOTHING, WINDOWS, Found, Splits, read
 
 DATA = Path(__file__).parents[1] / "profile" / "data"
 TRACES = sorted(DATA.glob("*.xplane.pb"))
@@ -22,6 +22,32 @@ def test_settings_need_one_once_and_a_gpu_none():
     splits.note({"batch_size": 20}, None, 0)
     assert not splits.wanted({"batch_size": 20}) and splits.of({"batch_size": 20}) is None
     assert not Splits("gpu").wanted({"batch_size": 10})
+
+
+class TestAgain:
+    def splits(self, monkeypatch, *calls_ns: float) -> Splits:
+        splits, told = Splits("cpu"), iter(calls_ns)
+        monkeypatch.setattr(split, "read", lambda trace, steps: Found(0.5, 100, next(told)))
+        for _ in calls_ns:
+            splits.note({}, TRACES[0], 20)
+        return splits
+
+    @pytest.mark.parametrize(("call_ns", "again"), [(1_000, False), (1_490, False), (1_510, True), (600, True)])
+    def test_calls_unlike_those_of_the_profile_need_another_one(self, monkeypatch, call_ns, again):
+        assert self.splits(monkeypatch, 1_000).wanted({}, [call_ns] * WINDOWS) is again
+
+    def test_the_odd_window_does_not_count(self, monkeypatch):
+        assert not self.splits(monkeypatch, 1_000).wanted({}, [9_000, 1_000, 1_000, 1_000, 9_000])
+        assert not self.splits(monkeypatch, 1_000).wanted({}, [9_000] * (WINDOWS - 1))
+
+    def test_where_calls_never_settle_it_is_enough_after_some(self, monkeypatch):
+        assert self.splits(monkeypatch, 1_000, 2_000).wanted({}, [9_000] * WINDOWS)
+        assert not self.splits(monkeypatch, 1_000, 2_000, 4_000).wanted({}, [9_000] * WINDOWS)
+
+    def test_one_that_tells_nothing_of_calls_is_compared_with_none(self):
+        splits = Splits("cpu")
+        splits.note({}, None, 0)
+        assert not splits.wanted({}, [1_000] * WINDOWS)
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)

@@ -100,7 +100,7 @@ def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):
     begin(group)
     bench.start_crossover("batch_size")
     wait_for(lambda: state(group).at == 2, 30, "the second value")
-    group._children["gpu:0"].kill(9)
+    group._children.find("gpu:0").kill(9)
     wait_for(lambda: state(group).refused, 30, "the value that failed")
     assert "SIGKILL" in next(iter(state(group).refused.values()))
     wait_for(lambda: state(group).at not in (2, None), 30, "the next value, with the lane started again")

@@ -12,7 +12,11 @@ SMALL_BATCH = 32
 """Below this a larger batch is proposed first, wherever one is: it is Keras' default, and what other changes gain
 shows only when a step has work enough."""
 BATCH_FACTOR = 4
-"""How much larger a batch is proposed: one power of two changes too little to be worth a trial."""
+"""How much larger a batch is proposed, and `SMALL_BATCH` at least: one power of two changes too little to be worth
+a trial."""
+SHORT_EPOCH_S = 10.0
+"""A cache works from the second epoch on; where one is as short as this, it comes before what only makes the same
+work quicker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +43,17 @@ class _Try:
     why: str
 
 
+_COMPUTE = (
+    _Try("xla", True, "fuse operations"),
+    _Try("mixed_precision", "bfloat16", "compute in 16 bits"),
+    _Try("mixed_precision", "float16", "compute in 16 bits"),
+    _Try("batch_size", 0, "fill the processor better"),
+)
 _TRIES = {
     "input": (
         _Try("parallel_calls", "auto", "prepare several examples at once"),
         _Try("prefetch", "auto", "make batches while the step runs"),
-        _Try("cache", True, "prepare each example only once"),
+        _Try("cache", True, "prepare each example only once; what is random about it stays the same then"),
     ),
     "sync": (_Try("sync_every_step", False, "let the device run ahead instead of reading each loss"),),
     "transfer": (
@@ -55,12 +65,8 @@ _TRIES = {
         _Try("batch_size", 0, "more work for each start"),
         _Try("xla", True, "fewer, larger operations"),
     ),
-    "compute": (
-        _Try("xla", True, "fuse operations"),
-        _Try("mixed_precision", "bfloat16", "compute in 16 bits"),
-        _Try("mixed_precision", "float16", "compute in 16 bits"),
-        _Try("batch_size", 0, "fill the processor better"),
-    ),
+    "compute": _COMPUTE,
+    "step": _COMPUTE,
 }
 _VARIANTS_HELP = ("input", "transfer", "retracing", "dispatch", "eager", "other")
 _CODE = {
@@ -83,17 +89,16 @@ RETRACING_CODE = (
 )
 
 
-def advice_for(
-    kind: str, lane: LaneState, knobs: Sequence[Knob], tried: Sequence[tuple[str, KnobValue]] = ()
-) -> tuple[Advice, ...]:
-    """Return what may help against a bound, the likeliest first; without what is in force or was tried."""
+def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advice, ...]:
+    """Return what may help against a bound, the likeliest first; without what is in force."""
     found = []
     for one in _proposals(kind, lane, knobs):
-        in_force = lane.settings.get(one.knob) == one.value
-        if not in_force and (one.knob, one.value) not in tried and one not in found:
+        if lane.settings.get(one.knob) != one.value and one not in found:
             found.append(one)
-    if _has_small_batch(lane):
-        found.sort(key=lambda one: one.knob != "batch_size")
+    first = [
+        knob for knob, now in (("batch_size", _has_small_batch(lane)), ("cache", _has_short_epoch(lane))) if now
+    ]
+    found.sort(key=lambda one: first.index(one.knob) if one.knob in first else len(first))
     return tuple(found)
 
 
@@ -134,11 +139,18 @@ def _has_small_batch(lane: LaneState) -> bool:
     return isinstance(batch_size, int) and batch_size < SMALL_BATCH
 
 
+def _has_short_epoch(lane: LaneState) -> bool:
+    trained, examples = lane.steady, lane.data_examples
+    if examples is None or not trained.examples:
+        return False
+    return examples / trained.examples * trained.span_ns < 1e9 * SHORT_EPOCH_S
+
+
 def _larger_batch(knob: Knob, lane: LaneState) -> KnobValue | None:
     value = lane.settings.get("batch_size")
     if not isinstance(value, int):
         return None
-    larger = value * BATCH_FACTOR
+    larger = max(SMALL_BATCH, value * BATCH_FACTOR)
     if lane.data_examples is not None:
         larger = min(larger, lane.data_examples)
     try:

@@ -10,10 +10,9 @@ deep profiles by `tests/benchmarks/attribution.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.model.session import Snapshot
@@ -51,7 +50,7 @@ class _Case:
     shares: Shares
 
 
-def diagnose(snapshot: Snapshot, lane: LaneState, tried: Sequence[tuple[str, KnobValue]] = ()) -> Diagnosis | None:
+def diagnose(snapshot: Snapshot, lane: LaneState) -> Diagnosis | None:
     """Return what bounds a lane under the settings in force; None before enough is measured."""
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
@@ -63,7 +62,7 @@ def diagnose(snapshot: Snapshot, lane: LaneState, tried: Sequence[tuple[str, Kno
     if rival is not None:
         bounds = [kind, rival[0]]
         kind, text = "mixed", f"mixed: {text}, and {rival[1]}"
-    advice = tuple(one for bound in bounds for one in advice_for(bound, lane, snapshot.race.knobs, tried))
+    advice = tuple(one for bound in bounds for one in advice_for(bound, lane, snapshot.race.knobs))
     return Diagnosis(kind, text, shares, advice, _also(snapshot, lane))
 
 

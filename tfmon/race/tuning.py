@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
@@ -17,9 +17,11 @@ from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.measures import TurnSpeed
 from tfmon.model.ports import TrialError
+from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.model.trials import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
-from tfmon.race.advice import Advice, code_for
+from tfmon.race.advice import Advice, advice_for, code_for
+from tfmon.race.attribution import Shares
 from tfmon.race.diagnosis import Diagnosis, diagnose
 from tfmon.race.statistics import gain
 
@@ -29,6 +31,8 @@ LOOKS_RESTARTING = (6, 12)
 """The same where every change takes a new process."""
 CLEAR = 0.05
 """A gain or a loss that is decided on before the last look, if its interval leaves out none at all."""
+FURTHER_PCT = 10.0
+"""The least share of step time that is worth a trial when what bounds the lane is beyond help."""
 WORTH = 0.01
 """The least gain that is worth another setting."""
 
@@ -36,13 +40,20 @@ WORTH = 0.01
 # ---------------------------------------------------------------- what to try
 
 
-def advised(snapshot: Snapshot, lane: LaneState) -> Diagnosis | None:
+def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Diagnosis | None:
     """Return what bounds a lane, without the advice that was tried since the last change that was kept.
 
-    A change that helps makes another lane of it, on which what did not help before may.
+    A change that helps makes another lane of it, on which what did not help before may. With `everything` it is
+    followed by what may help against whatever else takes its part of the time.
     """
     found = diagnose(snapshot, lane)
-    if found is None or snapshot.tuned is None:
+    if found is None:
+        return found
+    if everything:
+        found = replace(
+            found, advice=tuple(dict.fromkeys((*found.advice, *_further(snapshot, lane, found.shares))))
+        )
+    if snapshot.tuned is None:
         return found
     state = snapshot.tuned
     kept = [one.change for one in state.attempts[state.first :] if one.outcome == KEPT] if not state.over else []
@@ -51,6 +62,20 @@ def advised(snapshot: Snapshot, lane: LaneState) -> Diagnosis | None:
     )
     tried = [*kept, *(one.change for one in since)]
     return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in tried))
+
+
+def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
+    """Go through what may help against each part of step time that is worth it, the largest first."""
+    parts = {
+        "input": shares.input_pct,
+        "transfer": known(shares.copy_pct) or 0.0,
+        "dispatch": known(shares.dispatch_pct) or 0.0,
+        "compute": known(shares.device_pct) or 0.0,
+        "step": 0.0 if known(shares.device_pct) is not None else shares.step_pct,
+    }
+    for kind in sorted(parts, key=lambda kind: -parts[kind]):
+        if parts[kind] >= FURTHER_PCT:
+            yield from (one for one in advice_for(kind, lane, snapshot.race.knobs) if not one.by_hand)
 
 
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:
@@ -63,7 +88,7 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
         raise TrialError(f"there is no lane {name} in this race")
     if lane.over:
         raise TrialError(f"{lane.title} does not train any more: start it again first")
-    found = advised(snapshot, lane)
+    found = advised(snapshot, lane, everything=everything)
     if found is not None and found.advice and all(one.by_hand for one in found.advice):
         raise TrialError(f"{lane.title} is a script: what may help it is code, which Enter shows")
     if found is not None and not found.advice:
@@ -142,7 +167,8 @@ def decide(lane: LaneState, attempt: Attempt) -> str:
         return WITHDRAWN
     if found.low > 1 and found.value >= 1 + (WORTH if last else CLEAR):
         return KEPT
-    return WITHDRAWN if last else ""
+    vain = pairs > looks[0] and found.low <= 1 and found.value < 1 + CLEAR / 2
+    return WITHDRAWN if last or vain else ""
 
 
 def next_look(lane: LaneState, attempt: Attempt) -> int:

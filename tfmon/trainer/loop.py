@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -27,7 +28,7 @@ from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.reporter import Reporter
 from tfmon.trainer.sampler import Sampler
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS, Slices
-from tfmon.trainer.split import MOST_NS, STEPS, Splits
+from tfmon.trainer.split import MOST_NS, STEPS, WINDOWS, Splits
 from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, OddWindows, Samples, StepClock
 from tfmon.trainer.stepper import Stepper
 from tfmon.trainer.steps import Steps
@@ -77,6 +78,7 @@ class Loop:
         self._sampler = Sampler(assign.device)
         self._splits = Splits(assign.device)
         self._period_ns = 0.0
+        self._calls_ns: deque[float] = deque(maxlen=WINDOWS)
         self._profile: Profile | None = None
         self._odd = OddWindows()
         self._workshop = Workshop(pipelines, steps, lambda number, setup: mailbox.post(Made(number, setup)))
@@ -133,7 +135,7 @@ class Loop:
                 break
             before_ns = now_ns
             self._read_letters()
-        if not self._stopped:
+        if not self._stopped and self._splits.wanted(self._settings):
             self._take_split(STEPS)
         self._stepper.done, self._sampler.samples = 0, Samples()
         self._collector.settle()
@@ -231,6 +233,8 @@ class Loop:
             sampled_copy_ns=samples.copy_ns if self._sampler.copies else None,
         )
         self._period_ns = (at_ns - clock.began_ns) / max(1, clock.steps)
+        if not clock.marks:
+            self._calls_ns.append(clock.call_ns / max(1, clock.steps))
         self._tried_ns = at_ns
         if self._reporter.offer(window):
             clock.reset(at_ns)
@@ -252,8 +256,6 @@ class Loop:
 
     def _take_split(self, most: int) -> None:
         """Train a few steps under the profiler, to know how much of a call computes under these settings."""
-        if not self._splits.wanted(self._settings):
-            return
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-split-") as folder:
                 before = self._stepper.done
@@ -261,6 +263,7 @@ class Loop:
                 self._splits.note(self._settings, trace, self._stepper.done - before)
         except (CaptureError, OSError):
             self._splits.note(self._settings, None, 0)
+        self._calls_ns.clear()
         self._leave_out_steps()
 
     def _leave_out_steps(self) -> None:
@@ -280,7 +283,7 @@ class Loop:
         allowed = {TURN_START} if starts else set()
         if self._clock.steps or self._clock.marks - allowed or self._fresh or self._steps_left() < 2:
             return False
-        return (starts or self._slices.turn is None) and self._splits.wanted(self._settings)
+        return (starts or self._slices.turn is None) and self._splits.wanted(self._settings, self._calls_ns)
 
     def _may_sample(self) -> bool:
         """Tell whether a step may be sampled: between two windows of a steady run, when it is time for one."""
@@ -367,6 +370,7 @@ class Loop:
         self._stepper.reads_loss = self._reads_loss()
         self._sampler.expect_change()
         self._odd = OddWindows()
+        self._calls_ns.clear()
         self._fresh.append(wish)
         self._clock.marks.add(KNOB_CHANGE)
         if not self._wishes:

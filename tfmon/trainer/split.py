@@ -1,12 +1,15 @@
 """How a step's call splits into computing and all that is needed to get there, on the CPU.
 
 There a call returns when all is done, so no clock around it tells its parts. TensorFlow's profiler does: a lane
-takes a profile of a few steps of its own for each settings it trains with, once, outside of all windows.
+takes a profile of a few steps of its own for each settings it trains with, outside of all windows; and once more
+where calls take another time by then: while a cache is being filled, say, they wait for the pipeline's threads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.model.knobs import KnobValue, Settings
@@ -15,8 +18,12 @@ from tfmon.model.readings import Missing
 STEPS = 20
 MOST_NS = 50_000_000
 """So many steps are profiled, or so many as fit into this time, but one at least."""
-MOST_BYTES = 4 << 20
+MOST_BYTES = 16 << 20
 """A larger trace is not read: it would take more than half a second of the lane's time."""
+UNLIKE, MOST_TAKES = 1.5, 3
+"""By which factor calls differ from those of the profile that another one is taken, up to so many."""
+WINDOWS = 5
+"""Steady windows in a row whose calls are compared with the profile's: the odd one may be disturbed."""
 EVENT_BYTES = 40
 """What an event takes in a trace, about: 35 MB held 880,000 of them."""
 MOST_EVENTS, LEAST_STEPS = 200_000, 4
@@ -31,6 +38,10 @@ class Found:
     """Share of the calls' time in which an operation of the step ran, 0 to 1; None if the trace says none."""
     step_events: float = 0.0
     """Events that a step leaves in a trace."""
+    call_ns: float = 0.0
+    """What a call took in it; 0 if it does not tell."""
+    takes: int = 1
+    """So many profiles were taken under these settings."""
 
 
 NOTHING = Found()
@@ -46,9 +57,17 @@ class Splits:
         self._on_cpu = kind == "cpu"
         self._found: dict[tuple[tuple[str, KnobValue], ...], Found] = {}
 
-    def wanted(self, settings: Settings) -> bool:
-        """Return whether a profile is needed for these settings: one was never taken, and the CPU computes."""
-        return self._on_cpu and _key(settings) not in self._found
+    def wanted(self, settings: Settings, calls_ns: Sequence[float] = ()) -> bool:
+        """Return whether the CPU computes, and no profile was taken under these settings or calls differ from it.
+
+        `calls_ns` is what a call took in each of the latest steady windows.
+        """
+        found = self._found.get(_key(settings))
+        if found is None or not self._on_cpu:
+            return self._on_cpu
+        if len(calls_ns) < WINDOWS or not found.call_ns or found.takes >= MOST_TAKES:
+            return False
+        return not found.call_ns / UNLIKE <= statistics.median(calls_ns) <= found.call_ns * UNLIKE
 
     def of(self, settings: Settings) -> float | None:
         """Return the share of a call's time in which an operation ran, 0 to 1; None where it is not known."""
@@ -56,7 +75,9 @@ class Splits:
 
     def note(self, settings: Settings, trace: Path | None, steps: int) -> None:
         """Take over what a profile of so many steps under these settings says; None if none could be taken."""
-        self._found[_key(settings)] = NOTHING if trace is None else read(trace, steps)
+        before = self._found.get(_key(settings))
+        found = NOTHING if trace is None else read(trace, steps)
+        self._found[_key(settings)] = replace(found, takes=before.takes + 1) if before is not None else found
 
     def shorten(self, settings: Settings, steps: int) -> tuple[int, str]:
         """Return for how many of these steps a profile is to be taken, and why for fewer, in a user's words."""
@@ -88,7 +109,7 @@ def read(trace: Path, steps: int) -> Found:
     each = space.events / steps
     if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
         return Found(step_events=each)
-    return Found(call.compute_ns / call.total_ns, each)
+    return Found(call.compute_ns / call.total_ns, each, call.total_ns)
 
 
 def _key(settings: Settings) -> tuple[tuple[str, KnobValue], ...]:

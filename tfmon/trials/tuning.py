@@ -80,7 +80,7 @@ class Tuning:
             snapshot, lane = self._driver.snapshot(), self._lane()
             if lane.over:
                 raise StoppedError(lane.trouble.message if lane.trouble else f"{lane.title} has ended")
-            diagnosis = advised(snapshot, lane)
+            diagnosis = advised(snapshot, lane, everything=self._state.everything)
             if diagnosis is None or lane.steady.span_ns < STEADY_NS:
                 return None
             can_try = [one for one in diagnosis.advice if not one.by_hand]

@@ -100,7 +100,9 @@ class FakeTrainer:
                 if request.device == "gpu":
                     claimed = os.environ.get("CUDA_VISIBLE_DEVICES")
                     self.say(Equipped, tensorflow="0", keras="0", numpy="0", device_name="", gpu_uuid=claimed)
-                self.say(Built, parameters=1, examples=1_000, settings=self.settings)
+                self.say(
+                    Built, parameters=1, examples=int(os.environ.get("EXAMPLES", 1_000)), settings=self.settings
+                )
             case Run():
                 self.turn, self.racing = None, True
                 self.say(PhaseEntered, phase="racing")
