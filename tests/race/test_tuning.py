@@ -170,6 +170,21 @@ class TestAdvised:
         demo.session.set_trial(TuneState("cpu", attempts=tuple(kept), first=2))
         assert first in advised(demo.session.snapshot(), lane).advice
 
+    def test_what_surely_costs_is_not_tried_again_in_the_same_series(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        first, *_ = advised(demo.session.snapshot(), lane).advice
+        kept = Attempt("cpu", {"hue": 1}, {"hue": 2}, "input", outcome=KEPT)
+
+        def again(gain: Estimate, **state) -> bool:
+            lost = Attempt("cpu", {first.knob: 0}, {first.knob: first.value}, outcome=WITHDRAWN, gain=gain)
+            demo.session.set_trial(TuneState("cpu", attempts=(lost, kept), **state))
+            return first in advised(demo.session.snapshot(), lane).advice
+
+        assert again(Estimate(0.95, 0.85, 1.05, 6))
+        assert not again(Estimate(0.5, 0.4, 0.6, 6))
+        assert again(Estimate(0.5, 0.4, 0.6, 6), first=2), "another series"
+
     def test_a_series_goes_on_with_what_else_takes_time(self):
         demo = waiting_demo(0.6)
         snapshot = demo.session.snapshot()

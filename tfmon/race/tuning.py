@@ -43,8 +43,9 @@ WORTH = 0.01
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Diagnosis | None:
     """Return what bounds a lane, without the advice that was tried since the last change that was kept.
 
-    A change that helps makes another lane of it, on which what did not help before may. With `everything` it is
-    followed by what may help against whatever else takes its part of the time.
+    A change that helps makes another lane of it, on which what did not help before may; unless it surely cost a
+    good deal, and the series is the same. With `everything` it is followed by what may help against whatever else takes
+    its part of the time.
     """
     found = diagnose(snapshot, lane)
     if found is None:
@@ -56,12 +57,18 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     if snapshot.tuned is None:
         return found
     state = snapshot.tuned
-    kept = [one.change for one in state.attempts[state.first :] if one.outcome == KEPT] if not state.over else []
+    series = state.attempts[state.first :] if not state.over else ()
+    settled = [one.change for one in series if one.outcome == KEPT or _costs(one)]
     since = itertools.takewhile(
         lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
     )
-    tried = [*kept, *(one.change for one in since)]
+    tried = [*settled, *(one.change for one in since)]
     return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in tried))
+
+
+def _costs(attempt: Attempt) -> bool:
+    """Return whether a change made a lane slower beyond doubt, and by more than another change makes good."""
+    return attempt.gain is not None and attempt.gain.high < 1 - CLEAR
 
 
 def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
