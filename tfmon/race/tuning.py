@@ -44,8 +44,8 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     """Return what bounds a lane, without the advice that was tried since the last change that was kept.
 
     A change that helps makes another lane of it, on which what did not help before may; unless it surely cost a
-    good deal, and the series is the same. With `everything` it is followed by what may help against whatever else takes
-    its part of the time.
+    good deal, and the series is the same. With `everything` it is followed by what may help against whatever else
+    takes its part of the time.
     """
     found = diagnose(snapshot, lane)
     if found is None:
