@@ -9,6 +9,7 @@ from xspace_writer import mark, plane, space
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
 from tfmon.profile.parts import Call, Ops, Profile, Verdict
+from tfmon.profile.pipeline import tells
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode
 
@@ -337,6 +338,22 @@ class TestStages:
         found = [(stage.name, us(stage.busy_ns), stage.elements) for stage in profile.input.stages]
         assert found == [("ParallelMap", 350, 0.5), ("Batch", 10, 0.5)]
         assert us(profile.input.python_ns) == 350
+
+    @pytest.mark.parametrize(
+        ("names", "wanted"),
+        [
+            ((), False),
+            (("InstantiatedCapturedFunction::RunAsync",), True),
+            (("PyFunc:PyFunc",), True),
+            (("map/Mul:Mul",), False),
+        ],
+    )
+    def test_the_executor_is_read_only_where_it_tells_something(self, names, wanted):
+        names = {"ExecutorState::Process", "Iterator::Root", *names}
+        assert tells("tf_data_private_threadpool/1", "ExecutorState::Process", names) is wanted
+        assert tells("tf_data_private_threadpool/1", "Iterator::Root", names)
+        assert tells("tf_Compute/1", "ExecutorState::Process", names)
+        assert not tells("tf_data_private_threadpool/1", "map/Mul:Mul", names)
 
     def test_without_python_in_the_pipeline_its_time_is_not_known_to_be_anything(self):
         assert isinstance(self.profile([]).input.python_ns, Missing)

@@ -102,7 +102,8 @@ def test_events_that_nobody_asks_for_are_not_read():
     data = space(plane("/host:CPU", {"python": both, "tf_data_private/7": both}))
     asked = []
 
-    def wanted(line: str, event: str) -> bool:
+    def wanted(line: str, event: str, names) -> bool:
+        assert set(names) == {"a", "b"}
         asked.append((line, event))
         return line == "python" or event == "b"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tfmon.profile.intervals import Interval
@@ -19,14 +19,18 @@ _ROUND = re.compile(r"\[\d+\]")
 """Counts the iterators that a stage such as a repeat made for the one before it."""
 
 
-def tells(line: str, event: str) -> bool:
-    """Want of the pipeline's own threads what tells of its stages; the operations in its functions do not."""
-    return (
-        not line.startswith(PIPELINE)
-        or event.startswith(_ITERATOR)
-        or event in (_RUN_ASYNC, PROCESS, RUN)
-        or event.rpartition(":")[2] in PYTHON
-    )
+def tells(line: str, event: str, names: Collection[str]) -> bool:
+    """Want of the pipeline's own threads what tells of its stages; the operations in its functions do not.
+
+    The executor does where a stage only starts its functions, or a function calls Python. It is most of a trace.
+    """
+    if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or event == _RUN_ASYNC or _is_python(event):
+        return True
+    return event in (PROCESS, RUN) and (_RUN_ASYNC in names or any(map(_is_python, names)))
+
+
+def _is_python(event: str) -> bool:
+    return event.rpartition(":")[2] in PYTHON
 
 
 @dataclass(slots=True)

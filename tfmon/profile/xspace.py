@@ -8,7 +8,7 @@ Source: `XSpace` in tsl/profiler/protobuf/xplane.proto; https://protobuf.dev/pro
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,8 +22,8 @@ MOST_ITEMS = 2_000_000
 Span: TypeAlias = tuple[int, int]
 """Where a part of the file begins and ends."""
 
-Wanted: TypeAlias = Callable[[str, str], bool]
-"""Whether to read the events of a line, by its name and theirs."""
+Wanted: TypeAlias = Callable[[str, str, Collection[str]], bool]
+"""Whether to read the events of a line, by its name, theirs, and the names of all events that there may be."""
 
 _BYTES = 2
 _SPACE_PLANES, _SPACE_ERRORS, _SPACE_WARNINGS = (number << 3 | _BYTES for number in (1, 2, 3))
@@ -44,7 +44,7 @@ _KEPT_STATS = 20_000
 """Stats that are shared by events with the very same ones; XLA's operations have a handful in a million events."""
 
 
-def everything(_line: str, _event: str) -> bool:
+def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
     """Want every event."""
     return True
 
@@ -252,7 +252,7 @@ class _Decoder:
                 if number > 127:
                     number, _ = _varint(data, start + 1, pos)
                 if number not in wanted:
-                    wanted[number] = self._wanted(title, names.events.get(number, ""))
+                    wanted[number] = self._wanted(title, names.events.get(number, ""), names.events.values())
                 if not wanted[number]:
                     continue
             self._count()

@@ -102,7 +102,7 @@ def read(trace: Path, steps: int) -> Found:
         size = trace.stat().st_size
         if size > MOST_BYTES:
             return Found(step_events=size / EVENT_BYTES / steps)
-        space = read_space(trace, lambda line, _event: not line.startswith(PIPELINE))
+        space = read_space(trace, lambda line, *_: not line.startswith(PIPELINE))
         call = analyse(space).call
     except (TraceError, OSError):
         return NOTHING
