@@ -143,9 +143,12 @@ def trimmed(values: Sequence[float]) -> Estimate | None:
     return _trimmed(tuple(values)) if len(values) >= LEAST_PAIRS else None
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=64)
 def _trimmed(values: tuple[float, ...]) -> Estimate | None:
-    """Compute it once for the same values: a screen asks twice a second."""
+    """Compute it once for the same values: a screen asks twice a second, of a crossover for three a place.
+
+    After half an hour of turns the values of one take 60 kB.
+    """
     ordered = sorted(values)
     cut = int(TRIM * len(ordered))
     kept = ordered[cut : len(ordered) - cut]
