@@ -38,8 +38,8 @@ def environment(place) -> dict[str, str]:
 
 @pytest.fixture
 def run(environment, tmp_path):
-    def start(*words: object, program=("-m", "tfmon")) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *program, *map(str, words)]
+    def start(*words: object, program=("-m", "tfmon"), before=()) -> subprocess.CompletedProcess[str]:
+        command = [*before, sys.executable, *program, *map(str, words)]
         return subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
@@ -134,6 +134,21 @@ def test_a_read_only_home_does_not_stop_a_race(run, place, tmp_path):
     result = json.loads(done.stdout)
     assert (result["recording"], result["recording_stopped"]) == (None, "File exists")
     assert result["lanes"][0]["steps"] > 0
+
+
+def test_a_disk_that_takes_no_more_stops_the_recording_and_not_the_race(run, place):
+    """The system itself refuses: no file of this process may be longer than 8 KiB."""
+    limited = ("bash", "-c", 'ulimit -f 8; exec "$@"', "limited")
+    words = ("race", "small-dense", *LANES, "--seconds", "2", "--slice", "0.2", "--json")
+    done = run(*words, program=(str(SCRIPTED),), before=limited)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["recording_stopped"] == "File too large"
+    assert result["lanes"][0]["steps"] > 0 and result["verdict"]["ratio"] is not None
+    path = Path(result["recording"])
+    assert path.read_bytes().endswith(b"}\n"), "the torn line is taken back"
+    opened, known = play_all(path)
+    assert len(opened) > 3 and known.lanes[0].steps < result["lanes"][0]["steps"]
 
 
 # ------------------------------------------------------------ the screen
