@@ -10,7 +10,7 @@ ARGS ?=
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-tf218 lint bench fairness attribution soak sshd clean
+.PHONY: help run test test-tf218 lint bench fairness attribution soak sshd oom clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,11 @@ soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="-
 
 sshd: $(VENV)/dev.stamp  ## Try a lost SSH connection over an sshd of its own on loopback, where one is installed.
 	TFMON_TEST_SSHD=1 $(BIN)/python -m pytest tests/faults/test_sshd.py -rs $(ARGS)
+
+oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a systemd unit that may take 1 GiB.
+	systemd-run --user --wait --pipe --same-dir --collect --quiet --setenv=TFMON_TEST_OOM=1 --setenv=PATH="$$PATH" \
+		-p MemoryMax=1G -p MemorySwapMax=0 -p OOMPolicy=continue \
+		$(abspath $(BIN))/python -m pytest tests/faults/test_memory_limit.py -rs $(ARGS)
 
 clean:  ## Remove the environments and everything that was built.
 	rm -rf $(VENV) $(VENV_218) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -88,6 +88,8 @@ def test_a_race_shows_numbers_and_takes_a_key_into_force(start) -> None:
     terminal.process.send("B")
     terminal.wait_for(lambda text: text.count("batch 16 ·") == 2 and "asked" not in text, timeout_s=40)
     children = terminal.children()
+    for process in (psutil.Process(terminal.process.pid), *children):
+        assert process.net_connections(kind="inet") == [], "TensorFlow opens no port either"
     terminal.process.send("q")
     assert gone(children)
     assert terminal.wait_for_exit() == 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from support.terminal import Terminal
 from support.waiting import wait_for
 
 import tfmon
+from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording
 
@@ -38,8 +41,8 @@ def environment(place) -> dict[str, str]:
 
 @pytest.fixture
 def run(environment, tmp_path):
-    def start(*words: object, program=("-m", "tfmon")) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, *program, *map(str, words)]
+    def start(*words: object, program=("-m", "tfmon"), before=()) -> subprocess.CompletedProcess[str]:
+        command = [*before, sys.executable, *program, *map(str, words)]
         return subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
         )
@@ -136,6 +139,21 @@ def test_a_read_only_home_does_not_stop_a_race(run, place, tmp_path):
     assert result["lanes"][0]["steps"] > 0
 
 
+def test_a_disk_that_takes_no_more_stops_the_recording_and_not_the_race(run, place):
+    """The system itself refuses: no file of this process may be longer than 8 KiB."""
+    limited = ("bash", "-c", 'ulimit -f 8; exec "$@"', "limited")
+    words = ("race", "small-dense", *LANES, "--seconds", "2", "--slice", "0.2", "--json")
+    done = run(*words, program=(str(SCRIPTED),), before=limited)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["recording_stopped"] == "File too large"
+    assert result["lanes"][0]["steps"] > 0 and result["verdict"]["ratio"] is not None
+    path = Path(result["recording"])
+    assert path.read_bytes().endswith(b"}\n"), "the torn line is taken back"
+    opened, known = play_all(path)
+    assert len(opened) > 3 and known.lanes[0].steps < result["lanes"][0]["steps"]
+
+
 # ------------------------------------------------------------ the screen
 
 
@@ -160,6 +178,45 @@ def test_a_replay_without_a_terminal_says_what_does_without(run):
     done = run("replay", REAL, "--headless")
     assert done.returncode == 0
     assert "cpu batch_size=64 is 5.5× faster than cpu" in done.stdout
+
+
+# ------------------------------------------------------------ the example
+
+
+def test_the_example_says_what_it_was_recorded_on_and_is_replayed_to_its_end(run):
+    done = run("replay", "--example", "--json")
+    assert done.returncode == 0, done.stderr
+    opened, end = play_all(EXAMPLE)
+    assert (opened.torn, len(opened)) == (False, opened.closed.events)
+    result = json.loads(done.stdout)
+    assert result["verdict"]["ratio"] == opened.closed.ratio is not None
+    machine = end.machine
+    assert all(
+        word in done.stderr for word in ("recorded on", machine.cpu_name, "no GPU", opened.header.started[:10])
+    )
+    assert {mark.text.split()[0] for mark in opened.marks if mark.kind == "knob"} == {"batch_size", "prefetch"}
+    fails(run("replay", "last", "--example"), "--example instead")
+    fails(run("replay"), "--example instead")
+
+
+def test_the_example_is_small_and_tells_nothing_of_whoever_recorded_it():
+    assert EXAMPLE.stat().st_size < 300_000
+    text = gzip.decompress(EXAMPLE.read_bytes()).decode()
+    assert not re.search(r"/(root|home|Users|work)\b|@|user|token|secret", text, re.IGNORECASE)
+
+
+def test_the_screen_replays_the_example(environment):
+    terminal = Terminal("replay", "--example", **environment)
+    try:
+        terminal.wait_for(lambda shown: "replay ×1" in shown and "small-dense" in shown)
+        terminal.process.send("+++++++")
+        terminal.wait_for(lambda shown: " end " in shown)
+        terminal.process.send("q")
+        assert terminal.wait_for_exit() == 0
+        assert "recorded on" in terminal.raw
+    finally:
+        with contextlib.suppress(OSError):
+            terminal.process.close(force=True)
 
 
 # ------------------------------------------------------------ lists, comparisons, exports

@@ -1,8 +1,9 @@
 """Runs tfmon in a terminal for long, and every few seconds kills, stops or floods a lane, or presses a key.
 
-It says what was done, and how tfmon's memory, file descriptors and threads went; it ends with 1 if tfmon crashed,
-a process was left, the terminal was not restored, or a figure grew. Lanes train nothing, unless --real is given;
-real ones are killed and stopped, but not made to flood.
+It says what was done, and how tfmon's memory, file descriptors and threads went. It ends with 1 if tfmon crashed,
+a process was left (of a lane's own, too), the terminal was not restored, the recording cannot be read to its last
+event, or a figure grew. Lanes train nothing, unless --real is given; real ones are killed and stopped, but do not
+flood.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ import collections
 import contextlib
 import os
 import random
+import shutil
 import signal
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import psutil
 
 TESTS = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(TESTS))
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from support.terminal import Terminal  # noqa: E402
+
+from tfmon.recordings.codec import RecordingError  # noqa: E402
+from tfmon.recordings.library import recordings  # noqa: E402
+from tfmon.recordings.player import play_all  # noqa: E402
 
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto", "--lane", "cpu,batch_size=64")
 KEYS = {
@@ -33,8 +40,8 @@ KEYS = {
     "focus": ("\t", "\x1b"),
     "trial": "eu",
 }
-GROWTH = 1.15
-"""The last quarter of the time may take so much more memory than the second: histories fill up in the first."""
+MOST_GROWTH = {"memory": 4_000_000, "descriptors": 4, "threads": 4}
+"""What the last quarter of the time may take more than the second: histories fill up in the first."""
 STALL_S = 2.0
 
 
@@ -54,11 +61,14 @@ class Soak:
         self.stopped: list[tuple[float, psutil.Process]] = []
         self.done: collections.Counter[str] = collections.Counter()
         self.samples: list[tuple[float, int, int, int, float]] = []
+        self.recorded: list[str] = []
 
     def lanes(self) -> list[psutil.Process]:
-        found = self.program.children()
-        self.ever.update({process.pid: process for process in found})
-        return found
+        """Return the processes of the lanes; notes them and all that they started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.ever.update({process.pid: process for process in self.program.children(recursive=True)})
+            return self.program.children()
+        return []
 
     def act(self) -> None:
         """Do one random thing."""
@@ -123,6 +133,7 @@ class Soak:
                 self.press("\x1b", "\x1b", "r")
                 next_restart = now + 20
             if now >= next_sample:
+                self.lanes()
                 self.sample(now - began)
                 next_sample = now + 5
 
@@ -140,12 +151,30 @@ class Soak:
                 wrong.append(f"exit code {code}")
             if "\x1b[?1049l" not in self.terminal.raw:
                 wrong.append("the terminal was not restored")
-        left = [pid for pid, process in self.ever.items() if process.is_running() and _alive(process)]
+        left = _left(list(self.ever.values()))
         if left:
             wrong.append(f"processes left: {left}")
         if "Traceback" in self.terminal.raw:
             wrong.append("a traceback: " + self.terminal.raw[-2_000:])
-        return wrong + self._growth()
+        return wrong + self._recording() + self._growth()
+
+    def _recording(self) -> list[str]:
+        """Replay what was recorded, to its last event."""
+        paths, wrong = recordings(), []
+        if not paths:
+            return ["nothing was recorded"]
+        for path in paths:
+            try:
+                opened, _ = play_all(path)
+            except RecordingError as error:
+                wrong.append(f"the recording cannot be read: {error.message}")
+                continue
+            closed = opened.closed
+            size = f"{path.stat().st_size / 1e6:.1f} MB, {len(opened):,} events"
+            self.recorded.append(size)
+            if opened.torn or closed is None or closed.events != len(opened):
+                wrong.append(f"the recording is not whole: {size}, closed with {closed and closed.events}")
+        return wrong
 
     def _growth(self) -> list[str]:
         count = len(self.samples)
@@ -153,16 +182,18 @@ class Soak:
             return []
         wrong = []
         second, last = self.samples[count // 4 : count // 2], self.samples[3 * count // 4 :]
-        for name, place, least in (("memory", 1, 8_000_000), ("descriptors", 2, 4), ("threads", 3, 4)):
+        for place, (name, most) in enumerate(MOST_GROWTH.items(), 1):
             before = statistics.median(sample[place] for sample in second)
             after = statistics.median(sample[place] for sample in last)
-            if after > max(before * GROWTH, before + least):
+            if after > before + most:
                 wrong.append(f"{name} grew from {before} to {after}")
         return wrong
 
     def report(self) -> None:
         print("done: " + ", ".join(f"{count} × {what}" for what, count in self.done.most_common()))
-        print(f"lanes started: {len(self.ever)}")
+        print(f"processes that lanes were or started: {len(self.ever)}")
+        for line in self.recorded:
+            print(f"recorded and read again: {line}")
         print("  time   memory  descriptors  threads  CPU")
         every = max(1, len(self.samples) // 12)
         for since_s, memory, fds, threads, cpu_s in self.samples[::every]:
@@ -170,11 +201,14 @@ class Soak:
             print(f"{since_s:5.0f} s {memory / 1e6:6.1f} MB {fds:11d} {threads:8d} {share:4.0f} %")
 
 
-def _alive(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+def _left(processes: list[psutil.Process]) -> list[str]:
+    """Return those that have not ended within the 3 s that a lane may take, with their command lines."""
+    left = []
+    for process in psutil.wait_procs(processes, timeout=3.0)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                left.append(f"{process.pid} {' '.join(process.cmdline())}")
+    return left
 
 
 def main() -> int:
@@ -184,6 +218,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2), "big"))
     given = parser.parse_args()
     print(f"seed {given.seed}", flush=True)
+    folder = os.environ["TFMON_RECORDINGS"] = tempfile.mkdtemp(prefix="tfmon-soak-")
     soak = Soak(real=given.real, seed=given.seed)
     try:
         soak.run(60 * given.minutes)
@@ -191,6 +226,7 @@ def main() -> int:
     finally:
         if soak.terminal.process.isalive():
             soak.terminal.process.close(force=True)
+        shutil.rmtree(folder, ignore_errors=True)
     soak.report()
     for line in wrong or ["nothing was wrong"]:
         print(line)

@@ -69,7 +69,7 @@ def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_pat
     monkeypatch.setattr("tfmon.race.stall.STARTING_S", 1.0)
     script = tmp_path / "mute.py"
     script.write_text("import time\ntime.sleep(600)\n")
-    monkeypatch.setattr(faulty_group, "_script", script)
+    monkeypatch.setattr(faulty_group._children, "_script", script)
     faulty_group.begin(faulty_group.plan("cpu", mode=CONCURRENT))
     wait_for(lambda: faulty_group.lane("cpu").pulse.stalled_since_ns is not None, 30, "a stall")
     faulty_group.kill("cpu")

@@ -52,17 +52,21 @@ LIMIT = (
     "        finally:\n            resource.setrlimit(resource.RLIMIT_AS, (before, most))"
 )
 """Only as long as the one array is asked for: TensorFlow's own threads end the process when they get no memory."""
+SHORTAGE = "import tfmon.trainer.memory as memory; memory.free_bytes = lambda: 700"
+"""The 64 rows take 768 bytes."""
 SLOW_FAULT = (
     "def fail(x):\n            if x[0] > 40: raise ValueError('row 41 is bad')\n            return x\n"
     "        rows = tf.data.Dataset.range(64).map(lambda n: tf.cast([n, n, n], tf.float32))\n"
     "        examples = rows.map(lambda x: tf.ensure_shape(tf.numpy_function(fail, [x], tf.float32), [3]))"
 )
+NO_ROOM = "OOM when allocating tensor with shape[64,3] on /device:GPU:0 by allocator GPU_0_bfc"
 FAULTS = {
     "data": ({"data": "raise OSError('no such bucket')"}, "scenario", r"wrong\.py:\d+: OSError: no such bucket"),
     "model": ({"model": "raise ValueError('no layers')"}, "scenario", r"wrong\.py:\d+: ValueError: no layers"),
     "step": ({"step": "raise TypeError('bad loss')"}, "scenario", r"wrong\.py:\d+: TypeError: bad loss"),
     "pipeline": ({"batches": SLOW_FAULT}, "scenario", r"row 41 is bad"),
     "memory": ({"data": LIMIT}, "out_of_memory", r"out of memory: .*wrong\.py:\d+: .*MemoryError"),
+    "shortage": ({"data": SHORTAGE}, "out_of_memory", r"^the data take .* of memory are free: fewer examples"),
     "exit": ({"model": "print('last words', flush=True); os._exit(9)"}, "error", r"left with exit code 9"),
 }
 
@@ -89,7 +93,28 @@ def test_what_went_wrong_is_told_in_words(races, name):
     assert (lane.phase, lane.trouble.kind) == (FAILED, kind)
     assert re.search(message, lane.trouble.message), lane.trouble.message
     assert end.exit_code == (9 if name == "exit" else 1)
-    if kind == "out_of_memory":
+    if name == "memory":
         assert "b lowers the batch size" in lane.trouble.hint
     if name == "exit":
         assert "last words" in end.output_tail
+
+
+def test_b_starts_a_lane_again_whose_gpu_ran_out_of_memory(tmp_path):
+    """With the exception that TensorFlow raises then, in the words of its allocator."""
+    pytest.importorskip("pexpect")
+    from support.terminal import Terminal
+
+    raises = f"if self.knob('batch_size') >= 64: raise tf.errors.ResourceExhaustedError(None, None, {NO_ROOM!r})"
+    parts = {"data": "pass", "batches": "pass", "model": "pass", "step": raises}
+    (tmp_path / "greedy.py").write_text(SOURCE.format(**parts))
+    lanes = ("--lane", "cpu", "--lane", "cpu,batch_size=64")
+    terminal = Terminal("race", str(tmp_path / "greedy.py"), *lanes)
+    try:
+        said = terminal.wait_for(lambda text: "out of memory: " in text and re.search(r"\d steps/s", text))
+        assert "OOM when allocating" in said and "b lowers the batch size" in " ".join(said.split())
+        terminal.process.send("b")
+        terminal.wait_for(lambda text: "out of memory" not in text and len(re.findall(r"\d steps/s", text)) == 2)
+        terminal.process.send("q")
+        assert terminal.wait_for_exit() == 0
+    finally:
+        terminal.process.close(force=True)

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("pexpect")
 
 import pexpect
+from support.terminal import Terminal
 from support.waiting import wait_for
 
 WITHIN_S = 3.0
@@ -23,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "support" / "fake_tfmon.py"
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto")
 RESTORED = ("\x1b[?1049l", "\x1b[?25h")
+MODES = (("\x1b[?1049h", "\x1b[?1049l"), ("\x1b[?25l", "\x1b[?25h"), ("\x1b[?1003h", "\x1b[?1003l"))
+"""What a screen switches on or off, and what takes that back."""
 
 
 def gone(processes: list[psutil.Process]) -> bool:
@@ -124,6 +127,22 @@ def test_sigint_while_it_starts_ends_it_without_a_traceback(after_s, tmp_path):
     assert "Traceback" not in said or after_s < 0.2, said
     assert program.returncode in (130, -signal.SIGINT)
     assert not [p for p in psutil.process_iter(["pid"]) if _session_of(p.pid) == program.pid]
+
+
+@pytest.mark.parametrize("after_s", [0.3, 0.6, 0.9])
+def test_ctrl_c_while_the_screen_comes_up_leaves_the_terminal_as_it_was(after_s):
+    terminal = Terminal(*RACE, "--no-record", PYTHONPATH=str(ROOT))
+    program = psutil.Process(terminal.process.pid)
+    began = time.monotonic()
+    while time.monotonic() < began + after_s:  # what is tried is that time passes
+        terminal.read()
+    lanes = program.children(recursive=True)
+    terminal.process.send("\x03")
+    code = terminal.wait_for_exit()
+    assert code in (0, 130, None), terminal.raw  # 0: the screen took the key; None: Python itself was not up yet
+    assert gone(lanes)
+    assert not re.search(r'Traceback[^~]*File "[^"]*/tfmon/(?!__)', terminal.raw), terminal.raw
+    assert all(terminal.raw.count(on) <= terminal.raw.count(off) for on, off in MODES), terminal.raw
 
 
 def _session_of(pid: int) -> int:

@@ -9,6 +9,7 @@ import json
 import os
 import stat
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,34 @@ def test_a_disk_that_does_not_keep_up_costs_bounded_memory(place, session, monke
         finish(session, steps)
     wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
     assert recording_of(session).why == "the disk does not keep up"
+
+
+def test_what_waits_for_a_disk_that_hangs_does_not_keep_all_that_was_known(place, session, monkeypatch, keep):
+    hangs, answers = threading.Event(), threading.Event()
+
+    def write(fd: int, data: memoryview) -> int:
+        hangs.set()
+        assert answers.wait(30)
+        return os.write(fd, data)
+
+    monkeypatch.setattr(writer, "os", Os(write))
+    one = keep()
+    session.begin(Race("first"), LANES)
+    assert hangs.wait(10)
+    for steps in range(1_000):
+        finish(session, steps)
+    session.begin(Race("second"), LANES)
+    for steps in range(1_000):
+        finish(session, steps)
+    waiting = list(one._entries)
+    answers.set()
+    assert sum(entry.known is not None for entry in waiting) <= 3, "the end of the first, the begin and the end"
+    assert len(waiting) >= 2_000
+    one.close()
+    for path in place.iterdir():
+        opened, end = play_all(path)
+        assert steps_in(path) == list(range(1_000))
+        assert (opened.closed.events, end.lanes[0].steps) == (len(opened), 0)
 
 
 # ---------------------------------------------------------------- the size of all

@@ -17,21 +17,28 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("recording")
+@click.argument("recording", required=False)
+@click.option(
+    "--example", is_flag=True, help="Show a race that comes with tfmon, and say what it was recorded on."
+)
 @click.option("--headless", is_flag=True, help="No screen: print the table of the race's end.")
 @click.option("--json", "as_json", is_flag=True, help="No screen: print the result of the race, one JSON object.")
 @options.looks
-def replay(recording: str, headless: bool, as_json: bool, theme: str | None, mouse: bool | None) -> None:
+def replay(
+    recording: str | None, example: bool, headless: bool, as_json: bool, theme: str | None, mouse: bool | None
+) -> None:
     """Show RECORDING: a file, the id of a run or how it begins, or `last`.
 
     Space pauses, ← and → move by 5 s, `,` and `.` by one event, + and - change the speed; ? tells the others.
     """
-    from tfmon.recordings.library import find
+    from tfmon.recordings.library import EXAMPLE, find
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
     from tfmon.result import to_json, to_text
 
-    path = find(recording)
+    if example is (recording is not None):
+        raise UsageError("replay needs a RECORDING, or --example instead", "tfmon runs lists those that are here")
+    path = EXAMPLE if recording is None else find(recording)
     if headless or as_json:
         with guard(path):
             opened, snapshot = play_all(path)
@@ -42,12 +49,16 @@ def replay(recording: str, headless: bool, as_json: bool, theme: str | None, mou
                 text = to_text(snapshot, why)
         if opened.torn:
             click.echo(f"tfmon: {path} is cut off at its end; this is what it holds", err=True)
+        if example:
+            click.echo(f"recorded on {opened.header.recorded_on}", err=True)
         click.echo(text)
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
     screen = config.screen_settings(theme, mouse, None)
     with Recording(path) as opened:
+        if example:
+            click.echo(f"recorded on {opened.header.recorded_on}", err=True)
         _show(opened, screen)
 
 

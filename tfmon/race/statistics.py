@@ -36,6 +36,8 @@ LOTTERY_95 = 1.96 * LOTTERY
 """Half the interval that is left after any number of pairs."""
 LEAST_PAIRS = 5
 """Fewer pairs than these give no interval."""
+MOST_REMEMBERED = 200
+"""More values than these are not kept to tell whether they are the same."""
 DRIFT = 0.05
 """A change of throughput within a race, or a pair so far off the others, that is worth a word."""
 
@@ -93,6 +95,10 @@ def gain(pairs: Sequence[tuple[TurnSpeed, TurnSpeed]], *, one_process: bool = Tr
 @_remembered
 def speed(turns: Sequence[TurnSpeed]) -> Estimate | None:
     """Return a lane's throughput over its slices, in examples/s; None from too few."""
+    return _speed(turns)
+
+
+def _speed(turns: Sequence[TurnSpeed]) -> Estimate | None:
     return _exponential(trimmed([math.log(turn.examples_per_s) for turn in turns if turn.examples > 0]))
 
 
@@ -103,7 +109,7 @@ def drift(turns: Sequence[TurnSpeed]) -> float | None:
     None unless the two differ by more than `DRIFT` and by more than their slices scatter.
     """
     third = len(turns) // 3
-    early, late = speed(turns[:third]), speed(turns[len(turns) - third :])
+    early, late = _speed(turns[:third]), _speed(turns[len(turns) - third :])
     if early is None or late is None:
         return None
     apart = early.high < late.low or late.high < early.low
@@ -140,12 +146,19 @@ def _logs(turns: Sequence[TurnSpeed]) -> dict[int, float]:
 
 def trimmed(values: Sequence[float]) -> Estimate | None:
     """Return the trimmed mean of values with its 95 % interval; None for fewer than `LEAST_PAIRS`."""
-    return _trimmed(tuple(values)) if len(values) >= LEAST_PAIRS else None
+    if len(values) < LEAST_PAIRS:
+        return None
+    # Those of a long race are remembered by their slices alone: here they would take 60 kB each.
+    return _trimmed(tuple(values)) if len(values) <= MOST_REMEMBERED else _trimmed_mean(values)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=64)
 def _trimmed(values: tuple[float, ...]) -> Estimate | None:
-    """Compute it once for the same values: a screen asks twice a second."""
+    """Compute it once for the same values: a screen asks twice a second, of a crossover for three a place."""
+    return _trimmed_mean(values)
+
+
+def _trimmed_mean(values: Sequence[float]) -> Estimate | None:
     ordered = sorted(values)
     cut = int(TRIM * len(ordered))
     kept = ordered[cut : len(ordered) - cut]

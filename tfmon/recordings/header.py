@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 import tfmon
+from tfmon import units
 from tfmon.model.events import RaceBegan
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import Machine
@@ -57,6 +58,21 @@ class Header:
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     """Those of `ENVIRONMENT` that were set."""
+
+    @property
+    def recorded_on(self) -> str:
+        """Say on what machine, with what and when it was recorded."""
+        machine = self.machine
+        size = f"{machine.cores} cores, {units.memory(machine.memory_bytes)}"
+        return " · ".join(
+            (
+                f"{machine.cpu_name or 'unknown CPU'}, {size}",
+                ", ".join(machine.gpus) or "no GPU",
+                machine.system,
+                f"TensorFlow {self.tensorflow or '–'}, Python {self.python}, tfmon {self.tfmon}",
+                self.started[:10],
+            )
+        )
 
     @property
     def started_s(self) -> float:

@@ -17,6 +17,8 @@ LIMIT_BYTES = 512 * 2**20
 """Most that all recordings in the folder take together."""
 FOLDER_VARIABLE = "TFMON_RECORDINGS"
 """Environment variable that names another folder."""
+EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
+"""A race that comes with tfmon."""
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
 """What was left of a compression that did not end is dropped after so long."""

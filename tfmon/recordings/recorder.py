@@ -27,11 +27,14 @@ PATIENCE_S = 10.0
 """How long `close` waits for a disk."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Entry:
     event: Event
-    known: Snapshot
-    """What is known after it."""
+    known: Snapshot | None
+    """What is known after it, where that may yet be asked for: at the begin of a race, and at its end.
+
+    All that wait for a slow disk would keep 12 kB each, the history of a lane.
+    """
 
 
 class Recorder:
@@ -51,6 +54,7 @@ class Recorder:
         self._file = None if file is None else file.absolute()
         self._first_fd: int | None = None if file is None else _open(file)
         self._entries: deque[_Entry] = deque()
+        self._waiting = threading.Lock()
         self._overrun = False
         self._closing = threading.Event()
         self._writer: Writer | None = None
@@ -64,17 +68,23 @@ class Recorder:
 
     def close(self) -> None:
         """Write what is left and close the file; may be called more than once."""
-        self._closing.set()
+        with self._waiting:
+            self._closing.set()
         self._thread.join(PATIENCE_S)
 
     # ------------------------------------------------------------ with the session locked
 
     def _take(self, event: Event, known: Snapshot) -> None:
-        if isinstance(event, RecordingTold) or self._closing.is_set():
-            return
-        if len(self._entries) >= MOST_PENDING:
-            self._overrun = True
-        else:
+        with self._waiting:
+            if isinstance(event, RecordingTold) or self._closing.is_set():
+                return
+            if len(self._entries) >= MOST_PENDING:
+                self._overrun = True
+                return
+            if self._entries and not isinstance(event, RaceBegan):
+                before = self._entries[-1]
+                if not isinstance(before.event, RaceBegan):
+                    before.known = None
             self._entries.append(_Entry(event, known))
 
     # ------------------------------------------------------------ in the thread
@@ -92,8 +102,8 @@ class Recorder:
     def _work(self) -> None:
         """Write what has come in."""
         try:
-            while self._entries:
-                self._record(self._entries.popleft())
+            while (entry := self._next_entry()) is not None:
+                self._record(entry)
             if self._writer is not None:
                 self._writer.flush()
                 self._look_at_size(self._writer)
@@ -102,11 +112,15 @@ class Recorder:
         except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
             self._stop(_reason(error))
 
+    def _next_entry(self) -> _Entry | None:
+        with self._waiting:
+            return self._entries.popleft() if self._entries else None
+
     def _record(self, entry: _Entry) -> None:
         event = entry.event
         if isinstance(event, RaceBegan):
             self._end_race()
-            if event.specs:
+            if event.specs and entry.known is not None:
                 self._begin_race(event, entry.known)
         elif isinstance(event, GpuSample | HostSample):
             key = event.key if isinstance(event, GpuSample) else ""
@@ -148,7 +162,7 @@ class Recorder:
     def _end_race(self) -> None:
         """Close the file of the race that is over."""
         writer, self._writer = self._writer, None
-        if writer is None or self._last is None:
+        if writer is None or self._last is None or self._last.known is None:
             return
         before = writer.path
         pack = self._file is None or self._file.name.endswith(".gz")

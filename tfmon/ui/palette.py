@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -28,6 +29,13 @@ class Palette(CommandPalette):
     Palette.plain #--input { border: ascii $border; }
     Palette.plain CommandList { border: none; scrollbar-size-vertical: 0; }
     """
+
+    def on_unmount(self) -> None:
+        """Let go of the lines that were shown: 250 kB that Textual 8.2 would keep, see `Sheet.BLANK`."""
+        with contextlib.suppress(ImportError, AttributeError):  # Textual's own affair, so it may change
+            from textual._styles_cache import StylesCache
+
+            StylesCache.get_inner_outer.cache_clear()
 
 
 def open_palette(screen: Screen[Any], keys: Mapping[str, str], charset: Charset) -> None:

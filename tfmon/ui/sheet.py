@@ -42,6 +42,12 @@ class Sheet(ModalScreen[str | None]):
 
     CSS = "Sheet { background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [bound("close"), bound("picture"), bound("palette")]
+    BLANK = True
+    """The canvas covers it, so Textual need not keep lines of it.
+
+    8.2 keeps those of the last 1,024 widgets that it drew, in a cache whose keys are `StylesCache` objects: 160 kB
+    for every page that was opened.
+    """
     title_text = ""
     foot_text = ""
     """What `body` says of the keys; that the page can be closed goes without saying."""

@@ -73,6 +73,14 @@ def runs_out_of_memory(trainer) -> None:
         leave(1)
 
 
+def eats_memory(trainer) -> None:
+    """Take memory until the kernel ends this process, and keep saying so: nobody shall think that it hangs."""
+    held = []
+    while True:
+        held.append(b"m" * (8 * MEGABYTE))
+        FakeTrainer.train(trainer)
+
+
 # ------------------------------------------------------------ hangs
 
 

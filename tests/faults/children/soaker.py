@@ -1,4 +1,4 @@
-"""A fake trainer that does something bad on SIGUSR2, another thing each time; for the soak."""
+"""A fake trainer with a helper process that does something bad on SIGUSR2, each time another; for the soak."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import os
 import random
 import signal
+import subprocess
 
 import faulty
 
@@ -28,6 +29,7 @@ class Soaker(faulty.FaultyTrainer):
         faults = random.Random(os.getpid()).sample(FAULTS, len(FAULTS))
         self.faults = itertools.cycle(faults)
         signal.signal(signal.SIGUSR2, self.note)
+        subprocess.Popen(["sleep", "3600"])  # as a data pipeline's worker: it must not outlive the lane
         super().live()
 
     def note(self, *_) -> None:

@@ -1,0 +1,52 @@
+"""A lane that the kernel itself kills for lack of memory; skipped unless `make oom` runs it.
+
+It needs a limit that somebody else has set, for this process and all that it starts. Where all processes of a
+group are killed together (`memory.oom.group`), as some containers are set up, it would take the tests along.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from support.waiting import wait_for
+
+from tfmon.lanes.memory_kills import GROUP, _group_file
+from tfmon.model.ends import LOWER_THE_BATCH, OUT_OF_MEMORY
+from tfmon.model.session import CONCURRENT, TURNS
+
+MOST_BYTES = 2 * 2**30
+
+
+def limit_bytes() -> int | None:
+    """Return the memory limit of this process's control group, None where there is none."""
+    events = _group_file(Path("/"))
+    if events is None:
+        return None
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        try:
+            return int((events.parent / name).read_text())
+        except (OSError, ValueError):  # the other version, or no limit
+            continue
+    return None
+
+
+pytestmark = [
+    pytest.mark.skipif("TFMON_TEST_OOM" not in os.environ, reason="it runs out of memory: make oom asks for that"),
+    pytest.mark.skipif((limit_bytes() or MOST_BYTES) >= MOST_BYTES, reason="no limit on memory is set here"),
+]
+
+
+@pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
+def test_a_lane_that_the_kernel_kills_for_memory_is_named_as_such(faulty_group, mode):
+    faulty_group.race_with("eats_memory", mode=mode)
+    wait_for(lambda: faulty_group.faulty.ended, 60, "its end")
+    faulty = faulty_group.faulty
+    assert (faulty.ended.signal, faulty.ended.asked) == ("SIGKILL", False)
+    assert faulty.trouble.kind == OUT_OF_MEMORY
+    assert faulty.trouble.message.startswith("out of memory, it seems: the lane was ended by SIGKILL, and ")
+    assert faulty.trouble.message.endswith(GROUP.format("a process"))
+    assert faulty.trouble.hint == LOWER_THE_BATCH
+    assert faulty.points, "what was measured before stays"
+    faulty_group.wait_for_steps("cpu", 100)
