@@ -11,7 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmon.model.events import PROTOCOL, FromLane, Hello, LaneFailed, Window
+from tfmon.model.events import (
+    PROTOCOL,
+    Built,
+    Finished,
+    FromLane,
+    Hello,
+    KnobApplied,
+    LaneFailed,
+    Progressed,
+    Window,
+)
 from tfmon.model.wire import (
     Assign,
     Request,
@@ -156,6 +166,15 @@ def test_a_missing_field_is_refused_unless_it_has_a_default(kind, part):
 def test_a_window_that_cannot_be_is_refused(wrong, said):
     with pytest.raises(WireError, match=said):
         decode_event(line_of({**body_of(Window), **wrong}), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [(Progressed, "batch"), (Built, "examples"), (KnobApplied, "gap_ns"), (Finished, "steps")],
+)
+def test_a_count_below_nothing_is_refused(kind, part):
+    with pytest.raises(WireError, match=f"{kind.__name__}.{part} is -1"):
+        decode_event(line_of({**body_of(kind), part: -1}), "cpu")
 
 
 def test_unknown_keys_are_ignored():

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
-from tfmon.model.events import FromLane, Window
+from tfmon.model.events import Built, Finished, FromLane, KnobApplied, Progressed, Window
 
 LARGEST = 10**17
 """Three years in ns: no window lasts so long, and none has so many steps or examples."""
 HIGHEST_BIN = 64 * 64
 """Of `model.histogram`: 2^64 ns."""
 _PARTS = ("input_ns", "call_ns", "sync_ns", "report_ns")
-_AMOUNTS = (
-    *_PARTS, "span_ns", "longest_ns", "traced_ns", "sampled_input_ns", "sampled_copy_ns",
-    "sampled_call_ns", "sampled_tail_ns", "steps", "examples", "step", "traced_steps", "sampled",
-    "sampled_examples",
-)  # fmt: skip
+_AMOUNTS: dict[type, tuple[str, ...]] = {
+    Window: (
+        *_PARTS, "span_ns", "longest_ns", "traced_ns", "sampled_input_ns", "sampled_copy_ns",
+        "sampled_call_ns", "sampled_tail_ns", "steps", "examples", "step", "traced_steps", "sampled",
+        "sampled_examples",
+    ),
+    Progressed: ("epoch", "epochs", "batch", "batches", "epochs_done", "validation_ns", "between_ns"),
+    Built: ("parameters", "examples"),
+    KnobApplied: ("step", "gap_ns"),
+    Finished: ("steps",),
+}  # fmt: skip
+"""What is counted or summed up, and is never less than nothing."""
 
 
 def implausible(event: FromLane) -> str:
     """Return why an event cannot be, in words; empty for one that can."""
     if not 0 <= event.at_ns <= LARGEST:
         return f"{type(event).__name__}.at_ns is {event.at_ns}"
+    for name in _AMOUNTS.get(type(event), ()):
+        value = getattr(event, name)
+        if value is not None and not 0 <= value <= LARGEST:
+            return f"{type(event).__name__}.{name} is {value}"
     return _wrong_in(event) if isinstance(event, Window) else ""
 
 
 def _wrong_in(window: Window) -> str:
     if window.span_ns <= 0:
         return f"Window.span_ns is {window.span_ns}"
-    for name in _AMOUNTS:
-        value = getattr(window, name)
-        if value is not None and not 0 <= value <= LARGEST:
-            return f"Window.{name} is {value}"
     parts_ns = sum(getattr(window, name) for name in _PARTS)
     if parts_ns > 2 * window.span_ns:
         return f"the parts of a Window take {parts_ns} ns of its {window.span_ns}"
