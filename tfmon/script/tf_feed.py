@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfmon.script.lane import Feed
+from tfmon.script.meter import Feed
 
 WAITED, EXAMPLES = 0, 1
 
