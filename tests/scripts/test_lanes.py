@@ -125,6 +125,22 @@ print(os.getpid())
     assert race.lane.steps <= 0.7 / 0.002
 
 
+def test_a_forked_process_that_ends_as_python_does_says_nothing_for_the_lane(watch, script):
+    forks = """
+import os
+print(train(0.3), flush=True)
+pid = os.fork()
+if not pid:
+    train(0.1)
+    sys.exit()
+os.wait()
+print(train(0.3))
+"""
+    race = watch(script(LOOP + forks))
+    said = [int(line) for line in output(race).splitlines()]
+    assert sum(window.steps for window in race.of(Window)) == sum(said) - 1, "the first call starts the clock"
+
+
 def test_a_script_that_executes_itself_anew_is_still_the_lane(watch, script):
     again = (
         "if 'again' not in sys.argv:\n    train(0.1)\n"
