@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_for
 
-from tfmon.model.events import Hello, KnobApplied, KnobOffered, KnobRefused, PhaseEntered, TurnEnded, Window
+from tfmon.model.events import (
+    Hello,
+    KnobApplied,
+    KnobOffered,
+    KnobRefused,
+    LanePrinted,
+    PhaseEntered,
+    StackTold,
+    TurnEnded,
+    Window,
+)
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.wire import Turn
 
@@ -205,6 +215,26 @@ def test_stop_is_a_ctrl_c(watch, script):
     race.lanes.stop()
     assert output(race).splitlines()[-1] == "saved"
     assert (race.lane.ended.exit_code, race.lane.phase) == (4, DONE)
+
+
+def test_it_tells_where_it_stands_and_its_signals_stay_its_own(watch, script):
+    hangs = """
+import signal
+before = signal.getsignal(signal.SIGUSR1)
+def waits_for_ever():
+    print(before == signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL, flush=True)
+    time.sleep(600)
+train(1)
+waits_for_ever()
+"""
+    race = watch("/bin/sh", "-c", f"{sys.executable} {script(LOOP + hangs)}; exit 1")
+    race.until_event(LanePrinted)
+    race.lanes.ask_stack(race.name)
+    lines = race.until_event(StackTold).lines
+    assert "[MainThread] (most recent call first):" in lines[0]
+    assert lines[1].endswith("in waits_for_ever")
+    assert not any("tfmon-" in line for line in lines)
+    assert race.of(LanePrinted)[-1].lines == ("True",)
 
 
 def test_its_own_knobs_follow_the_keys(watch, script):

@@ -16,12 +16,13 @@ from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, Pro
 from tfmon.model.knobs import Knob, KnobError, KnobValue
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.place import SETTINGS, Place
-from tfmon.model.wire import Hold, Profile, Request, Run, SetKnob, Stop, Turn
+from tfmon.model.wire import Hold, Profile, Request, Run, SetKnob, Stop, TellStack, Turn
 from tfmon.script import equipment
 from tfmon.script.asides import Asides
 from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.lending import Lending
 from tfmon.script.meter import Meter
+from tfmon.script.stacks import stacks
 from tfmon.script.telling import Teller
 from tfmon.trainer.inbox import Inbox
 from tfmon.trainer.mailbox import Mailbox
@@ -68,7 +69,8 @@ class Lane:
 
     def _say_hello(self) -> None:
         now_ns, send = time.monotonic_ns(), self._teller.send
-        send(Hello(at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version()))
+        python = platform.python_version()
+        send(Hello(at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, tells_stack=True))
         found = equipment.find(self.device)
         if found.absent:
             self.fail("device_absent", found.absent)
@@ -231,6 +233,9 @@ class Lane:
         """Take a request from the inbox's thread."""
         if isinstance(request, Stop):
             self._end_process(0)
+            return
+        if isinstance(request, TellStack):
+            self._teller.send(stacks(self._thread))
             return
         if isinstance(request, Turn):
             self._lending.given(request)
