@@ -16,7 +16,7 @@ from typing import Any
 
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S = 1.2, 0.7
-"""As of `LaneGroup.stop`: first the lane's own inbox interrupts the script, then come SIGTERM and SIGKILL."""
+"""How long a lane gets to end by itself, told through its pipe or by that pipe's end, and after SIGTERM."""
 SCRIPT = f"""
 trap '' HUP INT QUIT TERM TSTP
 read -r over && exit

@@ -244,7 +244,8 @@ def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
     if optimizer is None or isinstance(getattr(optimizer, "_learning_rate", None), schedules):
         return None
     try:
-        return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        # It has 32 bits, and as it was written mostly fewer digits than those hold.
+        return float(f"{float(keras.ops.convert_to_numpy(optimizer.learning_rate)):.7g}")
     except (TypeError, ValueError, AttributeError):
         return None
 
