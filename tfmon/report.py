@@ -198,7 +198,7 @@ def _watched_knob(
     if lane is None or not lane.mine:
         return value
     if name in lane.knobs:
-        return cast("Value", lane.value(name))
+        return cast("Value", lane.knobs.settings[name])
     allowed: tuple[Any, ...] = choices
     if isinstance(value, str) or choices:
         allowed = choices if value in choices else (*choices, value)

@@ -1,20 +1,20 @@
 """Measure what `fit` loses by being watched: the same epochs with tfmon and without, in one process.
 
-    python tests/benchmarks/scripts.py [--pairs 60] [--starts 3] [--units 64] [--json]
+    python tests/benchmarks/scripts.py [--pairs 30] [--starts 4] [--units 64] [--json]
 
-A script runs in a lane of `tfmon watch`, with its session and sampling in this process as in life. It has two
-models that are the same, and trains an epoch of each in turns, in the order ABBA: one by `fit`, which is
+A script runs in a lane of `tfmon watch`, with its session and sampling in this process as in life. It has couples
+of models that are the same, and trains an epoch of each in turns, in the order ABBA: one by `fit`, which is
 watched; the other by the `fit` that tfmon found when it came, whose train function is traced without tfmon's
-operations. The ratio of each pair's times is taken, then their median with a bootstrap interval. Two processes
-would differ by more than what is looked for, whatever they do; two models in a process differ less, so there
-are several starts.
+operations. Two models that do the same differ by a percent or two for as long as they live, as two processes do,
+so a couple is what is repeated: each start has two, one with the watched model made first and one with it made
+last. Of each couple the medians over its pairs of epochs are taken, the ratio of times and the difference a step;
+then their mean over all couples, with a 95 % interval of Student's t.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import random
 import statistics
 import sys
 import tempfile
@@ -31,7 +31,9 @@ from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 
-STEPS = 500
+STEPS, COUPLES = 500, 2
+T_975 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+"""Student's t for 95 %, by degrees of freedom from 1."""
 SCRIPT = """
 import sys, time
 import numpy as np, keras
@@ -51,17 +53,20 @@ def epoch(fit, model):
     fit(model, x, y, batch_size=32, epochs=1, verbose=0)
     return time.perf_counter() - began
 
-models = {watched: made(), alone: made()}
-for fit in (alone, watched, watched, alone, watched):
-    epoch(fit, models[fit])
+couples = [{fit: made() for fit in order} for order in ((watched, alone), (alone, watched))]
+for models in couples:
+    for fit in (*models, *models):
+        epoch(fit, models[fit])
 for pair in range(pairs):
-    took = {fit: epoch(fit, models[fit]) for fit in ((watched, alone) if pair % 2 else (alone, watched))}
-    print("pair", took[alone], took[watched])
+    for couple, models in enumerate(couples):
+        order = (watched, alone) if (pair + couple) % 2 else (alone, watched)
+        took = {fit: epoch(fit, models[fit]) for fit in order}
+        print("pair", couple, took[alone], took[watched], flush=True)
 """
 
 
-def one_start(pairs: int, units: int) -> list[tuple[float, float]]:
-    """Return the seconds of every pair: without tfmon, and with it."""
+def one_start(pairs: int, units: int) -> list[list[tuple[float, float]]]:
+    """Return for each couple the seconds of every pair: without tfmon, and with it."""
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "train.py"
         script.write_text(SCRIPT)
@@ -82,36 +87,41 @@ def one_start(pairs: int, units: int) -> list[tuple[float, float]]:
             lanes.stop()
     (state,) = session.snapshot().lanes
     lines = state.ended.output_tail if state.ended is not None else ()
-    found = [tuple(map(float, line.split()[1:])) for line in lines if line.startswith("pair ")]
-    if len(found) != pairs or state.steps < pairs * STEPS:
+    said = [line.split()[1:] for line in lines if line.startswith("pair ")]
+    if len(said) != COUPLES * pairs or state.steps < COUPLES * pairs * STEPS:
         raise SystemExit(f"the script was not watched to its end: {state.steps} steps, {lines[-3:]}")
-    return [(one[0], one[1]) for one in found]
+    return [[(float(one), float(two)) for which, one, two in said if int(which) == n] for n in range(COUPLES)]
+
+
+def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
+    """Return the mean and the bounds of its 95 % interval."""
+    mean = statistics.mean(values)
+    half = T_975[min(len(values) - 1, len(T_975)) - 1] * statistics.stdev(values) / len(values) ** 0.5
+    return mean, mean - half, mean + half
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=60, help="pairs of epochs a start, 200 at most")
-    parser.add_argument("--starts", type=int, default=3, help="starts of the script")
+    parser.add_argument("--pairs", type=int, default=30, help="pairs of epochs of each couple, 100 at most")
+    parser.add_argument("--starts", type=int, default=4, help="starts of the script, with two couples each")
     parser.add_argument("--units", type=int, default=64, help="width of the model: how long a step takes")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    pairs = [pair for _ in range(chosen.starts) for pair in one_start(min(200, chosen.pairs), chosen.units)]
-    ratios = [alone / watched for alone, watched in pairs]
-    draw = random.Random(0)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(2_000))
-    step_us = 1e6 * statistics.median(alone for alone, _ in pairs) / STEPS
-    found = {
-        "speed_kept": statistics.median(ratios),
-        "ci95": [medians[50], medians[1_949]],
-        "pairs": len(ratios),
-        "step_us": step_us,
-    }
+    starts = range(chosen.starts)
+    couples = [couple for _ in starts for couple in one_start(min(100, chosen.pairs), chosen.units)]
+    kept = mean_and_ci([statistics.median(alone / watched for alone, watched in couple) for couple in couples])
+    cost_us = mean_and_ci(
+        [1e6 / STEPS * statistics.median(watched - alone for alone, watched in couple) for couple in couples]
+    )
+    step_us = 1e6 / STEPS * statistics.median(alone for couple in couples for alone, _ in couple)
     if chosen.json:
-        print(json.dumps(found))
-    else:
-        low, high = (100 * bound for bound in (medians[50], medians[1_949]))
-        kept = 100 * statistics.median(ratios)
-        print(f"fit keeps {kept:.2f} % of its speed (95 %: {low:.2f} to {high:.2f}), steps of {step_us:.0f} µs")
+        found = {"speed_kept": kept[0], "ci95": kept[1:], "cost_us": cost_us[0], "cost_us_ci95": cost_us[1:]}
+        print(json.dumps({**found, "step_us": step_us, "couples": len(couples), "pairs": chosen.pairs}))
+        return
+    mean, low, high = (100 * value for value in kept)
+    print(f"fit keeps {mean:.2f} % of its speed (95 %: {low:.2f} to {high:.2f}), steps of {step_us:.0f} µs")
+    mean, low, high = cost_us
+    print(f"being watched takes {mean:.1f} µs a step (95 %: {low:.1f} to {high:.1f}), {len(couples)} couples")
 
 
 if __name__ == "__main__":

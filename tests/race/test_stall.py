@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tfmon.model.events import Progressed
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,
@@ -24,7 +25,7 @@ from tfmon.model.lane_state import (
 from tfmon.model.pulse import Pulse
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.race.stall import LEAST_S, PREPARING_S, STARTING_S, expected, patience_s, silent_since_ns
+from tfmon.race.stall import LEAST_S, PREPARING_S, SCRIPT_S, STARTING_S, expected, patience_s, silent_since_ns
 
 SECOND = 1_000_000_000
 LANE = LaneState(LaneSpec("cpu", name="cpu"), phase=RACING)
@@ -86,6 +87,26 @@ def test_a_slow_first_step_is_no_stall(phase):
 
 def test_a_child_has_a_minute_for_its_first_word():
     assert patience_s(replace(LANE, phase=STARTING)) == STARTING_S
+
+
+def test_a_script_loads_and_prepares_before_its_first_word():
+    assert patience_s(replace(LANE, phase=STARTING, command="python train.py")) == PREPARING_S
+
+
+@pytest.mark.parametrize(
+    ("progress", "seconds"),
+    [
+        (None, SCRIPT_S),
+        (Progressed(at_ns=0, doing="fit", batch=3, batches=10), SCRIPT_S),
+        (Progressed(at_ns=0, doing="fit", batch=3), SCRIPT_S),
+        (Progressed(at_ns=0, doing="fit", batch=10, batches=10), PREPARING_S),
+        (Progressed(at_ns=0, doing="validation", batch=10, batches=10), PREPARING_S),
+        (Progressed(at_ns=0, doing=""), PREPARING_S),
+    ],
+    ids=["its own loop", "within an epoch", "of unknown length", "callbacks", "validation", "after fit"],
+)
+def test_between_its_steps_a_script_may_do_other_things(progress, seconds):
+    assert patience_s(replace(LANE, command="python train.py", progress=progress)) == seconds
 
 
 def test_a_knob_that_is_asked_for_may_mean_a_compilation():

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_for
 
-from tfmon.model.events import Hello, KnobApplied, KnobOffered, KnobRefused, PhaseEntered, TurnEnded, Window
+from tfmon.model.events import (
+    Hello,
+    KnobApplied,
+    KnobOffered,
+    KnobRefused,
+    LanePrinted,
+    PhaseEntered,
+    StackTold,
+    TurnEnded,
+    Window,
+)
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.wire import Turn
 
@@ -125,6 +135,22 @@ print(os.getpid())
     assert race.lane.steps <= 0.7 / 0.002
 
 
+def test_a_forked_process_that_ends_as_python_does_says_nothing_for_the_lane(watch, script):
+    forks = """
+import os
+print(train(0.3), flush=True)
+pid = os.fork()
+if not pid:
+    train(0.1)
+    sys.exit()
+os.wait()
+print(train(0.3))
+"""
+    race = watch(script(LOOP + forks))
+    said = [int(line) for line in output(race).splitlines()]
+    assert sum(window.steps for window in race.of(Window)) == sum(said) - 1, "the first call starts the clock"
+
+
 def test_a_script_that_executes_itself_anew_is_still_the_lane(watch, script):
     again = (
         "if 'again' not in sys.argv:\n    train(0.1)\n"
@@ -189,6 +215,26 @@ def test_stop_is_a_ctrl_c(watch, script):
     race.lanes.stop()
     assert output(race).splitlines()[-1] == "saved"
     assert (race.lane.ended.exit_code, race.lane.phase) == (4, DONE)
+
+
+def test_it_tells_where_it_stands_and_its_signals_stay_its_own(watch, script):
+    hangs = """
+import signal
+before = signal.getsignal(signal.SIGUSR1)
+def waits_for_ever():
+    print(before == signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL, flush=True)
+    time.sleep(600)
+train(1)
+waits_for_ever()
+"""
+    race = watch("/bin/sh", "-c", f"{sys.executable} {script(LOOP + hangs)}; exit 1")
+    race.until_event(LanePrinted)
+    race.lanes.ask_stack(race.name)
+    lines = race.until_event(StackTold).lines
+    assert "[MainThread] (most recent call first):" in lines[0]
+    assert lines[1].endswith("in waits_for_ever")
+    assert not any("tfmon-" in line for line in lines)
+    assert race.of(LanePrinted)[-1].lines == ("True",)
 
 
 def test_its_own_knobs_follow_the_keys(watch, script):

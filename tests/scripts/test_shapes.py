@@ -76,3 +76,8 @@ def test_several_outputs_steps_at_once_and_a_strategy(watch):
     assert trained(race) == counted(race)
     assert all(window.steps % 5 == 0 for window in race.of(Window))
     assert race.lane.settings["learning_rate"] == pytest.approx(0.01)
+
+
+def test_examples_of_every_kind_are_counted(watch):
+    race = watch(str(SHAPES / "kinds_of_data.py"))
+    assert trained(race) == counted(race)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, SECOND, Demo, racing_demo
 
-from tfmon.model.events import BadLine, KnobRefused, LaneEnded, LaneFailed
+from tfmon.model.events import BadLine, KnobRefused, LaneEnded, LaneFailed, LaneStarted
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
@@ -113,6 +113,18 @@ def test_importing_is_never_a_blank_screen():
     assert "step 2 of 6" in rows[3] and "2.5 s since the start" in rows[3]
     narrow = drawn(demo, "cpu", 40)
     assert narrow[2].count("■") == 2 * narrow[2].split()[1].count("■")
+
+
+def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
+    demo = Demo()
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}, command="python train.py"))
+    demo.clock.ahead(29)
+    rows = drawn(demo, "cpu", 64)
+    assert "the script runs, no step seen yet…" in rows[1] and rows[1].rstrip("│ ").endswith("29.0 s")
+    demo.clock.ahead(2)
+    rows = drawn(demo, "cpu", 64)
+    assert "no steps seen" in rows[1]
+    assert "report.step(" in " ".join(rows[2:6])
 
 
 def test_what_is_asked_is_shown_beside_what_is_in_force():

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.lanes.command import Command
+from tfmon.lanes.guard import ASK_S, TERM_S
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.pump import Pump
@@ -17,8 +18,8 @@ from tfmon.lanes.starter import Starter
 from tfmon.model.events import Hello
 from tfmon.model.wire import Assign, Request, Stop
 
-ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
-"""How long a child gets after Stop, after SIGTERM and after SIGKILL: 2.6 s in all, so that quitting is quick."""
+KILL_S = 0.7
+"""How long a child gets after SIGKILL, with what it gets after Stop and SIGTERM 2.6 s: so quitting is quick."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from tfmon.model.events import (
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import Session
-from tfmon.model.wire import Profile, Request, SetKnob
+from tfmon.model.wire import Profile, Request, SetKnob, TellStack
 
 LEND_S = 0.5
 """How long a spare loads between two rounds: no slice is touched, the race takes a little longer."""
@@ -188,6 +188,9 @@ class LaneGroup:
         with self._lock:
             child = self._children.find(lane)
             if child is None or not self._session.snapshot().lane(lane).tells_stack:
+                return
+            if self._plan is not None and self._plan.command:
+                self.send(lane, TellStack())
                 return
         work = (child, self._session.accept)
         threading.Thread(target=stacks.ask, args=work, name="tfmon-stack", daemon=True).start()

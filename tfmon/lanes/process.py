@@ -6,15 +6,14 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tfmon
 from tfmon.lanes.command import Command, joining_environment, lock_file
+from tfmon.lanes.guard import OWN_GROUP, Guard
 from tfmon.lanes.output import Output
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.place import Place
@@ -25,9 +24,6 @@ BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
 CHUNK_BYTES = 65_536
 AHEAD_NS = 1_000_000_000
 """All processes of a machine share one clock: an event that is further ahead of it cannot be."""
-_OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
-"""A group of its own, in the monitor's session: if the monitor dies while a child is frozen, the kernel then
-sends the child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX)."""
 MOST_PROBLEMS = 8
 """Most that is told of the bad lines of one chunk that stand together; the rest is counted."""
 LAST_CHUNKS = 32
@@ -74,7 +70,9 @@ class LaneProcess:
                 stderr=subprocess.STDOUT,
                 pass_fds=inherited,
                 env=merged,
-                **_OWN_GROUP,
+                # In the monitor's session: if the monitor dies while a child is frozen, the kernel then sends the
+                # child SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX).
+                **OWN_GROUP,
             )
         except OSError:
             os.close(metric_fd)
@@ -88,6 +86,7 @@ class LaneProcess:
         os.set_blocking(self._popen.stdout.fileno(), False)
         self.lane = lane
         self.pid = self._popen.pid
+        self._guard = None if command is None else Guard(self.pid)
         self.metric_fd = metric_fd
         self.output_fd = self._popen.stdout.fileno()
         self._knob_fd = knob_fd
@@ -211,6 +210,8 @@ class LaneProcess:
         """Take note of the child's end: its last words, its exit, and no leftovers in its group."""
         code = self._popen.wait()
         self.kill(signal.SIGKILL)
+        if self._guard is not None:
+            self._guard.dismiss()
         for read in (self.read_metrics, self.read_output):
             for _ in range(LAST_CHUNKS):
                 if not read():

@@ -32,7 +32,8 @@ class Hello:
     pid: int
     python: str
     tells_stack: bool = False
-    """True for a child that writes the stacks of its threads to stderr on SIGUSR1, whatever it does."""
+    """True for a child that tells the stacks of its threads: a scenario's writes them to stderr on SIGUSR1,
+    whatever it does; a script's answers TellStack with StackTold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,6 +268,18 @@ class Progressed:
     """From the last step of an epoch to the first of the next, without validation: callbacks, checkpoints."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackTold:
+    """Where the threads of a lane's child stand, as it told on being asked.
+
+    Read by the monitor from what a scenario's child wrote to stderr.
+    """
+
+    lane: str = ""
+    at_ns: int
+    lines: tuple[str, ...]
+
+
 # ---------------------------------------------------------------- made by the monitor
 
 
@@ -346,15 +359,6 @@ class StoodStill:
     since_ns: int
     lasted_s: float
     """On a clock that goes on while the machine sleeps, which the stamps do not."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackTold:
-    """Where the threads of a lane's child stand, as it wrote on being asked."""
-
-    lane: str
-    at_ns: int
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -630,6 +634,7 @@ FromLane: TypeAlias = (
     | Finished
     | KnobOffered
     | Progressed
+    | StackTold
 )
 AboutRace: TypeAlias = (
     RaceBegan
@@ -650,7 +655,6 @@ Event: TypeAlias = (
     | LanePrinted
     | LaneStalled
     | StoodStill
-    | StackTold
     | BadLine
     | KnobAsked
     | TreeSample

@@ -51,7 +51,7 @@ TURN_START = "turn start"
 """Mark of the windows at the start of a slice."""
 
 NO_STEPS_HINT = (
-    "Keras' fit is seen by itself; a loop of your own tells its steps: from tfmon import report, then "
+    "Keras' fit is seen by itself; in a loop of your own: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
 )
 """What to do about a script that tfmon sees no step of."""

@@ -5,14 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from tfmon.model.events import Event, FromLane, LaneStalled, LaneStarted, PhaseEntered, StoodStill, Window
+from tfmon.model.events import (
+    Event,
+    FromLane,
+    LaneStalled,
+    LaneStarted,
+    PhaseEntered,
+    StackTold,
+    StoodStill,
+    Window,
+)
 
 STALL = "stall"
 """Mark of the first window after a lane that had said nothing spoke again."""
 STOOD_STILL = "stood still"
 """Mark of windows that reach into a time in which tfmon or the machine stood still."""
 MOST_GAPS = 16
-_FROM_LANE = get_args(FromLane)
+_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackTold)
+"""Signs of life: what a lane says by itself. A stack it tells because it was asked, also while it hangs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,11 +90,16 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TellStack:
+    """Tell where the threads stand; answered by StackTold. For scripts: a scenario's child heeds a signal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
     """End now; nothing is lost."""
 
 
-Request: TypeAlias = Assign | Prepare | SetKnob | Run | Turn | Hold | Profile | Stop
+Request: TypeAlias = Assign | Prepare | SetKnob | Run | Turn | Hold | Profile | TellStack | Stop
 
 _EVENTS = {cls.__name__: cls for cls in get_args(FromLane)}
 _REQUESTS = {cls.__name__: cls for cls in get_args(Request)}

@@ -18,7 +18,9 @@ be silent."""
 PREPARING_S = 600.0
 """Patience with imports, building, tracing, and a step that is compiled anew."""
 STARTING_S = 60.0
-"""Patience with a child that has not said a word."""
+"""Patience with a child that has not said a word; a script's first comes after its imports and data only."""
+SCRIPT_S = 60.0
+"""Patience with a script between two steps, where it may evaluate, save or fetch data without a word."""
 
 
 def expected(lane: LaneState, snapshot: Snapshot) -> bool:
@@ -34,12 +36,20 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
 
 def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     """Return how long a lane may be silent that is expected to speak."""
-    if lane.phase == STARTING:
+    if lane.phase == STARTING and not lane.command:
         return max(least_s, STARTING_S)
-    if lane.phase != RACING or lane.asked:
+    if lane.phase != RACING or lane.asked or _between_steps(lane):
         return max(least_s, PREPARING_S)
     pulse = lane.pulse
+    if lane.command:
+        least_s = max(least_s, SCRIPT_S)
     return max(least_s, TIMES_WINDOW * pulse.slowest_ns / 1e9, TIMES_WARM_UP * pulse.warm_up_ns / 1e9)
+
+
+def _between_steps(lane: LaneState) -> bool:
+    """Return whether Keras does something else than steps for a script: it validates, or an epoch has ended."""
+    progress = lane.progress
+    return progress is not None and (progress.doing != "fit" or progress.batch == progress.batches)
 
 
 def silent_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:

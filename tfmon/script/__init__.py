@@ -16,14 +16,14 @@ from this.
 - **Steps.** The loop of a scenario asks for its next step; here the script says `begin_step` and `end_step`,
   from Keras or from `tfmon.report`. `lane.Lane` does between them what `trainer.loop.Loop` does around its
   steps, with the same parts: `Slices` (turns, pauses), `StepClock` (windows), `Reporter`, `Mailbox`, `Inbox`,
-  `Capture`, `TraceWatch`. It sends the same events, and heeds the same requests at step boundaries. Warm-up
-  windows are sent, marked as such.
+  `Capture`, `TraceWatch`. `meter` adds up the steps of a window, `asides` has those that are in none. It sends
+  the same events, and heeds the same requests at step boundaries. Warm-up windows are sent, marked as such.
 - **What is no step.** Validation, callbacks at the end of an epoch, whatever else the script does: the window
   that is under way stands still meanwhile, and its time counts nowhere but in `Progressed`. A lane that does
-  not come to a step while it has the turn gives the turn back after some seconds (`Lane.lend`), and gets it
-  again.
+  not come to a step while it has the turn gives the turn back after some seconds (`lending`), and gets it again.
 - **The end.** The monitor judges the exit code. `Stop` is a Ctrl+C in the main thread, as the script's author
-  knows it.
+  knows it; so is the end of the monitor, and `lanes.guard` sees to it that nothing is left.
+- **Signals** are the script's: none is caught here. Where its threads stand it tells through the pipe (`stacks`).
 - **Knobs.** Those the script has: the learning rate and stopping after the epoch under Keras, and what it
   offers with `report.knob`. They are told as `KnobOffered` when they are there.
 """

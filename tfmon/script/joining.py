@@ -56,4 +56,6 @@ def _join() -> Lane | None:
 def _forget() -> None:
     """In a forked child: its steps are not the lane's."""
     global _lane, _refused
+    if _lane is not None:
+        _lane.forget()
     _lane, _refused = None, True

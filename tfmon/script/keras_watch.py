@@ -130,16 +130,16 @@ class Watcher:
         if self._keras.backend.backend() == "tensorflow":
             from tfmon.script.tf_feed import TensorFlowFeed
 
-            if not isinstance(lane.feed, TensorFlowFeed):
-                lane.feed = TensorFlowFeed()
-                lane.barriers = True
+            if not isinstance(lane.meter.feed, TensorFlowFeed):
+                lane.meter.feed = TensorFlowFeed()
+                lane.asides.barriers = True
         lane.tell_model(_parameters(model))
         self._offer_knobs()
         self._own_function = own = model.train_function
         self._timed = model.train_function = self._with_clocks(own)
 
     def _with_clocks(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        lane, feed = self._lane, self._lane.feed
+        lane, feed = self._lane, self._lane.meter.feed
         per_call = int(getattr(self._model, "steps_per_execution", 1) or 1)
         follow = getattr(feed, "follow", None)
 
@@ -180,7 +180,7 @@ class Watcher:
         self._epochs_done += 1
         self._metrics = _numbers(logs)
         self._lane.tell_progress(self._progress)
-        if STOP.name in self._lane.knobs and self._lane.value(STOP.name):
+        if self._lane.knobs.settings.get(STOP.name):
             self._model.stop_training = True
 
     def begin_test(self) -> None:
@@ -244,7 +244,8 @@ def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
     if optimizer is None or isinstance(getattr(optimizer, "_learning_rate", None), schedules):
         return None
     try:
-        return float(keras.ops.convert_to_numpy(optimizer.learning_rate))
+        # It has 32 bits, and as it was written mostly fewer digits than those hold.
+        return float(f"{float(keras.ops.convert_to_numpy(optimizer.learning_rate)):.7g}")
     except (TypeError, ValueError, AttributeError):
         return None
 

@@ -2,25 +2,33 @@
 
 Keras takes the next batch inside of the train function, a graph, so no clock in Python can tell the wait from
 the step. While that graph is traced, the operation that takes the batch gets a time stamp before and after it,
-and both their difference and the length of the batch are added to a variable, which is read once a window. Four
-small operations a step; `tests/benchmarks/scripts.py` measures what they cost.
+and their difference and the size of the batch are added to variables, which are read once a window.
+
+What that costs lies in the details, on a machine of two cores (`tests/benchmarks/scripts.py` has the whole). A
+variable that the graph captures is one more argument of every call, and takes 25 µs; made inside of the graph, by
+its name, it takes none. `tf.shape(batch)[0]` wakes another thread, 20 µs; `tf.size` does not. And the step waits
+until all is added, by way of an Identity: else both are ready at once, and a thread is woken for one of them.
 
 Source: `tf.timestamp` before and after the iterator's `get_next`.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from tfmon.script.lane import Feed
+from tfmon.script.meter import Feed
 
-WAITED, EXAMPLES = 0, 1
+WAITED = "tfmon_waited"
+"""Seconds waited for batches."""
+ELEMENTS = "tfmon_elements_"
+"""Elements of batches whose examples have as many as the number that follows."""
 
 
 class TensorFlowFeed(Feed):
     """Adds up what the iterators of train functions give.
 
-    Thread: the one that trains. One a process: it stays in the graphs that were traced with it.
+    Thread: the one that trains. One a process: its variables stay in the graphs that were traced with it.
     """
 
     def __init__(self) -> None:
@@ -29,19 +37,17 @@ class TensorFlowFeed(Feed):
         self._tf = tf
         self._kinds: set[type] = set()
         self._following = False
-        self._eager = [0.0, 0.0]
-        # No tf.Variable: under a strategy's scope that would be another kind of one.
-        with tf.init_scope(), tf.device("CPU:0"):
-            self._sums = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[2], shared_name="tfmon_feed")
-            tf.raw_ops.AssignVariableOp(resource=self._sums, value=tf.zeros([2], tf.float64))
+        self._eager_waited_s, self._eager_examples = 0.0, 0
+        self._elements: dict[int, Any] = {}
+        self._waited = self._make(WAITED, tf.float64)
 
     def totals(self) -> tuple[int, int] | None:
         """Return nanoseconds waited for batches, and examples, since the start."""
-        tf = self._tf
-        with tf.device("CPU:0"):
-            sums = tf.raw_ops.ReadVariableOp(resource=self._sums, dtype=tf.float64).numpy()
-        waited_s, examples = (sums[place] + self._eager[place] for place in (WAITED, EXAMPLES))
-        return int(waited_s * 1e9), round(examples)
+        waited_s = self._eager_waited_s + float(self._read(self._waited, self._tf.float64))
+        examples = self._eager_examples
+        for each, variable in self._elements.items():
+            examples += int(self._read(variable, self._tf.int64)) // each
+        return int(waited_s * 1e9), examples
 
     def follow(self, iterator: Any) -> None:  # noqa: ANN401
         """Count what this iterator gives from now on, until `follow(None)`; others are not counted."""
@@ -67,30 +73,40 @@ class TensorFlowFeed(Feed):
                     began = tf.timestamp()
                 with tf.control_dependencies([began]):
                     given = own(iterator, *args, **kwargs)
-                self._add(began, given, optional=optional)
+                return self._add(began, given, optional=optional)
             finally:
                 self._following = True
-            return given
 
         return counted
 
-    def _add(self, began: Any, given: Any, *, optional: bool) -> None:  # noqa: ANN401
+    def _add(self, began: Any, given: Any, *, optional: bool) -> Any:  # noqa: ANN401
+        """Add up what was given, and return it; where it can be, as something that is there once all is added."""
         tf = self._tf
+        first = None if optional else _first(tf, given)
         after = given.has_value() if optional else tf.nest.flatten(given, expand_composites=True)[0]
         with tf.device("CPU:0"), tf.control_dependencies([after]):
             waited = tf.timestamp() - began
-            if optional:
-                examples = tf.cond(
-                    after, lambda: self._length(given.get_value()), lambda: tf.constant(0.0, tf.float64)
-                )
-            else:
-                examples = self._length(given)
-            if tf.inside_function():
-                value = tf.stack([waited, examples])
-                tf.raw_ops.AssignAddVariableOp(resource=self._sums, value=value)
-            else:
-                self._eager[WAITED] += float(waited)
-                self._eager[EXAMPLES] += float(examples)
+        if optional:
+            # Both branches must give the same, so the examples are counted, not their elements.
+            length = tf.cond(after, lambda: self._length(given.get_value()), lambda: tf.constant(0, tf.int64))
+            elements, each = length, 1
+        elif first is not None and tf.inside_function():
+            elements, each = _size(tf, first)
+        else:
+            elements, each = self._length(given), 1
+        if not tf.inside_function():
+            self._eager_waited_s += float(waited)
+            self._eager_examples += int(elements)
+            return given
+        if each not in self._elements:
+            self._elements[each] = self._make(f"{ELEMENTS}{each}", tf.int64)
+        added = [self._add_to(WAITED, waited), self._add_to(f"{ELEMENTS}{each}", elements)]
+        if first is None:
+            return given
+        with tf.control_dependencies(added), _beside(tf, first):
+            counted = tf.identity(first)
+        leaves = [counted if leaf is first else leaf for leaf in tf.nest.flatten(given)]
+        return tf.nest.pack_sequence_as(given, leaves)
 
     def _length(self, batch: Any) -> Any:  # noqa: ANN401
         """Return the first dimension of a batch, over all replicas where it is split up."""
@@ -98,5 +114,58 @@ class TensorFlowFeed(Feed):
         first = tf.nest.flatten(batch)[0]
         parts = getattr(first, "values", None)
         parts = parts if isinstance(parts, tuple) else (first,)
-        lengths = [tf.shape(tf.nest.flatten(part, expand_composites=True)[0])[0] for part in parts]
-        return tf.cast(tf.add_n(lengths) if len(lengths) > 1 else lengths[0], tf.float64)
+        lengths = [_rows(tf, tf.nest.flatten(part)[0]) for part in parts]
+        return tf.add_n(lengths) if len(lengths) > 1 else lengths[0]
+
+    # ------------------------------------------------------------ variables: no tf.Variable, which a strategy
+    # would make another kind of
+
+    def _make(self, name: str, dtype: Any) -> Any:  # noqa: ANN401
+        tf = self._tf
+        with tf.init_scope(), tf.device("CPU:0"):
+            variable = tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name=name)
+            tf.raw_ops.AssignVariableOp(resource=variable, value=tf.zeros([], dtype))
+        return variable
+
+    def _read(self, variable: Any, dtype: Any) -> Any:  # noqa: ANN401
+        with self._tf.device("CPU:0"):
+            return self._tf.raw_ops.ReadVariableOp(resource=variable, dtype=dtype).numpy()
+
+    def _add_to(self, name: str, value: Any) -> Any:  # noqa: ANN401
+        tf = self._tf
+        with tf.device("CPU:0"):
+            variable = tf.raw_ops.VarHandleOp(dtype=value.dtype, shape=[], shared_name=name)
+            return tf.raw_ops.AssignAddVariableOp(resource=variable, value=value)
+
+
+def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401
+    """Return the first tensor of a batch if it is a plain one, else None: ragged, sparse, split over replicas."""
+    first = tf.nest.flatten(given)[0]
+    return first if isinstance(first, tf.Tensor) else None
+
+
+def _size(tf: Any, tensor: Any) -> tuple[Any, int]:  # noqa: ANN401
+    """Return how many elements a batch has, and how many each of its examples: known, or they are counted."""
+    inner = tensor.shape[1:].as_list() if tensor.shape.rank else [None]
+    each = 0 if None in inner else math.prod(inner)
+    if not each:
+        return _rows(tf, tensor), 1
+    with _beside(tf, tensor):
+        return tf.size(tensor, out_type=tf.int64), each
+
+
+def _rows(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
+    """Return the first dimension of a tensor of any kind."""
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.cast(tensor.nrows(), tf.int64)
+    if isinstance(tensor, tf.SparseTensor):
+        return tensor.dense_shape[0]
+    with _beside(tf, tensor):
+        return tf.shape(tensor, out_type=tf.int64)[0]
+
+
+def _beside(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
+    """Return a scope in which operations stand where a tensor does: a batch must not be copied to be counted."""
+    if tf.inside_function():
+        return tf.compat.v1.get_default_graph().colocate_with(tensor.op)
+    return tf.device(tensor.device)

@@ -23,11 +23,12 @@ class Inbox(threading.Thread):
         deliver: Callable[[Request], None],
         end: Callable[[int], None] | None = None,
     ) -> None:
-        """Read `fd`; `end` ends the process, with an exit code."""
+        """Read `fd`; `end` ends the process, with an exit code, and what the process started is its own affair."""
         super().__init__(name="tfmon-inbox", daemon=True)
         self._fd = fd
         self._deliver = deliver
         self._leave = end or leave
+        self._ends_group = end is None
 
     def run(self) -> None:
         """Deliver every request; an unreadable line is passed over, for a newer monitor may say more."""
@@ -36,7 +37,8 @@ class Inbox(threading.Thread):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 self._handle(line)
-        end_group()
+        if self._ends_group:
+            end_group()
         self._leave(0)
 
     def _handle(self, line: bytes) -> None:

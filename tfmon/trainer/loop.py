@@ -29,7 +29,7 @@ from tfmon.trainer.reporter import Reporter
 from tfmon.trainer.sampler import Sampler
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS, Slices
 from tfmon.trainer.split import MOST_NS, STEPS, WINDOWS, Splits
-from tfmon.trainer.step_clock import CAPACITY, CollectorWatch, OddWindows, Samples, StepClock
+from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, CollectorWatch, OddWindows, Samples, StepClock
 from tfmon.trainer.stepper import Stepper
 from tfmon.trainer.steps import Steps
 from tfmon.trainer.workshop import Setup, Workshop
@@ -38,8 +38,6 @@ WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
 """A lane warms up for so many steps at least, and until so many stretches of 50 ms in a row were not faster than
 the one before by `STILL_RISING`, or for so long, before it says that it is ready."""
-KNOB_CHANGE = "knob change"
-"""Mark of the window in which a knob took effect."""
 PROFILE = "profile"
 
 

@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 
 from tfmon.trainer.pipeline import Feed, count_examples
-from tfmon.trainer.step_clock import Samples
-
-LEAST_REST_NS = 1_000_000_000
-BUDGET = 0.01
-"""A step is sampled at most once a second, and so rarely that what it costs is 1 % of the time at most."""
+from tfmon.trainer.step_clock import Samples, rest_ns
 
 
 class Sampler:
@@ -65,8 +61,7 @@ class Sampler:
             np.mean(loss)
         ended_ns = clock_ns()
         known = feed.batch_examples
-        extra_ns = max(0.0, ended_ns - began_ns - period_ns)
-        self._due_ns = ended_ns + max(LEAST_REST_NS, int(extra_ns / BUDGET))
+        self._due_ns = ended_ns + rest_ns(ended_ns - began_ns - period_ns)
         self.samples.examples += count_examples(batch) if known is None else known
         if self._drops:
             self._drops, self._due_ns = False, 0

@@ -24,12 +24,22 @@ CAPACITY = 8_192
 """Steps between two counts at most."""
 GC_HICCUP_NS = 5_000_000
 """A garbage collection that takes longer than this marks its window."""
+KNOB_CHANGE = "knob change"
+"""Mark of the window in which a knob took effect."""
 TRACE, COMPILE = "trace", "long call (compile?)"
 LONG_CALL_NS, LONG_CALL = 50_000_000, 10
 """A call that takes so long, and so many times the usual, without a trace: XLA compiles, or TensorFlow builds the
 function anew for other devices; neither tells. It may be the machine, too."""
 MOST_ODD_WINDOWS = 3
 """Windows left out for these after a knob change; more of them, and it is what this lane's steps are like."""
+
+LEAST_REST_NS, BUDGET = 1_000_000_000, 0.01
+"""A step is sampled at most once a second, and so rarely that what it costs is 1 % of the time at most."""
+
+
+def rest_ns(extra_ns: float) -> int:
+    """Return how long no step is sampled after one that cost so much more than a plain one."""
+    return max(LEAST_REST_NS, int(extra_ns / BUDGET))
 
 
 @dataclass(slots=True)

@@ -1,0 +1,120 @@
+"""A monitor that is killed leaves nothing of a script, below a shell, while it loads, and if it resists."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+WITHIN_S = 3.0
+TRAINS = """
+import os, time
+from tfmon import report
+print(os.getpid(), flush=True)
+open("pid-" + os.environ["TFMON_LANE"].split(":")[3], "w").write(str(os.getpid()))
+while True:
+    time.sleep(0.002)
+    report.step(examples=4)
+"""
+LOADS = 'import os, time\nopen("pid-1", "w").write(str(os.getpid()))\ntime.sleep(600)\n'
+SAVES = f"""
+try:
+    exec({TRAINS!r})
+except KeyboardInterrupt:
+    open("saved", "w").write("all")
+"""
+RESISTS = (
+    "import signal\nfor number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):\n"
+    "    signal.signal(number, lambda *_: None)\n"
+)
+
+
+@pytest.fixture
+def watched(
+    tmp_path, monkeypatch
+) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], list[psutil.Process]]]]:
+    """Start tfmon with a script; return it and the processes below it, once the script says that it is there."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    started: list[subprocess.Popen[bytes]] = []
+    below: list[psutil.Process] = []
+
+    def start(text: str, *words: str, lanes: int = 1) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
+        (tmp_path / "train.py").write_text(text)
+        command = [sys.executable, "-m", "tfmon", *words]
+        monitor = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        started.append(monitor)
+
+        def written() -> int:
+            return sum(1 for file in tmp_path.glob("pid-*") if file.read_text())
+
+        wait_for(lambda: written() == lanes, 30, "the script runs")
+        below.extend(psutil.Process(monitor.pid).children(recursive=True))
+        assert {int(file.read_text()) for file in tmp_path.glob("pid-*")} <= {process.pid for process in below}
+        return monitor, below
+
+    yield start
+    for process in below:
+        if not gone(process):
+            process.kill()
+    for monitor in started:
+        monitor.kill()
+        monitor.wait()
+
+
+def gone(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+WATCH = ("watch", "--headless", "--no-record", "--")
+SHELL = ("sh", "-c", f"{sys.executable} train.py; {sys.executable} train.py; sleep 600")
+PYTHON = (sys.executable, "train.py")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TRAINS, (*WATCH, *PYTHON)),
+        (TRAINS, (*WATCH, *SHELL)),
+        (LOADS, (*WATCH, *PYTHON)),
+        (LOADS, (*WATCH, *SHELL)),
+        (RESISTS + TRAINS, (*WATCH, *PYTHON)),
+        (RESISTS + TRAINS, (*WATCH, *SHELL)),
+    ],
+    ids=["python", "shell", "loading", "loading below a shell", "resisting", "resisting below a shell"],
+)
+def test_a_script_ends_with_its_monitor(watched, text, words):
+    monitor, below = watched(text, *words)
+    monitor.kill()
+    wait_for(lambda: all(map(gone, below)), WITHIN_S, "nothing is left")
+
+
+def test_lanes_that_are_frozen_in_turns_end_too(watched):
+    lanes = ("--lane", "cpu", "--lane", "cpu", "--mode", "turns", "--slice", "30")
+    monitor, below = watched(TRAINS, "race", *lanes, "--headless", "--no-record", "--", *PYTHON, lanes=2)
+    wait_for(lambda: any(process.status() == psutil.STATUS_STOPPED for process in below), 30, "one is frozen")
+    monitor.kill()
+    wait_for(lambda: all(map(gone, below)), WITHIN_S, "nothing is left")
+
+
+def test_it_has_time_to_save_as_at_a_ctrl_c(watched, tmp_path):
+    monitor, below = watched(SAVES, *WATCH, *PYTHON)
+    monitor.kill()
+    wait_for(lambda: all(map(gone, below)), WITHIN_S, "nothing is left")
+    assert (tmp_path / "saved").read_text() == "all"
+
+
+def test_no_guard_is_left_when_the_script_ends_by_itself(watched):
+    text = TRAINS.replace("while True:", "for _ in range(300):")
+    monitor, below = watched(text, *WATCH, *PYTHON)
+    assert len(below) == 2, "the script and its guard"
+    assert monitor.wait(30) == 0
+    assert all(map(gone, below))

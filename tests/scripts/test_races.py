@@ -1,0 +1,115 @@
+"""Races of a script from the command line: in turns, recorded, replayed, compared; and how it may fail there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., subprocess.CompletedProcess[str]]
+LANES = ("--lane", "cpu", "--lane", "cpu", "--slice", "0.2")
+FIT = """
+import keras
+import numpy as np
+
+EPOCHS, STEPS = 10, 100
+x = np.random.default_rng(0).random((32 * STEPS, 16)).astype("float32")
+model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.01), "mse")
+model.fit(x, x.sum(axis=1), batch_size=32, epochs=EPOCHS, verbose=0)
+"""
+STEPS = 1_000
+FAILS = """
+import time
+from tfmon import report
+for step in range(600):
+    time.sleep(0.002)
+    report.step(examples=4, loss=1.0)
+raise ValueError("the data ended early")
+"""
+PRINTS = """
+import time
+from tfmon import report
+line = "x" * 99_999
+for step in range(1_000):
+    print(line)
+    report.step(examples=4, loss=1.0)
+time.sleep(0.7)
+for step in range(300):
+    time.sleep(0.002)
+    report.step(examples=4, loss=1.0)
+print("the last word", flush=True)
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Run:
+    """Run tfmon in an empty folder."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def start(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tfmon", *map(str, words)]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False)
+
+    return start
+
+
+@pytest.fixture
+def race(run, tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Race a script."""
+
+    def start(text: str, *words: object) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "train.py").write_text(text)
+        return run("race", *words, "--json", "--", sys.executable, "train.py")
+
+    return start
+
+
+@pytest.mark.tf
+def test_lanes_that_race_in_turns_train_all_they_should_and_the_replay_says_the_same(race, run):
+    live = race(FIT, *LANES, "--record", "one.jsonl")
+    assert live.returncode == 0, live.stderr
+    result = json.loads(live.stdout)
+    assert result["mode"] == "turns" and result["verdict"]["pairs"] >= 2
+    for lane in result["lanes"]:
+        assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", STEPS, 32 * STEPS)
+        assert lane["fit"]["epoch"] == lane["fit"]["epochs"] == 10
+        assert lane["knobs"] == {"learning_rate": 0.01, "stop_after_epoch": False}
+        assert lane["excluded"]["turn start"] >= 2
+    again = run("replay", "one.jsonl", "--json")
+    assert (again.returncode, again.stdout) == (0, live.stdout), again.stderr
+
+    other = race(FIT, *LANES, "--set", "learning_rate=0.02", "--record", "two.jsonl")
+    assert other.returncode == 0, other.stderr
+    compared = run("diff", "one.jsonl", "two.jsonl", "--json")
+    assert compared.returncode == 0, compared.stderr
+    assert [lane["second"] for lane in json.loads(compared.stdout)["lanes"]] == ["cpu #1", "cpu #2"]
+    assert "learning_rate" in run("diff", "one.jsonl", "two.jsonl").stdout
+
+
+def test_one_that_fails_says_why_and_what_it_trained_stays(race):
+    done = race(FAILS, "--lane", "cpu", "--no-record")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (lane,) = json.loads(done.stdout)["lanes"]
+    assert (lane["state"], lane["steps"]) == ("failed", 599)
+    assert lane["why"] == "the script left with exit code 1: ValueError: the data ended early"
+
+
+def test_100_megabytes_of_output_keep_nobody_waiting(race):
+    done = race(PRINTS, "--lane", "cpu", "--no-record")
+    assert done.returncode == 0, done.stderr
+    (lane,) = json.loads(done.stdout)["lanes"]
+    assert (lane["state"], lane["steps"]) == ("finished", 1_299)
+
+
+def test_one_that_never_takes_a_step_says_what_to_do(run):
+    done = run("watch", "--headless", "--no-record", "--", sys.executable, "-c", "print('done')")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "cpu: the script ended, and no training step was seen" in done.stdout
+    assert "from tfmon import report" in done.stdout
