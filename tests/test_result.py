@@ -9,23 +9,12 @@ import pytest
 
 from tfmon import __version__
 from tfmon.model import histogram
-from tfmon.model.events import (
-    Built,
-    Equipped,
-    Finished,
-    GpuSample,
-    LaneEnded,
-    LaneFailed,
-    LaneStarted,
-    PhaseEntered,
-    Progressed,
-    RecordingTold,
-    TreeSample,
-    Window,
-)
+from tfmon.model.events import LaneEnded, LaneStarted, RecordingTold
 from tfmon.model.knobs import COMMON
+from tfmon.model.lane_events import Built, Equipped, Finished, LaneFailed, PhaseEntered, Progressed, Window
 from tfmon.model.lane_state import RACING
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample, TreeSample
 from tfmon.model.session import CONCURRENT, Machine, Race, Recorded, Session
 from tfmon.model.spec import name_lanes, parse_lane
 from tfmon.result import to_json, to_text

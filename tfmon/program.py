@@ -14,15 +14,8 @@ from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonE
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.events import (
-    Event,
-    Interrupted,
-    LaneEnded,
-    LaneFailed,
-    Profiled,
-    ProfileFailed,
-    TurnEnded,
-)
+from tfmon.model.events import Event, Interrupted, LaneEnded
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, TurnEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Machine, Race, Session
 from tfmon.planner import Wishes, plan_race

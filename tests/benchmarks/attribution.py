@@ -38,7 +38,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.overhead import ANSWER_S, Watch, bootstrap, plan_one_lane, racing
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.events import Event, Profiled, ProfileFailed, Window
+from tfmon.model.events import Event
+from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.overhead import Watch
 from tfmon.catalog import find_card
 from tfmon.model.estimate import Estimate
-from tfmon.model.events import Window
+from tfmon.model.lane_events import Window
 from tfmon.model.session import CONCURRENT, TURNS
 from tfmon.planner import Wishes
 from tfmon.program import Program

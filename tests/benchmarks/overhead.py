@@ -38,7 +38,8 @@ from tfmon.catalog import find_card
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.events import Event, PhaseEntered, Window
+from tfmon.model.events import Event
+from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import CONCURRENT, Session, Snapshot
 from tfmon.planner import Wishes, plan_race

@@ -19,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.catalog import find_card
-from tfmon.model.events import Event, LaneEnded, PhaseEntered, Window
+from tfmon.model.events import Event, LaneEnded
+from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import WARMING_UP
 from tfmon.model.wire import Stop
 from tfmon.planner import Wishes

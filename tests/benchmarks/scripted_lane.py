@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.lanes.children.trainer import FakeTrainer
 from tfmon.model import histogram
-from tfmon.model.events import TurnEnded, Window
+from tfmon.model.lane_events import TurnEnded, Window
 
 WINDOW_S = 0.2
 STEP_NS = 700_000

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.ui import START, Demo
 
-from tfmon.model.events import PROTOCOL, FromLane, Window
+from tfmon.model.lane_events import PROTOCOL, FromLane, Window
 from tfmon.model.lane_state import PHASES
 from tfmon.model.wire import WireError, decode_event
 from tfmon.result import to_json, to_text

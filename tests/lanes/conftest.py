@@ -14,7 +14,8 @@ from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.pump import Pump
-from tfmon.model.events import BadLine, Event, LaneEnded, PhaseEntered
+from tfmon.model.events import BadLine, Event, LaneEnded
+from tfmon.model.lane_events import PhaseEntered
 
 
 def gone(pid: int) -> bool:

@@ -14,7 +14,7 @@ from support.lanes import CHILDREN
 from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
-from tfmon.model.events import Hello
+from tfmon.model.lane_events import Hello
 from tfmon.model.wire import Stop
 
 from .conftest import frozen, gone

@@ -14,7 +14,8 @@ from support.waiting import wait_for
 
 from tfmon.errors import UsageError
 from tfmon.lanes.process import BOOTSTRAP
-from tfmon.model.events import PhaseEntered, Wished
+from tfmon.model.events import Wished
+from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.session import CONCURRENT, TURNS
 

@@ -7,7 +7,8 @@ import tracemalloc
 from support.waiting import wait_for
 
 from tfmon.lanes.output import TAIL_BYTES, TAIL_LINES
-from tfmon.model.events import LanePrinted, PhaseEntered
+from tfmon.model.events import LanePrinted
+from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.wire import MAX_LINE_BYTES, Run
 
 

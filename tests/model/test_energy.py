@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.energy import TOGETHER, TOO_EVEN, TOO_SHORT, GpuEnergy
-from tfmon.model.events import GpuSample
 from tfmon.model.measures import Point
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample
 
 SECOND = 1_000_000_000
 HIDDEN = Missing("hidden")

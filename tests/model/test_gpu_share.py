@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.model.events import Built, Equipped, GpuSample, LaneStarted, PhaseEntered, TreeSample, Window
+from tfmon.model.events import LaneStarted
 from tfmon.model.gpu_share import HIDDEN, NO_SHARE, NOT_LISTED, busy_pct, held_bytes
+from tfmon.model.lane_events import Built, Equipped, PhaseEntered, Window
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample, TreeSample
 from tfmon.model.session import Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
 

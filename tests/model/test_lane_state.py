@@ -7,23 +7,17 @@ from dataclasses import replace
 import pytest
 
 from tfmon.model import histogram
-from tfmon.model.events import (
-    BadLine,
+from tfmon.model.events import BadLine, KnobAsked, LaneEnded, LaneStarted
+from tfmon.model.lane_events import (
     Built,
     Equipped,
     Finished,
-    GpuSample,
     Hello,
-    HostSample,
     KnobApplied,
-    KnobAsked,
     KnobRefused,
-    LaneEnded,
     LaneFailed,
-    LaneStarted,
     PhaseEntered,
     Progressed,
-    TreeSample,
     TurnEnded,
     Window,
 )
@@ -47,6 +41,7 @@ from tfmon.model.measured import MOST_TURNS, Measured
 from tfmon.model.measures import Mean, Point, Tally
 from tfmon.model.pulse import Pulse
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample, HostSample, TreeSample
 from tfmon.model.spec import LaneSpec
 
 MS = 1_000_000

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.model.events import Window
+from tfmon.model.lane_events import Window
 from tfmon.model.measured import LATEST, MOST_EARLIER, Earlier, Measured
 from tfmon.model.measures import Tally
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.events import (
-    GpuSample,
-    KnobAsked,
-    LaneStalled,
-    LaneStarted,
-    PhaseEntered,
-    StackTold,
-    StoodStill,
-    TurnEnded,
-    Window,
-)
+from tfmon.model.events import KnobAsked, LaneStalled, LaneStarted, StoodStill
+from tfmon.model.lane_events import PhaseEntered, StackTold, TurnEnded, Window
 from tfmon.model.lane_state import LaneState, advance
 from tfmon.model.pulse import MOST_GAPS, STALL, STOOD_STILL
 from tfmon.model.readings import NOT_READ
+from tfmon.model.samples import GpuSample
 from tfmon.model.spec import LaneSpec
 
 SECOND = 1_000_000_000

@@ -8,10 +8,12 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from tfmon.model.events import BadLine, Equipped, GpuSample, HostSample, Interrupted, PhaseEntered, Window
+from tfmon.model.events import BadLine, Interrupted
+from tfmon.model.lane_events import Equipped, PhaseEntered, Window
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.measures import Tally
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample, HostSample
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.model.trials import CrossoverState

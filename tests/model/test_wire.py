@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmon.model.events import (
+from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
     Finished,

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from support.nvml import SECOND, Clock
 
-from tfmon.model.events import GpuSample
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu
 

@@ -13,8 +13,8 @@ import psutil
 import pytest
 from support.waiting import wait_for
 
-from tfmon.model.events import TreeSample
 from tfmon.model.readings import Missing
+from tfmon.model.samples import TreeSample
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.host import HostProbe, Load, read_load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table

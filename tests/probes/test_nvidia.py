@@ -10,8 +10,8 @@ import pytest
 from support.nvml import BUSY, IDLE, SECOND, TWO_GPUS, Clock, take
 from support.waiting import wait_for
 
-from tfmon.model.events import GpuSample
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample
 from tfmon.model.session import Machine, Session
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia import NvidiaProbe

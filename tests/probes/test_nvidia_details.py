@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
-from tfmon.model.events import ClockReason
 from tfmon.model.readings import Missing
+from tfmon.model.samples import ClockReason
 from tfmon.probes.nvidia import NvidiaProbe
 from tfmon.probes.nvidia_clocks import explain
 from tfmon.probes.nvidia_faults import explain_xid

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from tfmon.model.events import HostSample
 from tfmon.model.readings import Missing
+from tfmon.model.samples import HostSample
 from tfmon.probes.ticker import Ticker
 
 SECOND = 1_000_000_000

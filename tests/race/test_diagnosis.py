@@ -17,10 +17,10 @@ from tfmon.model.disturbances import (
     gpu_disturbances,
     host_disturbances,
 )
-from tfmon.model.events import ClockReason, GpuSample, HostSample
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing
+from tfmon.model.samples import ClockReason, GpuSample, HostSample
 from tfmon.model.session import Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.race.advice import Advice, advice_for, code_for

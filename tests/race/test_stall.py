@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.model.events import Progressed
+from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfmon.model.events import GpuSample
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
 from tfmon.model.measured import Measured
 from tfmon.model.measures import Tally, TurnSpeed
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.race.standing import CONTENDED, standing

@@ -10,7 +10,7 @@ from support.recordings import REAL
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.commands.diff import to_json, to_text
-from tfmon.model.events import Equipped
+from tfmon.model.lane_events import Equipped
 from tfmon.model.spec import LaneSpec
 from tfmon.race.statistics import LOTTERY_95
 from tfmon.recordings.compare import Side, compare

@@ -10,8 +10,9 @@ import sys
 import pytest
 from support.recordings import REAL
 
-from tfmon.model.events import GpuSample, HostSample, KnobApplied, Window
+from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample, HostSample
 from tfmon.recordings.codec import RecordingError
 from tfmon.recordings.export import write_csv, write_json, write_tensorboard
 from tfmon.recordings.reader import Recording

@@ -17,7 +17,9 @@ from support.recordings import record
 from support.ui import CPU_MACHINE, Demo, racing_demo
 from support.waiting import wait_for
 
-from tfmon.model.events import Finished, HostSample, RaceBegan, RecordingTold
+from tfmon.model.events import RaceBegan, RecordingTold
+from tfmon.model.lane_events import Finished
+from tfmon.model.samples import HostSample
 from tfmon.model.session import Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.recordings import header, library, recorder, writer

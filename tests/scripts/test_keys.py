@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.model.events import KnobApplied, KnobRefused, Profiled, ProfileFailed, Window
+from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import DONE
 from tfmon.profile.breakdown import analyse
 from tfmon.profile.xspace import read_space

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_for
 
-from tfmon.model.events import (
+from tfmon.model.events import LanePrinted
+from tfmon.model.lane_events import (
     Hello,
     KnobApplied,
     KnobOffered,
     KnobRefused,
-    LanePrinted,
     PhaseEntered,
     StackTold,
     TurnEnded,

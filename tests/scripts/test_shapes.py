@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tfmon.model.events import Progressed, Window
+from tfmon.model.lane_events import Progressed, Window
 from tfmon.model.lane_state import DONE
 
 from .conftest import SHAPES

@@ -12,7 +12,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from tfmon.model.events import GpuSample
+from tfmon.model.samples import GpuSample
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia import NvidiaProbe
 

@@ -7,22 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tfmon.model import histogram
-from tfmon.model.events import (
-    Built,
-    Equipped,
-    GpuSample,
-    KnobApplied,
-    KnobAsked,
-    LaneEnded,
-    LaneFailed,
-    LaneStarted,
-    PhaseEntered,
-    TreeSample,
-    Window,
-)
+from tfmon.model.events import KnobAsked, LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
+from tfmon.model.lane_events import Built, Equipped, KnobApplied, LaneFailed, PhaseEntered, Window
 from tfmon.model.ports import TrialError
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuSample, TreeSample
 from tfmon.model.session import Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.model.trials import CrossoverState

@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.model.events import Event, PhaseEntered
+from tfmon.model.events import Event
 from tfmon.model.knobs import COMMON, KnobValue
+from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import CONCURRENT, Machine, Session
 from tfmon.model.session import Race as RaceInfo

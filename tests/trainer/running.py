@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tfmon.model.events import FromLane, PhaseEntered, Window
+from tfmon.model.lane_events import FromLane, PhaseEntered, Window
 from tfmon.model.lane_state import READY
 from tfmon.model.wire import Assign, Request, Stop
 from tfmon.trainer import Scenario

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tfmon.catalog import built_in_folder, read_card
-from tfmon.model.events import Built, Equipped, KnobApplied, LaneEnded, Window
+from tfmon.model.events import LaneEnded
+from tfmon.model.lane_events import Built, Equipped, KnobApplied, Window
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,

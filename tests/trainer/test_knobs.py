@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tfmon.catalog import read_card
-from tfmon.model.events import Window
+from tfmon.model.lane_events import Window
 from tfmon.model.wire import Run
 from tfmon.trainer import Scenario
 from tfmon.trainer.loader import load

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfmon.model.events import Finished, KnobApplied, KnobRefused, Profiled, ProfileFailed, TurnEnded, Window
+from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, Profiled, ProfileFailed, TurnEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Hold, Profile, Run, SetKnob, Stop, Turn
 from tfmon.trainer import Scenario, step_clock

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tfmon.model.events import Finished
+from tfmon.model.lane_events import Finished
 from tfmon.model.wire import decode_event
 from tfmon.trainer import reporter as reporter_module
 from tfmon.trainer.reporter import Reporter

@@ -8,7 +8,9 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, racing_demo
 
-from tfmon.model.events import BadLine, HostSample, KnobRefused
+from tfmon.model.events import BadLine
+from tfmon.model.lane_events import KnobRefused
+from tfmon.model.samples import HostSample
 from tfmon.ui.explained import EXPLAINED, ON_LANE_PAGE, SECTIONS
 from tfmon.ui.help_sheet import help_rows
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP

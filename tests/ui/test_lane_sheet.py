@@ -8,8 +8,8 @@ import pytest
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.errors import TfmonError
-from tfmon.model.events import ClockReason, HostSample
 from tfmon.model.readings import Missing
+from tfmon.model.samples import ClockReason, HostSample
 from tfmon.race.diagnosis import diagnose
 from tfmon.ui.lane_sheet import lane_rows
 from tfmon.ui.readings import time_parts, time_row

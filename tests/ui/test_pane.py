@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, GPU_MACHINE, SECOND, Demo, racing_demo
 
-from tfmon.model.events import BadLine, KnobRefused, LaneEnded, LaneFailed, LaneStarted
+from tfmon.model.events import BadLine, LaneEnded, LaneStarted
+from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec

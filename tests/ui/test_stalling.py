@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
-from tfmon.model.events import Hello, LaneEnded, LaneFailed, LaneStalled, StackTold, StoodStill
+from tfmon.model.events import LaneEnded, LaneStalled, StoodStill
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
+from tfmon.model.lane_events import Hello, LaneFailed, StackTold
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.page import draw
 from tfmon.ui.view import View

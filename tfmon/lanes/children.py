@@ -15,7 +15,7 @@ from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.pump import Pump
 from tfmon.lanes.spare import Spare, settled
 from tfmon.lanes.starter import Starter
-from tfmon.model.events import Hello
+from tfmon.model.lane_events import Hello
 from tfmon.model.wire import Assign, Request, Stop
 
 KILL_S = 0.7

@@ -18,22 +18,9 @@ from tfmon.lanes.memory_kills import MemoryKills
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP
 from tfmon.lanes.stillness import Stillness
-from tfmon.model.events import (
-    BadLine,
-    Event,
-    Finished,
-    KnobAsked,
-    KnobRefused,
-    LaneEnded,
-    LaneFailed,
-    LaneStalled,
-    LaneStarted,
-    PhaseEntered,
-    StoodStill,
-    TurnEnded,
-    Wished,
-)
+from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, LaneStalled, LaneStarted, StoodStill, Wished
 from tfmon.model.knobs import KnobValue, find
+from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, TurnEnded
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import Session
 from tfmon.model.wire import Profile, Request, SetKnob, TellStack

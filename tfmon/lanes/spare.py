@@ -13,7 +13,8 @@ from tfmon.lanes.plan import LanePlan
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.lanes.pump import Pump
 from tfmon.lanes.starter import Starter
-from tfmon.model.events import Event, Hello, LaneEnded, Standby
+from tfmon.model.events import Event, LaneEnded
+from tfmon.model.lane_events import Hello, Standby
 from tfmon.model.wire import Prepare
 
 BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 
 from tfmon.lanes.process import LaneProcess
-from tfmon.model.events import Event, StackTold
+from tfmon.model.events import Event
+from tfmon.model.lane_events import StackTold
 
 STACK_SIGNAL = signal.SIGUSR1
 PATIENCE_S = 15.0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfmon.model.events import GpuSample, HostSample
 from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.samples import GpuSample, HostSample
 
 SWAPPING, THROTTLED, STOLEN, GPU_THROTTLED = "swapping", "cgroup throttled", "stolen time", "GPU throttled"
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tfmon.model.events import GpuSample
 from tfmon.model.measures import Point
 from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.samples import GpuSample
 
 TOO_SHORT = Missing("not measured for long enough")
 TOO_EVEN = Missing("cannot be told apart from what the GPU draws in the lane's rests yet")

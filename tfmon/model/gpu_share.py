@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from tfmon.model.events import GpuSample
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.samples import GpuSample
 
 DRIVER = "driver"
 ONLY_PROCESS = "only process"

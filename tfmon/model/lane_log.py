@@ -6,24 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from tfmon.model.events import (
-    BadLine,
+from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.knobs import show
+from tfmon.model.lane_events import (
     Built,
     Equipped,
-    Event,
     Finished,
     KnobApplied,
     KnobRefused,
-    LaneEnded,
     LaneFailed,
-    LanePrinted,
-    LaneStarted,
     PhaseEntered,
     Profiled,
     ProfileFailed,
     Window,
 )
-from tfmon.model.knobs import show
 
 LOG_LINES = 500
 """Lines of a lane that are kept; each has 500 characters at most."""

@@ -7,34 +7,28 @@ from dataclasses import dataclass, field, replace
 from tfmon.model import gpu_share
 from tfmon.model.ends import Trouble, trouble_of
 from tfmon.model.energy import GpuEnergy
-from tfmon.model.events import (
-    BadLine,
+from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, LaneStarted, StoodStill
+from tfmon.model.knobs import KnobValue, Settings, show
+from tfmon.model.lane_events import (
     Built,
     Equipped,
-    Event,
     Finished,
-    GpuSample,
     Hello,
     KnobApplied,
-    KnobAsked,
     KnobOffered,
     KnobRefused,
-    LaneEnded,
     LaneFailed,
-    LaneStarted,
     PhaseEntered,
     Progressed,
     StackTold,
-    StoodStill,
-    TreeSample,
     Window,
 )
-from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.lane_log import LogLine, grown
 from tfmon.model.measured import Measured
 from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
 from tfmon.model.pulse import STOOD_STILL, Pulse
 from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.samples import GpuSample, TreeSample
 from tfmon.model.spec import LaneSpec, title
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tfmon.model.events import Window
 from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.lane_events import Window
 from tfmon.model.measures import Tally, TurnSpeed
 
 MOST_TURNS = 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tfmon.model import histogram
-from tfmon.model.events import Window
+from tfmon.model.lane_events import Window
 from tfmon.model.readings import Missing, Reading
 
 _SUMS = (

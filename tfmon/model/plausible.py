@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfmon.model.events import Built, Finished, FromLane, KnobApplied, Progressed, Window
+from tfmon.model.lane_events import Built, Finished, FromLane, KnobApplied, Progressed, Window
 
 LARGEST = 10**17
 """Three years in ns: no window lasts so long, and none has so many steps or examples."""

@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from tfmon.model.events import (
-    Event,
-    FromLane,
-    LaneStalled,
-    LaneStarted,
-    PhaseEntered,
-    StackTold,
-    StoodStill,
-    Window,
-)
+from tfmon.model.events import Event, LaneStalled, LaneStarted, StoodStill
+from tfmon.model.lane_events import FromLane, PhaseEntered, StackTold, Window
 
 STALL = "stall"
 """Mark of the first window after a lane that had said nothing spoke again."""

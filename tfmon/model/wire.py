@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeAlias, get_args
 
-from tfmon.model.events import PROTOCOL, FromLane
 from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_events import PROTOCOL, FromLane
 from tfmon.model.plausible import implausible
 from tfmon.model.text import clean
 

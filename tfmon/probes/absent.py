@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from tfmon.model.events import GpuFault, GpuSample
 from tfmon.model.readings import NOT_READ, Missing
+from tfmon.model.samples import GpuFault, GpuSample
 from tfmon.probes.base import Gpu
 
 _ALWAYS = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")

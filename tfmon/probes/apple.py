@@ -15,8 +15,9 @@ from typing import Any
 
 import psutil
 
-from tfmon.model.events import Event, GpuFault
+from tfmon.model.events import Event
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.samples import GpuFault
 from tfmon.probes.absent import absent_gpu
 from tfmon.probes.base import Gpu
 from tfmon.probes.rates import FIRST_SAMPLE, Rate

@@ -9,8 +9,9 @@ from typing import Any
 
 import psutil
 
-from tfmon.model.events import Event, HostSample, TreeSample
+from tfmon.model.events import Event
 from tfmon.model.readings import NOT_READ, Missing, Reading
+from tfmon.model.samples import HostSample, TreeSample
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.processes import Processes, process_table
 from tfmon.probes.rates import Rate

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfmon.model.events import ClockReason
 from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.samples import ClockReason
 from tfmon.probes.nvidia_calls import DeviceCalls, Paced
 
 SM, MEMORY = 1, 2

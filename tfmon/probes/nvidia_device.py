@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.events import GpuFault, GpuSample
 from tfmon.model.readings import Missing
+from tfmon.model.samples import GpuFault, GpuSample
 from tfmon.probes.absent import absent_gpu, kind_of
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia_busy import SPLIT, Busy, BusyMeter

@@ -7,8 +7,8 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
 
-from tfmon.model.events import GpuFault
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.samples import GpuFault
 from tfmon.probes.nvidia_calls import DeviceCalls, Paced
 from tfmon.probes.nvml import TIMEOUT, Board, Nvml, Refusal
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from tfmon.model.events import TreeSample
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.samples import TreeSample
 from tfmon.probes.processes import Processes, Row, Usage
 from tfmon.probes.rates import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON
 

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from tfmon.model.events import (
-    Event,
-    Interrupted,
-    KnobApplied,
-    KnobRefused,
-    LaneEnded,
-    LaneFailed,
-    ModeChanged,
-    Wished,
-)
+from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, Wished
 from tfmon.model.knobs import show
+from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.tape import Mark
 
 MARKING = {

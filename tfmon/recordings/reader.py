@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import BinaryIO, cast, get_args
 
 import tfmon
-from tfmon.model.events import Event, Window
+from tfmon.model.events import Event
+from tfmon.model.lane_events import Window
 from tfmon.model.plausible import implausible
 from tfmon.model.tape import Mark
 from tfmon.recordings import codec

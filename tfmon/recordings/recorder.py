@@ -9,8 +9,9 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.model.events import Event, GpuSample, HostSample, RaceBegan, RecordingTold
+from tfmon.model.events import Event, RaceBegan, RecordingTold
 from tfmon.model.race import Recorded
+from tfmon.model.samples import GpuSample, HostSample
 from tfmon.model.session import Session
 from tfmon.model.snapshot import HISTORY_SAMPLES, Snapshot
 from tfmon.recordings import library

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from tfmon.model import histogram
-from tfmon.model.events import Event, GpuSample, HostSample, KnobApplied, LaneStarted, TreeSample, Window
+from tfmon.model.events import Event, LaneStarted
 from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_events import KnobApplied, Window
+from tfmon.model.samples import GpuSample, HostSample, TreeSample
 
 _NOT_MEASURED = ("at_ns", "index", "every_s", "pids")
 _SHARES = ("input_ns", "call_ns", "sync_ns", "report_ns")
@@ -32,7 +34,7 @@ class Sample:
 def samples_of(event: Event) -> Iterator[Sample]:
     """Return the numbers in an event. What was not measured is left out: there is no number to write.
 
-    Units: `at_ns` is the end of what the number is about; see `model.events`.
+    Units: `at_ns` is the end of what the number is about; see `model.lane_events`.
     """
     match event:
         case Window():

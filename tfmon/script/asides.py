@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.events import Profiled, ProfileFailed
+from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.model.wire import Profile
 from tfmon.script.meter import Meter
 from tfmon.script.telling import Teller

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tfmon.model.events import Progressed
 from tfmon.model.knobs import Knob, KnobError
+from tfmon.model.lane_events import Progressed
 from tfmon.script import joining
 from tfmon.script.lane import Lane
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfmon.model.events import KnobApplied, KnobOffered, KnobRefused
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find
+from tfmon.model.lane_events import KnobApplied, KnobOffered, KnobRefused
 from tfmon.model.wire import SetKnob
 from tfmon.script.telling import Teller
 

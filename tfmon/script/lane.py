@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, Progressed, TurnEnded
 from tfmon.model.knobs import Knob, KnobError, KnobValue
+from tfmon.model.lane_events import PROTOCOL, Built, Equipped, Hello, LaneFailed, Progressed, TurnEnded
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.place import SETTINGS, Place
 from tfmon.model.wire import Hold, Profile, Request, Run, SetKnob, Stop, TellStack, Turn

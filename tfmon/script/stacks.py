@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-from tfmon.model.events import StackTold
+from tfmon.model.lane_events import StackTold
 
 MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
 """What is told at most: threads, frames of each, lines, characters of a line. It must fit a line of the pipe."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from tfmon.model.events import FromLane, PhaseEntered
+from tfmon.model.lane_events import FromLane, PhaseEntered
 from tfmon.trainer.reporter import Reporter
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.ends import LOWER_THE_BATCH, OUT_OF_MEMORY
-from tfmon.model.events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
 from tfmon.model.knobs import KnobError
+from tfmon.model.lane_events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
 from tfmon.model.lane_state import BUILDING, IMPORTING, TRACING
 from tfmon.model.wire import Assign, Prepare, Request, Stop
 from tfmon.trainer import importing

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from tfmon.model.events import (
+from tfmon.model.knobs import KnobError, KnobValue, find
+from tfmon.model.lane_events import (
     Finished,
     KnobApplied,
     KnobRefused,
@@ -18,7 +19,6 @@ from tfmon.model.events import (
     ProfileFailed,
     TurnEnded,
 )
-from tfmon.model.knobs import KnobError, KnobValue, find
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Assign, Hold, Profile, Request, Run, SetKnob, Stop, Turn
 from tfmon.trainer import device

@@ -7,7 +7,7 @@ import select
 import time
 from collections.abc import Callable
 
-from tfmon.model.events import FromLane
+from tfmon.model.lane_events import FromLane
 from tfmon.model.wire import encode
 from tfmon.trainer.mailbox import leave
 

@@ -10,8 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.events import Window
 from tfmon.model.histogram import BINS_PER_OCTAVE, add, quantile_ns
+from tfmon.model.lane_events import Window
 
 try:
     import numpy as np

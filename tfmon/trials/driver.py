@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tfmon.model.events import Event, HostSample, TurnEnded
+from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue, find
+from tfmon.model.lane_events import TurnEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
 from tfmon.model.ports import Controls
+from tfmon.model.samples import HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.trials import Trial
 

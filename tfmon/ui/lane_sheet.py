@@ -8,9 +8,9 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.events import GpuSample, HostSample
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import NOT_READ, Missing, Reading, known
+from tfmon.model.samples import GpuSample, HostSample
 from tfmon.model.session import HISTORY_SAMPLES, Snapshot
 from tfmon.race.advice import RETRACING_CODE, code_for
 from tfmon.race.diagnosis import Diagnosis

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.model.events import GpuSample
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
+from tfmon.model.samples import GpuSample
 from tfmon.model.session import Machine
 from tfmon.race.diagnosis import Diagnosis
 from tfmon.ui import chart, digits, life, readings, stalling

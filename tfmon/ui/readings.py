@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfmon import units
-from tfmon.model.events import GpuSample
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.samples import GpuSample
 from tfmon.race.attribution import Shares
 from tfmon.race.diagnosis import Diagnosis
 from tfmon.ui import stalling

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tfmon.model.events import Hello, PhaseEntered
+from tfmon.model.lane_events import Hello, PhaseEntered
 from tfmon.model.wire import encode
 from tfmon.trainer.inbox import Inbox
 

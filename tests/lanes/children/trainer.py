@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tfmon.model.events import (
+from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
     Equipped,
