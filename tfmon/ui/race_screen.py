@@ -23,7 +23,7 @@ from tfmon.ui.keys import RACE_KEYS, key_of
 from tfmon.ui.layout import arrange
 from tfmon.ui.page import draw, in_sight
 from tfmon.ui.pinned import acknowledged, watched
-from tfmon.ui.shell import Shell, may_change
+from tfmon.ui.shell import Shell, may_change, undo_advice
 from tfmon.ui.view import focused_index
 from tfmon.ui.wishes import (
     failed,
@@ -180,12 +180,7 @@ class RaceScreen(Screen[None]):
 
     def action_undo_advice(self) -> None:
         """Take back the change that was kept last."""
-        if not may_change(self.shell):
-            return
-        try:
-            self.shell.say(f"undone: {self.shell.trials.undo()}")
-        except TrialError as error:
-            self.shell.say(str(error))
+        undo_advice(self.shell)
 
     def _busy(self) -> bool:
         """Say so, and return True, while nothing may be changed or a trial has the lanes."""

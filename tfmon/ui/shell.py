@@ -7,7 +7,7 @@ from typing import Protocol
 
 from rich.style import Style
 
-from tfmon.model.ports import Controls, Trials
+from tfmon.model.ports import Controls, TrialError, Trials
 from tfmon.model.session import Snapshot
 from tfmon.ui.view import View
 
@@ -68,3 +68,13 @@ def may_change(shell: Shell) -> bool:
     if shell.view.readonly:
         shell.say("read only: this screen shows the race and changes nothing (--readonly)")
     return not shell.view.readonly
+
+
+def undo_advice(shell: Shell) -> None:
+    """Take back the change that was kept last, and say so."""
+    if not may_change(shell):
+        return
+    try:
+        shell.say(f"undone: {shell.trials.undo()}")
+    except TrialError as error:
+        shell.say(str(error))

@@ -22,7 +22,7 @@ from tfmon.race.tuning import (
 )
 from tfmon.ui.rows import BLANK, Row, fit, wrap
 from tfmon.ui.sheet import Sheet, bound, closer
-from tfmon.ui.shell import Shell, may_change
+from tfmon.ui.shell import Shell, may_change, undo_advice
 from tfmon.ui.style import DIM, STRONG, TEXT
 
 _CHANGE_CELLS, _GAIN_CELLS = 26, 34
@@ -94,12 +94,7 @@ class TuneSheet(Sheet):
 
     def action_undo(self) -> None:
         """Take back the change that was kept last."""
-        if not may_change(self.shell):
-            return
-        try:
-            self.shell.say(f"undone: {self.shell.trials.undo()}")
-        except TrialError as error:
-            self.shell.say(str(error))
+        undo_advice(self.shell)
 
 
 def tune_rows(snapshot: Snapshot, lane: LaneState, width: int) -> list[Row]:
