@@ -299,10 +299,8 @@ class Lane:
         if self._teller.gone:
             return
         self.rest()
-        if self.meter.clock.steps:
-            self.meter.take_feed()
-            with self._teller.lock:
-                self._close_window(self.meter.ended_ns, self.meter.read_loss())
+        with self._teller.lock:
+            self.meter.end_all(dict(self.knobs.settings), self._slices.number)
         turn = self._slices.turn or self._lending.turn
         if turn is not None:
             self._teller.send(TurnEnded(at_ns=time.monotonic_ns(), turn=turn.number))

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_events import Window
 from tfmon.script import equipment
 from tfmon.script.telling import Teller
 from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, OddWindows, Samples, StepClock
@@ -13,6 +14,8 @@ from tfmon.trainer.tracing import TraceWatch
 
 WARM_UP = "warm-up"
 """Mark of the windows before the lane says that it is ready."""
+END = "end"
+"""Mark of a last window without steps, after those that are in none."""
 
 
 class Feed:
@@ -158,11 +161,32 @@ class Meter:
 
     def close(self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], turn: int | None) -> bool:
         """Send the window if the pipe has room, and begin the next; else it grows. Return whether it went."""
+        window = self._window(at_ns, loss, settings, turn)
+        self.period_ns = window.span_ns / max(1, window.steps)
+        self.tried_ns = at_ns
+        if not self._teller.offer(window):
+            return False
+        self.clock.reset(at_ns)
+        self.samples = Samples()
+        if not self.warm:
+            self.clock.marks.add(WARM_UP)
+        return True
+
+    def end_all(self, settings: dict[str, KnobValue], turn: int | None) -> None:
+        """Send what is left of the last window; without a step of its own it tells of those before it."""
+        if self.clock.steps:
+            self.take_feed()
+            self._teller.send(self._window(self.ended_ns, self.read_loss(), settings, turn))
+        elif self.samples.examples or self.samples.steps:
+            self.clock.marks.add(END)
+            self._teller.send(self._window(time.monotonic_ns(), None, settings, turn))
+
+    def _window(self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], turn: int | None) -> Window:
         clock = self.clock
         if WARM_UP not in clock.marks and KNOB_CHANGE not in clock.marks:
             self._odd.mark(clock)
         in_use, peak = equipment.gpu_memory(self._device)
-        window = clock.window(
+        return clock.window(
             at_ns,
             self.samples,
             step=self.done,
@@ -173,15 +197,6 @@ class Meter:
             gpu_peak_bytes=peak,
             traced=self.traces.cause() if self.traces is not None and clock.traced_steps else "",
         )
-        self.period_ns = window.span_ns / max(1, window.steps)
-        self.tried_ns = at_ns
-        if not self._teller.offer(window):
-            return False
-        clock.reset(at_ns)
-        self.samples = Samples()
-        if not self.warm:
-            clock.marks.add(WARM_UP)
-        return True
 
     def told(self, since_ns: int) -> None:
         """Take note that reporting is over which began then: it is no part of the next step."""
