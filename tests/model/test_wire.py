@@ -18,6 +18,7 @@ from tfmon.model.lane_events import (
     FromLane,
     Hello,
     KnobApplied,
+    KnobOffered,
     LaneFailed,
     Progressed,
     Window,
@@ -175,6 +176,21 @@ def test_a_window_that_cannot_be_is_refused(wrong, said):
 def test_a_count_below_nothing_is_refused(kind, part):
     with pytest.raises(WireError, match=f"{kind.__name__}.{part} is -1"):
         decode_event(line_of({**body_of(kind), part: -1}), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "value"),
+    [
+        (Built, "settings", {"rate": math.inf}),
+        (Window, "settings", {"rate": math.nan}),
+        (KnobApplied, "value", -math.inf),
+        (KnobOffered, "choices", [1, math.inf]),
+    ],
+)
+def test_a_setting_that_is_no_number_is_refused(kind, part, value):
+    line = json.dumps({**json.loads(line_of(body_of(kind))), part: value}).encode()
+    with pytest.raises(WireError, match=f"{kind.__name__}.{part} has a number that is none"):
+        decode_event(line, "cpu")
 
 
 def test_unknown_keys_are_ignored():

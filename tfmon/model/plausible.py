@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from tfmon.model.lane_events import Built, Finished, FromLane, KnobApplied, Progressed, Window
+import math
+
+from tfmon.model.lane_events import (
+    Built,
+    Finished,
+    FromLane,
+    KnobApplied,
+    KnobOffered,
+    KnobRefused,
+    Progressed,
+    Window,
+)
 
 LARGEST = 10**17
 """Three years in ns: no window lasts so long, and none has so many steps or examples."""
@@ -21,6 +32,14 @@ _AMOUNTS: dict[type, tuple[str, ...]] = {
     Finished: ("steps",),
 }  # fmt: skip
 """What is counted or summed up, and is never less than nothing."""
+_VALUES: dict[type, tuple[str, ...]] = {
+    Window: ("settings",),
+    Built: ("settings",),
+    KnobApplied: ("value",),
+    KnobRefused: ("value",),
+    KnobOffered: ("value", "default", "choices", "low", "high"),
+}
+"""What a knob may be set to: neither nan nor infinite, which no result could hold."""
 
 
 def implausible(event: FromLane) -> str:
@@ -31,7 +50,16 @@ def implausible(event: FromLane) -> str:
         value = getattr(event, name)
         if value is not None and not 0 <= value <= LARGEST:
             return f"{type(event).__name__}.{name} is {value}"
+    for name in _VALUES.get(type(event), ()):
+        if not _is_finite(getattr(event, name)):
+            return f"{type(event).__name__}.{name} has a number that is none"
     return _wrong_in(event) if isinstance(event, Window) else ""
+
+
+def _is_finite(value: object) -> bool:
+    if isinstance(value, dict | tuple):
+        return all(map(_is_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _wrong_in(window: Window) -> str:
