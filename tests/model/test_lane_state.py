@@ -8,6 +8,7 @@ import pytest
 
 from tfmon.model import histogram
 from tfmon.model.events import BadLine, KnobAsked, LaneEnded, LaneStarted
+from tfmon.model.lane_changes import advance, trains_on
 from tfmon.model.lane_events import (
     Built,
     Equipped,
@@ -33,9 +34,7 @@ from tfmon.model.lane_state import (
     RECENT_NS,
     STARTING,
     LaneState,
-    advance,
     seconds_left,
-    trains_on,
 )
 from tfmon.model.measured import MOST_TURNS, Measured
 from tfmon.model.measures import Mean, Point, Tally

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.events import KnobAsked, LaneStalled, LaneStarted, StoodStill
+from tfmon.model.lane_changes import advance
 from tfmon.model.lane_events import PhaseEntered, StackTold, TurnEnded, Window
-from tfmon.model.lane_state import LaneState, advance
+from tfmon.model.lane_state import LaneState
 from tfmon.model.pulse import MOST_GAPS, STALL, STOOD_STILL
 from tfmon.model.readings import NOT_READ
 from tfmon.model.samples import GpuSample

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tfmon.recordings.player import play_all
+
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., subprocess.CompletedProcess[str]]
 LANES = ("--lane", "cpu", "--lane", "cpu", "--slice", "0.2")
@@ -71,11 +73,14 @@ def race(run, tmp_path) -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.mark.tf
-def test_lanes_that_race_in_turns_train_all_they_should_and_the_replay_says_the_same(race, run):
+def test_lanes_that_race_in_turns_train_all_they_should_and_the_replay_says_the_same(race, run, tmp_path):
     live = race(FIT, *LANES, "--record", "one.jsonl")
     assert live.returncode == 0, live.stderr
     result = json.loads(live.stdout)
     assert result["mode"] == "turns"
+    _, end = play_all(tmp_path / "one.jsonl")
+    first, second = ({turn.turn for turn in lane.turns} for lane in end.lanes)
+    assert len(first & second) >= 2, "rounds that both lanes had a slice in"
     for lane in result["lanes"]:
         assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", STEPS, 32 * STEPS)
         assert lane["fit"]["epoch"] == lane["fit"]["epochs"] == 10

@@ -21,6 +21,8 @@ from tfmon.profile.xspace import read_space
 from tfmon.trainer.capture import Capture, CaptureError
 
 pytestmark = pytest.mark.trainer
+CALM_MOMENTS = 4
+"""Profiles that are taken until the machine is calm enough for one."""
 
 
 @pytest.fixture
@@ -184,16 +186,23 @@ class TestAgainstTensorFlow:
     def test_self_times_of_the_top_operations_are_equal(
         self, tf: Any, capture: Capture, model: Any, shape: tuple[int, ...], size: int, tmp_path: Path
     ) -> None:
-        path = take(capture, tf.function(training(tf, model(tf))), batches_of(tf, data(shape), size), steps=5)
+        step, batches = tf.function(training(tf, model(tf))), batches_of(tf, data(shape), size)
+        equal = [self.equal_times(take(capture, step, batches, steps=5), tmp_path)]
+        while max(equal) < 8 and len(equal) < CALM_MOMENTS:
+            equal.append(self.equal_times(take(capture, step, batches, steps=5), tmp_path))
+        assert max(equal) >= 8, equal
+
+    def equal_times(self, path: Path, tmp_path: Path) -> int:
+        """Return how many of the first ten times are the table's; none may be above it."""
         profile = read_profile(path)
         table = tensorflows_table(path, tmp_path)
         assert len(profile.ops.top) == 10
         # A convolution that hands its work to another thread shows there once more when the machine is busy; the
-        # table then counts it twice, and has more than ran: that of all others is the same.
+        # table then counts it twice, and has more than ran.
         ours = {(op.type, op.name): 5 * op.self_ns / 1e3 for op in profile.ops.top}
         equal = [key for key, time_us in ours.items() if time_us == pytest.approx(table[key], rel=1e-6, abs=0.002)]
-        assert len(equal) >= 5
         assert all(time_us <= table[key] + 0.002 for key, time_us in ours.items())
+        return len(equal)
 
     def test_the_generated_class_reads_the_same(self, tf: Any, capture: Capture) -> None:
         xplane = pytest.importorskip(

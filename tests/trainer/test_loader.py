@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from tfmon.model.wire import Assign, Stop
 from tfmon.trainer.child import Failure, _in_user_code, _train
 from tfmon.trainer.loader import ScenarioError, load
 from tfmon.trainer.mailbox import Mailbox
+from tfmon.trainer.reporter import Reporter
 from trainer.running import FakeReporter
 
 pytestmark = pytest.mark.trainer
@@ -41,7 +42,7 @@ def failure(path: Path) -> Failure:
     mailbox.post(Stop())
     assign = Assign(scenario=str(path), device="cpu", settings=settings)
     with pytest.raises(Failure) as caught:
-        _in_user_code(path, lambda: _train(path, assign, mailbox, FakeReporter()))  # type: ignore[arg-type]
+        _in_user_code(path, lambda: _train(path, assign, mailbox, cast("Reporter", FakeReporter())))
     return caught.value
 
 

@@ -29,6 +29,10 @@ pytestmark = pytest.mark.trainer
 Start = Callable[..., Running]
 
 
+BUSY_MACHINE = {COMPILE, "garbage collection"}
+"""Marks that a step gets which the machine held up."""
+
+
 class Uneven(Numbers):
     """Every fourth batch is a short one."""
 
@@ -495,7 +499,7 @@ def test_the_start_of_each_turn_is_marked_and_the_rest_is_not(running: Start) ->
         first, *rest = [window for window in loop.windows if window.turn == number]
         assert first.marks == (TURN_START,)
         assert first.span_ns >= TURN_START_NS and first.steps >= 2
-        assert rest and not any(TURN_START in window.marks for window in rest)
+        assert rest and all(set(window.marks) <= BUSY_MACHINE for window in rest)
 
 
 def test_what_is_left_out_at_the_start_of_a_turn_lasts_until_the_lane_is_no_longer_getting_faster(
@@ -517,7 +521,7 @@ def test_what_is_left_out_at_the_start_of_a_turn_lasts_until_the_lane_is_no_long
     loop.until_event(TurnEnded)
     first, *rest = loop.windows
     assert first.marks == (TURN_START,) and first.span_ns >= rising_s * 0.8e9
-    assert rest and not any(TURN_START in window.marks for window in rest)
+    assert rest and all(set(window.marks) <= BUSY_MACHINE for window in rest)
 
 
 def test_half_a_turn_is_left_out_at_most(running: Start) -> None:

@@ -82,7 +82,7 @@ class TestShorten:
     def test_of_a_large_one_there_are_fewer_and_it_says_why(self, monkeypatch):
         assert self.shortened(monkeypatch, MOST_EVENTS / 10) == (
             10,
-            "Only 10 steps and not 20, for each leaves 20,000 events in the trace.",
+            "Only 10 steps and not 20, for each leaves about 20,000 events in the trace.",
         )
         assert self.shortened(monkeypatch, MOST_EVENTS)[0] == LEAST_STEPS
         assert self.shortened(monkeypatch, MOST_EVENTS, steps=2) == (2, "")

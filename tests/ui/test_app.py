@@ -382,7 +382,7 @@ async def test_a_race_that_cannot_start_says_why_and_stays_on_the_screen():
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
-async def test_quit_asks_the_lanes_to_stop_and_waits_for_them(key):
+async def test_quit_asks_the_lanes_to_stop_and_waits_for_them(key, monkeypatch):
     demo = racing_demo()
     may_end = threading.Event()
     stopped = threading.Event()
@@ -391,7 +391,7 @@ async def test_quit_asks_the_lanes_to_stop_and_waits_for_them(key):
         stopped.set()
         may_end.wait(DEADLINE_S)
 
-    demo.controls.stop = stop  # type: ignore[method-assign]
+    monkeypatch.setattr(demo.controls, "stop", stop)
     app = app_of(demo)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, key)
@@ -403,10 +403,10 @@ async def test_quit_asks_the_lanes_to_stop_and_waits_for_them(key):
 
 
 @pytest.mark.parametrize("keys", [("q", "q"), ("ctrl+c", "ctrl+c"), ("question_mark", "ctrl+c", "q")])
-async def test_asked_twice_it_leaves_at_once(keys):
+async def test_asked_twice_it_leaves_at_once(keys, monkeypatch):
     demo = racing_demo()
     may_end = threading.Event()
-    demo.controls.stop = lambda: may_end.wait(DEADLINE_S)  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(demo.controls, "stop", lambda: may_end.wait(DEADLINE_S))
     app = app_of(demo)
     async with app.run_test(size=(80, 24)) as pilot:
         for key in keys:

@@ -19,8 +19,9 @@ from tfmon.model.events import (
     TurnDealt,
 )
 from tfmon.model.knobs import Knob
+from tfmon.model.lane_changes import advance, disturbed, measure_afresh, take_gpu_sample, trains_on
 from tfmon.model.lane_events import KnobOffered
-from tfmon.model.lane_state import LaneState, advance, disturbed, measure_afresh, take_gpu_sample, trains_on
+from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CONCURRENT, Machine, Race, Recorded
 from tfmon.model.samples import GpuSample, HostSample
 from tfmon.model.trials import Trial, TuneState

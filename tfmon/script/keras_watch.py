@@ -78,6 +78,7 @@ def _train_on_batch(own: Callable[..., Any], keras: Any) -> Callable[..., Any]: 
 def _callback(keras: Any, lane: Lane, model: Any, doing: str) -> Any:  # noqa: ANN401
     """Return a callback that tells a watcher of epochs and validation, and of nothing else."""
 
+    # Keras is the script's own, and no type is known of it before the script has loaded it.
     class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()

@@ -85,7 +85,8 @@ class Splits:
         fewer = max(LEAST_STEPS, int(MOST_EVENTS / each)) if each else steps
         if fewer >= steps:
             return steps, ""
-        return fewer, f"Only {fewer} steps and not {steps}, for each leaves {each:,.0f} events in the trace."
+        about = f"{float(f'{each:.2g}'):,.0f}"
+        return fewer, f"Only {fewer} steps and not {steps}, for each leaves about {about} events in the trace."
 
 
 def read(trace: Path, steps: int) -> Found:

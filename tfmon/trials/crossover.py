@@ -50,7 +50,7 @@ class Crossover:
                     self._driver.controls.set_knob(name, knob, value)
             if mode != TURNS:
                 self._driver.controls.set_mode(mode)
-        self._tell(at=None, left_s=None, over=True, ended=ended)
+        self._tell(replace(self._state, at=None, left_s=None, over=True, ended=ended))
         return self._state
 
     def _curve(self) -> Curve:
@@ -59,11 +59,11 @@ class Crossover:
     def _measure(self, value: KnobValue, pairs: int) -> None:
         began = time.monotonic()
         had = self._pairs_at(value)
-        self._tell(at=value, left_s=self._left_s())
+        self._tell(replace(self._state, at=value, left_s=self._left_s()))
         why = self._driver.bring_into_force(self._state.lanes, self._state.knob, value)
         while not why and (now := self._pairs_at(value)) < pairs:
             why = self._wait_for_more_than(now, value)
-            self._tell(left_s=self._left_s())
+            self._tell(replace(self._state, left_s=self._left_s()))
         if why:
             self._refuse([value], why)
             return
@@ -92,13 +92,14 @@ class Crossover:
         return None
 
     def _refuse(self, values: list[KnobValue], why: str) -> None:
-        self._tell(refused={**self._state.refused, **dict.fromkeys(values, why)})
+        refused = {**self._state.refused, **dict.fromkeys(values, why)}
+        self._tell(replace(self._state, refused=refused))
 
     def _left_s(self) -> float | None:
         if not self._pair_s:
             return None
         return pairs_left(self._curve()) * sum(self._pair_s) / len(self._pair_s)
 
-    def _tell(self, **changes: object) -> None:
-        self._state = replace(self._state, **changes)  # type: ignore[arg-type]
-        self._driver.tell(self._state)
+    def _tell(self, state: CrossoverState) -> None:
+        self._state = state
+        self._driver.tell(state)

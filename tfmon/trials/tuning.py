@@ -64,7 +64,7 @@ class Tuning:
         except StoppedError as stopped:
             ended = str(stopped) or STOPPED
         driver.controls.set_alone("")
-        self._tell(over=True, ended=ended)
+        self._tell(replace(self._state, over=True, ended=ended))
         return self._state
 
     # ------------------------------------------------------------ what to try
@@ -98,7 +98,7 @@ class Tuning:
         Errors: StoppedError; the lane has its old settings back then.
         """
         attempt = plan_attempt(self._lane(), advice, bound, self._driver.snapshot().race.knobs)
-        self._tell(attempts=(*self._state.attempts, attempt))
+        self._tell(replace(self._state, attempts=(*self._state.attempts, attempt)))
         self._measured(attempt, self._tell_attempt)
 
     def _compare_with(self, start: Mapping[str, KnobValue]) -> None:
@@ -111,7 +111,7 @@ class Tuning:
         attempt = Attempt(lane.spec.name, dict(start), dict(lane.settings), restarts=restarts)
 
         def tell(attempt: Attempt) -> None:
-            self._tell(total=attempt)
+            self._tell(replace(self._state, total=attempt))
 
         self._measured(attempt, tell, starts_changed=True)
 
@@ -231,8 +231,8 @@ class Tuning:
         return self._driver.lane(self._state.lane)
 
     def _tell_attempt(self, attempt: Attempt) -> None:
-        self._tell(attempts=(*self._state.attempts[:-1], attempt))
+        self._tell(replace(self._state, attempts=(*self._state.attempts[:-1], attempt)))
 
-    def _tell(self, **changes: object) -> None:
-        self._state = replace(self._state, **changes)  # type: ignore[arg-type]
-        self._driver.tell(self._state)
+    def _tell(self, state: TuneState) -> None:
+        self._state = state
+        self._driver.tell(state)

@@ -63,7 +63,11 @@ class Output:
 
 
 def watch(driver: Driver, on_free: Callable[[], None]) -> Output:
-    """Put an output between a driver that has not been started and its terminal, and return it."""
+    """Put an output between a driver that has not been started and its terminal, and return it.
+
+    Textual has no public way to do this: a driver for a terminal writes to its `_file`, in a thread of its own,
+    and `write` is where it is handed what to draw. The tests of slow terminals notice if that changes.
+    """
     output = Output(driver._file, on_free)  # type: ignore[attr-defined]
     hand_over = driver.write
 

@@ -38,7 +38,10 @@ def closer(binding: str) -> Binding:
 
 
 class Sheet(ModalScreen[str | None]):
-    """Base of all pages: the race in one line, a title, a body, what there is to say, and the keys of the page."""
+    """Base of all pages: the race in one line, a title, a body, what there is to say, and the keys of the page.
+
+    A page must have its `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
+    """
 
     CSS = "Sheet { background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [bound("close"), bound("picture"), bound("palette")]
