@@ -104,6 +104,13 @@ def test_what_was_different_is_named(header):
     assert all(what in text for _, what in named)
 
 
+@pytest.mark.parametrize(("why", "named"), [("", False), ("the driver is too old", True)])
+def test_a_gpu_that_nobody_wanted_makes_no_other_machine(header, why, named):
+    without = replace(CPU_MACHINE, no_gpu="no NVIDIA driver")
+    sides = [side(header, raced(machine=one)) for one in (without, replace(CPU_MACHINE, no_gpu=why))]
+    assert ("no_gpu" in [one.what for one in compare(*sides).differences]) is named
+
+
 def test_the_json_says_the_same(header):
     found = compare(side(header, raced()), side(header, raced((9_000, 2_420)), "two", tfmon="9.9"))
     told = to_json(found)

@@ -167,7 +167,9 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
         yield from differ("machine", f"{pair.first.spec.name}: device", *devices)
     machines = asdict(first.end.machine), asdict(second.end.machine)
     for part, value in machines[0].items():
-        yield from differ("machine", part, value, machines[1][part])
+        # No reason why there is no GPU lane says only that none was wanted: that is no other machine.
+        if part != "no_gpu" or (value and machines[1][part]):
+            yield from differ("machine", part, value, machines[1][part])
     for name in sorted({*one.environment, *other.environment}):
         yield from differ("environment", name, one.environment.get(name), other.environment.get(name))
 
