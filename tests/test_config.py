@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner
 from textual.theme import BUILTIN_THEMES
 
-from tfmon import config
-from tfmon.commands.config import config as command
+from tfmon.cli.config import config as command
 from tfmon.errors import UsageError
-from tfmon.settings import SETTINGS
+from tfmon.runner import settings as config
+from tfmon.runner.settings import SETTINGS
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import KEYS
-from tfmon.ui.style import LANE_COLOURS
+from tfmon.ui.render.style import LANE_COLOURS
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tfmon import headless
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.measures import Point
+from tfmon.model.lane_statistics import Point
 from tfmon.model.session import Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.runner import headless
 
 SECOND = 1_000_000_000
 

@@ -142,7 +142,10 @@ def test_what_is_slow_to_load_is_not_loaded_with_the_command_line(name):
 def test_lanes_know_of_the_race_only_whose_turn_it_is_and_when_silence_means_a_stall():
     trees = [ast.parse(module.read_text("utf-8")) for module in MODULES if room_of(module) == "lanes"]
     names = {name for tree in trees for node in ast.walk(tree) for name in names_in(node)}
-    assert {name for name in names if name.startswith("tfmon.race")} == {"tfmon.race.stall", "tfmon.race.turns"}
+    assert {name for name in names if name.startswith("tfmon.race")} == {
+        "tfmon.lanes.watchdog",
+        "tfmon.lanes.scheduler",
+    }
 
 
 def test_the_race_loads_what_is_slow_only_when_it_computes():

@@ -12,9 +12,9 @@ from tfmon.catalog import Card, find_card
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import COMMON, Knob
-from tfmon.planner import MOST_LANES, Wishes, find_python, plan_race
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
+from tfmon.runner.planner import MOST_LANES, Wishes, find_python, plan_race
 
 FIRST = Gpu(index=0, uuid="GPU-aaaa", name="NVIDIA H200", board=0)
 SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", board=3)

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from tfmon import __version__
-from tfmon.model import histogram
+from tfmon.model import lane_statistics as histogram
 from tfmon.model.events import LaneEnded, LaneStarted, RecordingTold
 from tfmon.model.knobs import COMMON
 from tfmon.model.lane_events import Built, Equipped, Finished, LaneFailed, PhaseEntered, Progressed, Window
@@ -17,7 +17,7 @@ from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, TreeSample
 from tfmon.model.session import CONCURRENT, Machine, Race, Recorded, Session
 from tfmon.model.spec import name_lanes, parse_lane
-from tfmon.result import to_json, to_text
+from tfmon.reports.race import to_json, to_text
 
 SECOND = 1_000_000_000
 SETTINGS = {"batch_size": 10, "prefetch": "off"}

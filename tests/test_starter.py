@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tfmon.catalog import read_card
+from tfmon.cli.scenarios import write
 from tfmon.errors import UsageError
-from tfmon.starter import write
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ INTERRUPTED = 130
 def run() -> NoReturn:
     """Run the command line; Ctrl+C ends it in one word even while it is still being loaded."""
     try:
-        from tfmon.cli import main
+        from tfmon.cli.main import main
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     main()

@@ -145,7 +145,7 @@ def knob(
 
 def _watched_step(examples: int, loss: object) -> Step:
     global _last, _in_a_lane
-    from tfmon.script import joining
+    from tfmon.script import process as joining
 
     lane = joining.lane()
     if lane is None:
@@ -192,7 +192,7 @@ def _watched_knob(
     name: str, value: Value, choices: tuple[Value, ...], low: float | None, high: float | None, help: str
 ) -> Value:
     from tfmon.model.knobs import Knob
-    from tfmon.script import joining
+    from tfmon.script import process as joining
 
     lane = joining.lane()
     if lane is None or not lane.mine:

@@ -37,16 +37,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.overhead import ANSWER_S, Watch, bootstrap, plan_one_lane, racing
+from tfmon.analysis.attribution import shares_of
+from tfmon.analysis.bottleneck import diagnose
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.parts import Profile
-from tfmon.profile.text import to_text
-from tfmon.race.attribution import shares_of
-from tfmon.race.diagnosis import diagnose
+from tfmon.profile.result import Profile
+from tfmon.reports.profile import to_text
 
 POINTS = 5.0
 COST = 0.99
@@ -210,12 +210,11 @@ def run_cost(options: argparse.Namespace) -> None:
 def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int, seconds: float) -> None:
     """Train with and without attribution in turns, as ABBA, and print the steps a second of each pair."""
     from tfmon.model.wire import Assign, Run, Stop
-    from tfmon.trainer import device
+    from tfmon.trainer import runtime
+    from tfmon.trainer.channel import Mailbox, Reporter
     from tfmon.trainer.loader import load
     from tfmon.trainer.loop import Loop
-    from tfmon.trainer.mailbox import Mailbox
     from tfmon.trainer.pipeline import Pipelines, count_examples
-    from tfmon.trainer.reporter import Reporter
     from tfmon.trainer.stepper import Stepper
     from tfmon.trainer.steps import Steps
 
@@ -281,7 +280,7 @@ def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int
             self.last_end_ns = ended_ns
             return ended_ns
 
-    device.settle(kind, settings.get("threads", "auto"))
+    runtime.settle(kind, settings.get("threads", "auto"))
     pipelines = Pipelines(load(Path(scenario_path))(settings))
     mailbox: Mailbox[Any] = Mailbox()
     reporter = Reporter(os.open(os.devnull, os.O_WRONLY))

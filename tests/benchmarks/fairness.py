@@ -27,14 +27,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.overhead import Watch
+from tfmon.analysis.statistics import ratio
+from tfmon.analysis.verdict import standing
 from tfmon.catalog import find_card
-from tfmon.model.estimate import Estimate
 from tfmon.model.lane_events import Window
+from tfmon.model.readings import Estimate
 from tfmon.model.session import CONCURRENT, TURNS
-from tfmon.planner import Wishes
-from tfmon.program import Program
-from tfmon.race.standing import standing
-from tfmon.race.statistics import ratio
+from tfmon.runner.planner import Wishes
+from tfmon.runner.program import Program
 
 PAIRS = {
     "small-dense": ("cpu,batch_size=10", "cpu,batch_size=256"),

@@ -32,9 +32,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.benchmarks.overhead import ANSWER_S, plan_one_lane, racing
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event
-from tfmon.model.histogram import quantile_ns
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
+from tfmon.model.lane_statistics import quantile_ns
 
 GOAL_LATENCY_MS, GOAL_GAP_MS = 60.0, 10.0
 GOAL_STEPS = 3

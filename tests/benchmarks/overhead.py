@@ -42,11 +42,11 @@ from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import CONCURRENT, Session, Snapshot
-from tfmon.planner import Wishes, plan_race
 from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
+from tfmon.runner.planner import Wishes, plan_race
 
 LEFT_OUT_S = 0.2
 """The start of every slice that is left out."""

@@ -23,8 +23,8 @@ from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import WARMING_UP
 from tfmon.model.wire import Stop
-from tfmon.planner import Wishes
-from tfmon.program import Program
+from tfmon.runner.planner import Wishes
+from tfmon.runner.program import Program
 
 PATIENCE_S = 120.0
 

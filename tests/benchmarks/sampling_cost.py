@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tfmon.model.session import Session
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
-from tfmon.probes.nvidia import NvidiaProbe
+from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 
 LANE = """

@@ -28,7 +28,7 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from support.terminal import Terminal  # noqa: E402
 
-from tfmon.recordings.codec import RecordingError  # noqa: E402
+from tfmon.recordings.header import RecordingError  # noqa: E402
 from tfmon.recordings.library import recordings  # noqa: E402
 from tfmon.recordings.player import play_all  # noqa: E402
 

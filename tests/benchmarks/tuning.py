@@ -19,14 +19,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tfmon.analysis.statistics import gain
+from tfmon.analysis.tuning import best_of, change_text, gain_text, settings_text
 from tfmon.catalog import find_card
+from tfmon.experiments.driver import Driver
 from tfmon.model.knobs import KnobValue
-from tfmon.model.trials import TuneState
-from tfmon.planner import Wishes
-from tfmon.program import Program
-from tfmon.race.statistics import gain
-from tfmon.race.tuning import best_of, change_text, gain_text, settings_text
-from tfmon.trials.driver import Driver
+from tfmon.model.race import TuneState
+from tfmon.runner.planner import Wishes
+from tfmon.runner.program import Program
 
 WORST: dict[str, KnobValue] = {"batch_size": 1, "prefetch": "off", "parallel_calls": "off", "cache": False}
 GRID: dict[str, tuple[KnobValue, ...]] = {

@@ -16,7 +16,7 @@ from tfmon.doctor.findings import Finding
 from tfmon.doctor.gathering import Places, gather
 from tfmon.doctor.libraries import DRIVER, wanted_libraries
 from tfmon.doctor.report import CHECKS
-from tfmon.probes.nvml import Board
+from tfmon.probes.nvidia.nvml import Board
 
 REQUIRES = (
     "keras>=3.12.0",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.nvml import build_fake_nvml, driver, load_driver
 
-from tfmon.doctor import host
+from tfmon.doctor import machine as host
 
 from .bench import Bench
 

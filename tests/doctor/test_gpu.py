@@ -10,12 +10,12 @@ from typing import ClassVar
 import pytest
 from support.nvml import TWO_GPUS
 
-from tfmon.doctor.driver import DriverReader
 from tfmon.doctor.facts import Device, Driver, Platform
 from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.machine import DriverReader
 from tfmon.doctor.report import no_gpu_reason
 from tfmon.probes.gpus import Sight, find_gpus
-from tfmon.probes.nvml import (
+from tfmon.probes.nvidia.nvml import (
     DRIVER_NOT_LOADED,
     LIBRARY_MISMATCH,
     LIBRARY_NOT_FOUND,

@@ -13,7 +13,7 @@ from support.waiting import wait_for
 
 from tfmon.doctor.facts import Import, Platform
 from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.importing import import_tensorflow
+from tfmon.doctor.gathering import import_tensorflow
 from tfmon.doctor.messages import DOUBTS, FATAL, NO_GPU, first_known
 from tfmon.doctor.report import no_gpu_reason
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.doctor import host as host_module
+from tfmon.doctor import machine as host_module
 from tfmon.doctor.facts import Host, Platform
 from tfmon.doctor.findings import NOT_APPLICABLE, OK, WARNING
 from tfmon.probes.host import Load

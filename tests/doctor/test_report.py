@@ -15,8 +15,8 @@ from tfmon.doctor.facts import Facts, Host, Import, Interpreter, Platform
 from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
 from tfmon.doctor.gathering import Places
 from tfmon.doctor.report import CHECKS, Report, judge, run_checks
-from tfmon.doctor.text import to_json, to_text
 from tfmon.probes.gpus import Sight
+from tfmon.reports.doctor import to_json, to_text
 
 from .bench import H200, with_gpu
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.doctor.versions import Requirement, fits, read_requirement, release, too_old, upper_bound
+from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release, too_old, upper_bound
 
 
 @pytest.mark.parametrize(

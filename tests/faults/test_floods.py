@@ -66,7 +66,7 @@ def test_rubbish_of_every_kind_is_counted_and_the_lane_trains_on(faulty_group):
 
 
 def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_path, monkeypatch):
-    monkeypatch.setattr("tfmon.race.stall.STARTING_S", 1.0)
+    monkeypatch.setattr("tfmon.lanes.watchdog.STARTING_S", 1.0)
     script = tmp_path / "mute.py"
     script.write_text("import time\ntime.sleep(600)\n")
     monkeypatch.setattr(faulty_group._children, "_script", script)

@@ -13,9 +13,9 @@ from support.ui import START, Demo
 from tfmon.model.lane_events import PROTOCOL, FromLane, Window
 from tfmon.model.lane_state import PHASES
 from tfmon.model.wire import WireError, decode_event
-from tfmon.result import to_json, to_text
-from tfmon.ui.lane_sheet import lane_rows
-from tfmon.ui.page import draw
+from tfmon.reports.race import to_json, to_text
+from tfmon.ui.render.race import draw
+from tfmon.ui.screens.lane import lane_rows
 from tfmon.ui.view import View
 
 TEXT = st.sampled_from(["batch_size", "prefetch", "graph", "", "\x1b[2J", "x" * 50, "é\u202e", "[bold]", "\ud800"])

@@ -13,7 +13,7 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.lanes.memory_kills import GROUP, _group_file
-from tfmon.model.ends import LOWER_THE_BATCH, OUT_OF_MEMORY
+from tfmon.model.lane_state import LOWER_THE_BATCH, OUT_OF_MEMORY
 from tfmon.model.session import CONCURRENT, TURNS
 
 MOST_BYTES = 2 * 2**30

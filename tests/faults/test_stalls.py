@@ -9,8 +9,7 @@ import pytest
 from lanes.conftest import gone
 from support.waiting import wait_for
 
-from tfmon.model.lane_state import FAILED, RACING
-from tfmon.model.pulse import STALL
+from tfmon.model.lane_state import FAILED, RACING, STALL
 from tfmon.model.session import CONCURRENT, TURNS
 
 BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
@@ -110,7 +109,7 @@ def test_it_can_be_ended_even_if_it_ignores_sigterm(faulty_group, fault, mode, h
 
 
 def test_one_that_hangs_before_it_is_ready_does_not_keep_the_others(faulty_group, tmp_path, monkeypatch):
-    monkeypatch.setattr("tfmon.race.stall.STARTING_S", 1.0)
+    monkeypatch.setattr("tfmon.lanes.watchdog.STARTING_S", 1.0)
     gate = tmp_path / "gate"
     gated = {"GATE": str(gate), "FAULTY": "none"}
     plan = faulty_group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": gated, "cpu": {"FAULTY": "none"}})

@@ -13,7 +13,7 @@ from support.lanes import CHILDREN, RacingGroup
 from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.pump import Pump
+from tfmon.lanes.reader import Pump
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.lanes.conductor import Conductor
+from tfmon.lanes.scheduler import Conductor
 from tfmon.model.session import CONCURRENT, TURNS
 
 from .test_conductor import FakeOrders

@@ -6,8 +6,8 @@ import threading
 
 from support.waiting import wait_for
 
-from tfmon.lanes.stillness import Stillness
-from tfmon.model.pulse import STOOD_STILL
+from tfmon.lanes.suspend import Stillness
+from tfmon.model.lane_state import STOOD_STILL
 from tfmon.model.session import CONCURRENT, TURNS
 
 from .conftest import frozen

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfmon.lanes.watchdog import Watchdog, time_asleep_ns
-from tfmon.model.lane_state import RACING, WARMING_UP, LaneState
-from tfmon.model.pulse import Pulse
+from tfmon.model.lane_state import RACING, WARMING_UP, LaneState, Pulse
 from tfmon.model.session import TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.ends import OUT_OF_MEMORY, trouble_of
 from tfmon.model.events import LaneEnded
+from tfmon.model.lane_state import OUT_OF_MEMORY, trouble_of
 
 SECOND = 1_000_000_000
 KILLED = "the kernel killed a process on this machine for lack of memory just then"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.energy import TOGETHER, TOO_EVEN, TOO_SHORT, GpuEnergy
-from tfmon.model.measures import Point
+from tfmon.model.gpu_accounting import TOGETHER, TOO_EVEN, TOO_SHORT, GpuEnergy
+from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample
 

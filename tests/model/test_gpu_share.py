@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tfmon.model.events import LaneStarted
-from tfmon.model.gpu_share import HIDDEN, NO_SHARE, NOT_LISTED, busy_pct, held_bytes
+from tfmon.model.gpu_accounting import HIDDEN, NO_SHARE, NOT_LISTED, busy_pct, held_bytes
 from tfmon.model.lane_events import Built, Equipped, PhaseEntered, Window
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
 from tfmon.model.readings import Missing

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmon.model.histogram import add, bin_of, count, middle_ns, quantile_ns
+from tfmon.model.lane_statistics import add, bin_of, count, middle_ns, quantile_ns
 
 DURATIONS = st.lists(st.integers(1, 10**13), min_size=1, max_size=200)
 FRACTIONS = st.sampled_from(["0", "0.05", "0.5", "0.95", "0.99", "1"])

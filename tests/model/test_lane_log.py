@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 from tfmon.model.events import BadLine, LaneEnded, LanePrinted, LaneStarted
-from tfmon.model.lane_changes import advance
 from tfmon.model.lane_events import KnobApplied, LaneFailed, PhaseEntered
 from tfmon.model.lane_log import LOG_LINES, LogLine, grown
+from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
 from tfmon.model.samples import TreeSample
 from tfmon.model.spec import LaneSpec

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.model import histogram
+from tfmon.model import lane_statistics as histogram
 from tfmon.model.events import BadLine, KnobAsked, LaneEnded, LaneStarted
-from tfmon.model.lane_changes import advance, trains_on
 from tfmon.model.lane_events import (
     Built,
     Equipped,
@@ -22,6 +21,7 @@ from tfmon.model.lane_events import (
     TurnEnded,
     Window,
 )
+from tfmon.model.lane_reducer import advance, trains_on
 from tfmon.model.lane_state import (
     ABSENT,
     DONE,
@@ -34,11 +34,10 @@ from tfmon.model.lane_state import (
     RECENT_NS,
     STARTING,
     LaneState,
+    Pulse,
     seconds_left,
 )
-from tfmon.model.measured import MOST_TURNS, Measured
-from tfmon.model.measures import Mean, Point, Tally
-from tfmon.model.pulse import Pulse
+from tfmon.model.lane_statistics import MOST_TURNS, Mean, Measured, Point, Tally
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, HostSample, TreeSample
 from tfmon.model.spec import LaneSpec

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmon.model.lane_events import Window
-from tfmon.model.measured import LATEST, MOST_EARLIER, Earlier, Measured
-from tfmon.model.measures import Tally
+from tfmon.model.lane_statistics import LATEST, MOST_EARLIER, Earlier, Measured, Tally
 
 MS = 1_000_000
 SMALL, LARGE = {"batch_size": 32}, {"batch_size": 64}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.events import KnobAsked, LaneStalled, LaneStarted, StoodStill
-from tfmon.model.lane_changes import advance
 from tfmon.model.lane_events import PhaseEntered, StackTold, TurnEnded, Window
-from tfmon.model.lane_state import LaneState
-from tfmon.model.pulse import MOST_GAPS, STALL, STOOD_STILL
+from tfmon.model.lane_reducer import advance
+from tfmon.model.lane_state import MOST_GAPS, STALL, STOOD_STILL, LaneState
 from tfmon.model.readings import NOT_READ
 from tfmon.model.samples import GpuSample
 from tfmon.model.spec import LaneSpec

@@ -11,12 +11,12 @@ import pytest
 from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.lane_events import Equipped, PhaseEntered, Window
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
-from tfmon.model.measures import Tally
+from tfmon.model.lane_statistics import Tally
+from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, HostSample
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.model.trials import CrossoverState
 
 NONE = Missing("not read")
 

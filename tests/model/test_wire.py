@@ -23,17 +23,7 @@ from tfmon.model.lane_events import (
     Progressed,
     Window,
 )
-from tfmon.model.wire import (
-    Assign,
-    Request,
-    Run,
-    SetKnob,
-    Turn,
-    WireError,
-    decode_event,
-    decode_request,
-    encode,
-)
+from tfmon.model.wire import Assign, Request, Run, SetKnob, Turn, WireError, decode_event, decode_request, encode
 
 EVENTS, REQUESTS = get_args(FromLane), get_args(Request)
 VALUES = {

@@ -11,10 +11,9 @@ import psutil
 import pytest
 
 from tfmon.model.readings import Missing
-from tfmon.probes.cgroups import NO_GROUP, Throttling, cpu_folders, read_throttling
-from tfmon.probes.disturbances import Disturbances
-from tfmon.probes.rapl import FORBIDDEN, NOT_TOLD, PackagePower
-from tfmon.probes.rates import Rate
+from tfmon.probes.base import Rate
+from tfmon.probes.disturbances import FORBIDDEN, NOT_TOLD, Disturbances, PackagePower
+from tfmon.probes.machine import NO_GROUP, Throttling, cpu_folders, read_throttling
 
 SECOND = 1_000_000_000
 FIRST = Missing("first sample")

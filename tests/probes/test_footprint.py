@@ -7,7 +7,7 @@ import os
 import pytest
 
 from tfmon.model.readings import Missing
-from tfmon.probes import footprint, processes
+from tfmon.probes import processes
 from tfmon.probes.processes import PsutilProcesses
 
 
@@ -29,7 +29,7 @@ class Library:
 @pytest.fixture
 def load(monkeypatch):
     def load(library: Library) -> Library:
-        monkeypatch.setattr(footprint, "_library", lambda: library)
+        monkeypatch.setattr(processes, "_library", lambda: library)
         monkeypatch.setattr(processes, "MACOS", True)
         return library
 
@@ -44,13 +44,13 @@ def test_the_footprint_is_the_private_memory(load):
 
 def test_where_it_is_not_told_psutil_is_asked(load, monkeypatch):
     load(Library(None))
-    assert footprint.read_footprint(os.getpid()) is None
+    assert processes.read_footprint(os.getpid()) is None
     private = PsutilProcesses().usage(os.getpid()).private_bytes
     assert not isinstance(private, Missing)
     assert private > 1_000_000
 
 
 def test_without_the_library_nothing_is_told(monkeypatch):
-    monkeypatch.setattr(footprint, "_LIBRARY", "/no/such/library")
-    footprint._library.cache_clear()
-    assert footprint.read_footprint(os.getpid()) is None
+    monkeypatch.setattr(processes, "_LIBRARY", "/no/such/library")
+    processes._library.cache_clear()
+    assert processes.read_footprint(os.getpid()) is None

@@ -15,8 +15,7 @@ from support.waiting import wait_for
 
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
-from tfmon.probes.absent import absent_gpu
-from tfmon.probes.base import Gpu
+from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus
 from tfmon.probes.visible import counts_boards, names_instance, visible_boards
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel

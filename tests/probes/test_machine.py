@@ -11,8 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tfmon.probes.cgroups import quota_cores
-from tfmon.probes.machine import _ask_sysctl, read_cpu_name, read_machine, read_usable_cores
+from tfmon.probes.machine import _ask_sysctl, quota_cores, read_cpu_name, read_machine, read_usable_cores
 
 CHECKOUT = Path(__file__).parents[2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -14,8 +14,8 @@ from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample
 from tfmon.model.session import Machine, Session
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia import NvidiaProbe
-from tfmon.probes.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, Refusal, open_nvml
+from tfmon.probes.nvidia.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, Refusal, open_nvml
+from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 
 GB = 1_000_000_000

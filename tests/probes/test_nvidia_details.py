@@ -7,9 +7,9 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
 from tfmon.model.readings import Missing
 from tfmon.model.samples import ClockReason
-from tfmon.probes.nvidia import NvidiaProbe
-from tfmon.probes.nvidia_clocks import explain
-from tfmon.probes.nvidia_faults import explain_xid
+from tfmon.probes.nvidia.faults import explain_xid
+from tfmon.probes.nvidia.power import explain
+from tfmon.probes.nvidia.probe import NvidiaProbe
 
 NOT_TOLD = Missing("this GPU does not tell")
 FIRST = Missing("first sample")

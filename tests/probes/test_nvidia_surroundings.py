@@ -11,7 +11,7 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia import NvidiaProbe, rehearse
+from tfmon.probes.nvidia.probe import NvidiaProbe, rehearse
 from tfmon.probes.surroundings import JetsonBoard, in_pid_namespace, in_wsl, survives_sampling
 
 GB = 1_000_000_000

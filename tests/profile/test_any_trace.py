@@ -11,10 +11,10 @@ from xspace_writer import Mark, plane, space
 
 from tfmon.model.readings import known
 from tfmon.profile.breakdown import analyse
-from tfmon.profile.parts import Call, Ops
-from tfmon.profile.text import WIDTH, to_json, to_text
+from tfmon.profile.result import Call, Ops
 from tfmon.profile.trace import TraceError
 from tfmon.profile.xspace import decode
+from tfmon.reports.profile import WIDTH, to_json, to_text
 
 NAMES = [
     "train",

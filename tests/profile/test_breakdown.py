@@ -8,8 +8,8 @@ from xspace_writer import mark, plane, space
 
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
-from tfmon.profile.parts import Call, Ops, Profile, Verdict
 from tfmon.profile.pipeline import tells
+from tfmon.profile.result import Call, Ops, Profile, Verdict
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode
 

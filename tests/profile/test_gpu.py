@@ -8,7 +8,7 @@ from xspace_writer import mark
 
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
-from tfmon.profile.parts import Device, Ops, Verdict
+from tfmon.profile.result import Device, Ops, Verdict
 
 COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
 

@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.profile.intervals import both, total, unite, without
+from tfmon.profile.trace import both, total, unite, without
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)
 

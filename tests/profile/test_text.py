@@ -10,7 +10,7 @@ from made_lanes import calling, each_step, gpu_lane, graph_lane, marker, process
 from xspace_writer import mark
 
 from tfmon.profile.breakdown import analyse, read_profile
-from tfmon.profile.text import WIDTH, to_json, to_text
+from tfmon.reports.profile import WIDTH, to_json, to_text
 
 DATA = Path(__file__).parent / "data"
 

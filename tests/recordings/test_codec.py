@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfmon.model.codec import LARGEST_INT, CodecError, encode, parse, plain, read
 from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, TrialTold
 from tfmon.model.lane_events import Window
+from tfmon.model.race import CrossoverState
 from tfmon.model.text import clean
-from tfmon.model.trials import CrossoverState
-from tfmon.recordings.codec import LARGEST_INT, CodecError, encode, parse, plain, read
 from tfmon.recordings.header import Closed, Header
 
 KINDS = [*get_args(Event), Header, Closed]

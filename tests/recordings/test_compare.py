@@ -9,10 +9,10 @@ import pytest
 from support.recordings import REAL
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
-from tfmon.commands.diff import to_json, to_text
+from tfmon.analysis.statistics import LOTTERY_95
+from tfmon.cli.diff import to_json, to_text
 from tfmon.model.lane_events import Equipped
 from tfmon.model.spec import LaneSpec
-from tfmon.race.statistics import LOTTERY_95
 from tfmon.recordings.compare import Side, compare
 from tfmon.recordings.reader import Recording
 

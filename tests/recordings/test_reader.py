@@ -15,12 +15,11 @@ from support.recordings import DATA, REAL
 import tfmon
 from tfmon.errors import EXIT_USAGE
 from tfmon.recordings import reader
-from tfmon.recordings.codec import RecordingError
-from tfmon.recordings.header import SCHEMA
+from tfmon.recordings.header import SCHEMA, RecordingError
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, guard, peek
-from tfmon.result import to_json, to_text
-from tfmon.ui.page import draw
+from tfmon.reports.race import to_json, to_text
+from tfmon.ui.render.race import draw
 from tfmon.ui.view import View
 
 LINES = REAL.read_bytes().splitlines(keepends=True)

@@ -22,13 +22,13 @@ from tfmon.model.lane_events import Finished
 from tfmon.model.samples import HostSample
 from tfmon.model.session import Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.recordings import header, library, recorder, writer
-from tfmon.recordings.codec import RecordingError
+from tfmon.recordings import header, library, recorder
+from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording
 from tfmon.recordings.recorder import Recorder
-from tfmon.result import to_json
-from tfmon.ui.footer import status_row
+from tfmon.reports.race import to_json
+from tfmon.ui.render.bars import status_row
 from tfmon.ui.view import View
 
 LANES = name_lanes([LaneSpec("cpu")])
@@ -211,7 +211,7 @@ class Os:
 
 
 def test_a_full_disk_stops_the_recording_and_not_the_race(place, session, keep, monkeypatch):
-    monkeypatch.setattr(writer, "os", Os(FullDisk(2_500)))
+    monkeypatch.setattr(recorder, "os", Os(FullDisk(2_500)))
     keep()
     session.begin(Race("mine"), LANES)
     for steps in range(100):
@@ -254,7 +254,7 @@ def test_the_screen_says_that_and_since_when_nothing_is_recorded():
 
 def test_the_next_race_is_recorded_again(place, session, keep, monkeypatch):
     disk = FullDisk(0)
-    monkeypatch.setattr(writer, "os", Os(disk))
+    monkeypatch.setattr(recorder, "os", Os(disk))
     one = keep()
     session.begin(Race("first"), LANES)
     wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
@@ -300,7 +300,7 @@ def test_what_waits_for_a_disk_that_hangs_does_not_keep_all_that_was_known(place
         assert answers.wait(30)
         return os.write(fd, data)
 
-    monkeypatch.setattr(writer, "os", Os(write))
+    monkeypatch.setattr(recorder, "os", Os(write))
     one = keep()
     session.begin(Race("first"), LANES)
     assert hangs.wait(10)

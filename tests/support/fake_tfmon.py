@@ -9,17 +9,17 @@ import functools
 import os
 from pathlib import Path
 
-from tfmon import program
-from tfmon.cli import main
+from tfmon.cli.main import main
+from tfmon.lanes import watchdog
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.race import stall
+from tfmon.runner import program
 
 CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
 
 if __name__ == "__main__":
     script = Path(os.environ.get("TFMON_TEST_CHILD", CHILD))
     program.LaneGroup = functools.partial(LaneGroup, script=script)
-    least_s = float(os.environ.get("TFMON_TEST_STALL_S", stall.LEAST_S))
+    least_s = float(os.environ.get("TFMON_TEST_STALL_S", watchdog.LEAST_S))
     program.Watchdog = functools.partial(Watchdog, least_s=least_s)
     main()

@@ -10,9 +10,9 @@ import functools
 import os
 from pathlib import Path
 
-from tfmon import program
-from tfmon.cli import main
+from tfmon.cli.main import main
 from tfmon.lanes.group import LaneGroup
+from tfmon.runner import program
 
 CHILD = Path(os.environ.get("LANE", Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.measured import Measured
-from tfmon.model.measures import Tally
+from tfmon.model.lane_statistics import Measured, Tally
 from tfmon.model.spec import LaneSpec
 
 MS = 1_000_000

@@ -14,7 +14,7 @@ import pytest
 
 from tfmon.model.samples import GpuSample
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia import NvidiaProbe
+from tfmon.probes.nvidia.probe import NvidiaProbe
 
 SOURCE = Path(__file__).parents[1] / "probes" / "fakenvml.c"
 

@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tfmon.model import histogram
+from tfmon.model import lane_statistics as histogram
 from tfmon.model.events import KnobAsked, LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import Built, Equipped, KnobApplied, LaneFailed, PhaseEntered, Window
 from tfmon.model.ports import TrialError
+from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, TreeSample
 from tfmon.model.session import Machine, Race, Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.model.trials import CrossoverState
 
 SECOND = 1_000_000_000
 START = 1_000 * SECOND

@@ -13,8 +13,8 @@ from tfmon.model.lane_events import FromLane, PhaseEntered, Window
 from tfmon.model.lane_state import READY
 from tfmon.model.wire import Assign, Request, Stop
 from tfmon.trainer import Scenario
+from tfmon.trainer.channel import Mailbox
 from tfmon.trainer.loop import Loop
-from tfmon.trainer.mailbox import Mailbox
 from tfmon.trainer.pipeline import Pipelines
 
 DEADLINE_S = 30.0

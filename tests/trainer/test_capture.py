@@ -16,7 +16,7 @@ import pytest
 
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.parts import Profile
+from tfmon.profile.result import Profile
 from tfmon.profile.xspace import read_space
 from tfmon.trainer.capture import Capture, CaptureError
 

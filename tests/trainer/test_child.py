@@ -11,17 +11,7 @@ import pytest
 from tfmon.catalog import built_in_folder, read_card
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_events import Built, Equipped, KnobApplied, Window
-from tfmon.model.lane_state import (
-    ABSENT,
-    BUILDING,
-    DONE,
-    FAILED,
-    IMPORTING,
-    RACING,
-    READY,
-    TRACING,
-    WARMING_UP,
-)
+from tfmon.model.lane_state import ABSENT, BUILDING, DONE, FAILED, IMPORTING, RACING, READY, TRACING, WARMING_UP
 from trainer.racing import Race
 
 pytestmark = [pytest.mark.trainer, pytest.mark.tf]

@@ -14,8 +14,8 @@ import pytest
 
 import tfmon
 from tfmon.model.wire import Hold, Run, SetKnob, Stop, encode
-from tfmon.trainer import inbox as inbox_module
-from tfmon.trainer.inbox import GRACE_S, Inbox
+from tfmon.trainer import channel
+from tfmon.trainer.channel import GRACE_S, Inbox
 
 pytestmark = pytest.mark.trainer
 
@@ -34,7 +34,7 @@ threading.Event().wait()
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[Any]]]:
     """An inbox in this process, which must not end it; its pipe, and what it delivers."""
     delivered: queue.Queue[Any] = queue.Queue()
-    monkeypatch.setattr(inbox_module, "leave", lambda code: delivered.put(("left", code)))
+    monkeypatch.setattr(channel, "leave", lambda code: delivered.put(("left", code)))
     read_fd, write_fd = os.pipe()
     inbox = Inbox(read_fd, delivered.put)
     inbox.start()

@@ -9,10 +9,9 @@ from typing import Any, cast
 import pytest
 
 from tfmon.model.wire import Assign, Stop
+from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.child import Failure, _in_user_code, _train
 from tfmon.trainer.loader import ScenarioError, load
-from tfmon.trainer.mailbox import Mailbox
-from tfmon.trainer.reporter import Reporter
 from trainer.running import FakeReporter
 
 pytestmark = pytest.mark.trainer

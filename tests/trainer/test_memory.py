@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfmon.trainer import Scenario, memory
-from tfmon.trainer.memory import MemoryShortageError, check_copy, free_bytes
-from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer import Scenario, pipeline
+from tfmon.trainer.pipeline import MemoryShortageError, Pipelines, check_copy, free_bytes
 
 pytestmark = pytest.mark.trainer
 GIB = 2**30
@@ -33,7 +32,7 @@ def test_the_least_of_machine_and_control_group_is_free(tmp_path: Path) -> None:
     ):
         write(tmp_path, f"sys/fs/cgroup/memory.{name}", text)
     assert free_bytes(tmp_path) == 1.5 * GIB
-    write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
+    write(tmp_path, "sys/fs/cgroup/pipeline.max", "max\n")
     assert free_bytes(tmp_path) == 4 * GIB
 
 
@@ -44,7 +43,7 @@ def test_version_1_of_control_groups_is_read_too(tmp_path: Path) -> None:
 
 
 def test_a_copy_that_does_not_fit_is_refused_with_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: 1_000)
+    monkeypatch.setattr(pipeline, "free_bytes", lambda: 1_000)
     check_copy([np.zeros(100), "no array"])
     with pytest.raises(
         MemoryShortageError, match=r"the data take 0\.0 GiB, .* 0\.0 GiB of memory are free: fewer"
@@ -71,7 +70,7 @@ class Prepared(Scenario):
 def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(
     free: int, cache: bool, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: free)
+    monkeypatch.setattr(pipeline, "free_bytes", lambda: free)
     settings = {"batch_size": 10, "prefetch": "off", "parallel_calls": "off", "cache": cache}
     pipelines = Pipelines(Prepared(settings))
     if fits:
@@ -83,6 +82,6 @@ def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(
 
 @pytest.mark.usefixtures("tf")
 def test_data_that_do_not_fit_twice_are_refused_before_they_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: 100)
+    monkeypatch.setattr(pipeline, "free_bytes", lambda: 100)
     with pytest.raises(MemoryShortageError, match="the data take"):
         Pipelines(Prepared({"batch_size": 10}))

@@ -9,8 +9,8 @@ import pytest
 
 from tfmon.model.lane_events import Finished
 from tfmon.model.wire import decode_event
-from tfmon.trainer import reporter as reporter_module
-from tfmon.trainer.reporter import Reporter
+from tfmon.trainer import channel
+from tfmon.trainer.channel import Reporter
 
 pytestmark = pytest.mark.trainer
 
@@ -79,7 +79,7 @@ def test_a_lane_ends_when_nobody_can_hear_it_any_more(monkeypatch: pytest.Monkey
     def leave(code: int) -> None:
         raise LeftError(code)
 
-    monkeypatch.setattr(reporter_module, "leave", leave)
+    monkeypatch.setattr(channel, "leave", leave)
     read_fd, write_fd = os.pipe()
     reporter = Reporter(write_fd)
     os.close(read_fd)

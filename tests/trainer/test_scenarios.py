@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tfmon.catalog import Card, read_card
+from tfmon.cli.scenarios import write
 from tfmon.model.spec import parse_lane
-from tfmon.starter import write
 from tfmon.trainer.loader import load
 from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.steps import Steps

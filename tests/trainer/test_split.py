@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.trainer import split
-from tfmon.trainer.split import LEAST_STEPS, MOST_EVENTS, NOTHING, WINDOWS, Found, Splits, read
+from tfmon.trainer import capture
+from tfmon.trainer.capture import LEAST_STEPS, MOST_EVENTS, NOTHING, WINDOWS, Found, Splits, read
 
 DATA = Path(__file__).parents[1] / "profile" / "data"
 TRACES = sorted(DATA.glob("*.xplane.pb"))
@@ -27,7 +27,7 @@ def test_settings_need_one_once_and_a_gpu_none():
 class TestAgain:
     def splits(self, monkeypatch, *calls_ns: float) -> Splits:
         splits, told = Splits("cpu"), iter(calls_ns)
-        monkeypatch.setattr(split, "read", lambda trace, steps: Found(0.5, 100, next(told)))
+        monkeypatch.setattr(capture, "read", lambda trace, steps: Found(0.5, 100, next(told)))
         for _ in calls_ns:
             splits.note({}, TRACES[0], 20)
         return splits
@@ -60,7 +60,7 @@ def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
     (tmp_path / "damaged").write_bytes(TRACES[0].read_bytes()[:-100])
     assert read(tmp_path / "damaged", 20) == NOTHING
     assert read(tmp_path / "nowhere", 20) == NOTHING
-    monkeypatch.setattr(split, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(capture, "MOST_BYTES", 1_000)
     found = read(TRACES[0], 20)
     assert found.computing_share is None and found.step_events > 0, (
         "its size tells at least how many events it has"
@@ -70,7 +70,7 @@ def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
 class TestShorten:
     def shortened(self, monkeypatch, events: float, steps: int = 20) -> tuple[int, str]:
         splits = Splits("cpu")
-        monkeypatch.setattr(split, "read", lambda trace, steps: Found(0.5, events))
+        monkeypatch.setattr(capture, "read", lambda trace, steps: Found(0.5, events))
         splits.note({}, TRACES[0], 20)
         return splits.shorten({}, steps)
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tfmon.model import histogram
+from tfmon.model import lane_statistics as histogram
 from tfmon.trainer import step_clock
 from tfmon.trainer.step_clock import GC_HICCUP_NS, CollectorWatch, StepClock
 

@@ -11,7 +11,7 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.trainer.pipeline import Feed, Pipelines
-from tfmon.trainer.workshop import Workshop
+from tfmon.trainer.steps import Workshop
 
 from .running import OneStep
 from .test_pipeline import scenario, settings, take

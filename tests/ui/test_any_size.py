@@ -11,11 +11,11 @@ from support.ui import CARDS, CPU_MACHINE, Demo, racing_demo
 
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import Canvas
-from tfmon.ui.layout import Rect, arrange
-from tfmon.ui.page import draw
-from tfmon.ui.rows import cells
+from tfmon.ui.render.layout import Rect, arrange
+from tfmon.ui.render.race import draw
+from tfmon.ui.render.rows import cells
 from tfmon.ui.view import View
+from tfmon.ui.widgets.canvas import Canvas
 
 SIZES = [(1, 1), (9, 3), (24, 2), (30, 8), (41, 14), (60, 16), (79, 23), (80, 24), (121, 37), (250, 70)]
 PAGES = ["question_mark", "k", "s", "l", "c", "E", "d", "enter"]

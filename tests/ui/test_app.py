@@ -17,8 +17,8 @@ from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.canvas import Canvas
-from tfmon.ui.race_screen import RaceScreen
+from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.widgets.canvas import Canvas
 
 DEADLINE_S = 5.0
 Screen = Pilot[Ending]

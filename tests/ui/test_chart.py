@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.model.measures import KnobMark, Point
-from tfmon.ui import chart
+from tfmon.model.lane_statistics import KnobMark, Point
+from tfmon.ui.render import chart
 
 SECOND = 1_000_000_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from support.ui import Demo, crossover_demo, racing_demo
 
-from tfmon.model.trials import CrossoverState
-from tfmon.race.crossover import curve_of
-from tfmon.ui.crossover_sheet import candidates, crossover_rows
-from tfmon.ui.curve_chart import LABEL_CELLS, chart_rows
-from tfmon.ui.rows import plain
+from tfmon.analysis.crossover import curve_of
+from tfmon.model.race import CrossoverState
+from tfmon.ui.render.curve_chart import LABEL_CELLS, chart_rows
+from tfmon.ui.render.rows import plain
+from tfmon.ui.screens.crossover import candidates, crossover_rows
 
 from .test_app import app_of, press, shown
 

@@ -11,12 +11,12 @@ from support.ui import CPU_MACHINE, racing_demo
 from tfmon.model.events import BadLine
 from tfmon.model.lane_events import KnobRefused
 from tfmon.model.samples import HostSample
-from tfmon.ui.explained import EXPLAINED, ON_LANE_PAGE, SECTIONS
-from tfmon.ui.help_sheet import help_rows
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
-from tfmon.ui.lane_sheet import _of_gpu, _of_host, _of_lane
-from tfmon.ui.page import draw
-from tfmon.ui.rows import cells, plain
+from tfmon.ui.render.glossary import EXPLAINED, ON_LANE_PAGE, SECTIONS
+from tfmon.ui.render.race import draw
+from tfmon.ui.render.rows import cells, plain
+from tfmon.ui.screens.help import help_rows
+from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane
 from tfmon.ui.view import View
 
 SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory"}

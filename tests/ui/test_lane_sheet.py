@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
+from tfmon.analysis.bottleneck import diagnose
 from tfmon.errors import TfmonError
 from tfmon.model.readings import Missing
 from tfmon.model.samples import ClockReason, HostSample
-from tfmon.race.diagnosis import diagnose
-from tfmon.ui.lane_sheet import lane_rows
-from tfmon.ui.readings import time_parts, time_row
-from tfmon.ui.rows import cells
+from tfmon.ui.render.readings import time_parts, time_row
+from tfmon.ui.render.rows import cells
+from tfmon.ui.screens.lane import lane_rows
 
 from .test_app import app_of, press, shown, until
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tfmon.ui.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Layout, Rect, arrange
+from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Layout, Rect, arrange
 
 WIDTHS = (1, 10, 23, 24, 39, 40, 59, 60, 79, 80, 81, 100, 119, 120, 121, 163, 200, 317)
 HEIGHTS = (1, 2, 3, 8, 13, 14, 15, 16, 17, 18, 20, 24, 29, 30, 36, 50, 97)

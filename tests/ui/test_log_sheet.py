@@ -7,9 +7,9 @@ from textual.events import MouseScrollDown, MouseScrollUp
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_log import LogLine
-from tfmon.ui.log_sheet import log_rows, matching
-from tfmon.ui.race_screen import RaceScreen
-from tfmon.ui.rows import cells, plain
+from tfmon.ui.render.rows import cells, plain
+from tfmon.ui.screens.log import log_rows, matching
+from tfmon.ui.screens.race import RaceScreen
 
 from .test_app import app_of, press, shown
 

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tfmon.ui.output import RATE_S, Output, Rate
+from tfmon.ui.textual_compat import RATE_S, Output, Rate
 
 
 class Free:

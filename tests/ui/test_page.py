@@ -7,10 +7,10 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.model.session import Race, Session
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.canvas import changed_runs
-from tfmon.ui.page import Page, draw
-from tfmon.ui.rows import cells
+from tfmon.ui.render.race import Page, draw
+from tfmon.ui.render.rows import cells
 from tfmon.ui.view import View
+from tfmon.ui.widgets.canvas import changed_runs
 
 SIZES = [
     (width, height)

@@ -10,7 +10,7 @@ from support.ui import racing_demo
 from textual.command import CommandList, CommandPalette
 
 from tfmon.ui.keys import RACE_KEYS
-from tfmon.ui.race_screen import RaceScreen
+from tfmon.ui.screens.race import RaceScreen
 
 from .test_app import app_of, press, shown, until
 
@@ -88,5 +88,5 @@ async def test_it_is_ascii_where_the_terminal_is():
 
 
 def test_the_screen_does_not_load_it():
-    code = "import sys, tfmon.live; sys.exit('tfmon.ui.palette' in sys.modules)"
+    code = "import sys, tfmon.live; sys.exit('tfmon.ui.screens.palette' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

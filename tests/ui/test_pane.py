@@ -10,9 +10,9 @@ from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
-from tfmon.ui import readings
-from tfmon.ui.pane import PaneView, pane_rows
-from tfmon.ui.rows import cells
+from tfmon.ui.render import readings
+from tfmon.ui.render.pane import PaneView, pane_rows
+from tfmon.ui.render.rows import cells
 
 SIZES = [(40, 12), (40, 16), (58, 13), (60, 30), (60, 28), (100, 44), (41, 18)]
 

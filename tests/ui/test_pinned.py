@@ -6,7 +6,7 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.pinned import acknowledged, pinned_line, watched
+from tfmon.ui.render.verdict import acknowledged, pinned_line, watched
 from tfmon.ui.view import View
 
 from .test_app import app_of, press, shown

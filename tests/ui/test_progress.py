@@ -5,9 +5,9 @@ from dataclasses import replace
 from support.ui import racing_demo
 
 from tfmon.model.session import Snapshot
-from tfmon.ui.page import draw
-from tfmon.ui.progress import progress_row
-from tfmon.ui.rows import plain
+from tfmon.ui.render.race import draw
+from tfmon.ui.render.rows import plain
+from tfmon.ui.render.verdict import progress_row
 from tfmon.ui.view import View
 
 

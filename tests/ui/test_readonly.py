@@ -6,7 +6,7 @@ import pytest
 from support.ui import racing_demo
 
 from tfmon.ui.keys import RACE_KEYS
-from tfmon.ui.race_screen import RaceScreen
+from tfmon.ui.screens.race import RaceScreen
 
 from .test_app import app_of, press, shown
 

@@ -10,7 +10,7 @@ from support.ui import Demo, racing_demo
 from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import Canvas
+from tfmon.ui.widgets.canvas import Canvas
 
 
 class Recorded(MonitorApp):

@@ -13,9 +13,9 @@ from textual.pilot import Pilot
 
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
-from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import RACE_KEYS, watches
-from tfmon.ui.replay_screen import REFUSAL, ReplayApp, ReplayHelp
+from tfmon.ui.screens.replay import REFUSAL, ReplayApp, ReplayHelp
+from tfmon.ui.widgets.canvas import Canvas
 
 SECOND = 1_000_000_000
 
@@ -131,7 +131,7 @@ async def test_the_time_line_can_be_clicked(player):
 
 
 async def test_a_message_goes_after_some_seconds_even_if_the_replay_is_paused(player, monkeypatch):
-    monkeypatch.setattr("tfmon.ui.replay_screen.MESSAGE_S", 0.05)
+    monkeypatch.setattr("tfmon.ui.screens.replay.MESSAGE_S", 0.05)
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         await press(pilot, "r")
         await until(pilot, lambda: REFUSAL not in shown(pilot))
@@ -159,7 +159,7 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
 
     app = app_of(player)
     async with app.run_test(size=(120, 36)):
-        monkeypatch.setattr("tfmon.ui.replay_screen.draw", broken)
+        monkeypatch.setattr("tfmon.ui.screens.replay.draw", broken)
         player.toggle()
         deadline = time.monotonic() + 10
         while app.broken is None:

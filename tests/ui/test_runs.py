@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from rich.color import ColorSystem
 from rich.style import Style
 
-from tfmon.ui.canvas import changed_runs
-from tfmon.ui.rows import fit
-from tfmon.ui.runs import change, cut, repaint
+from tfmon.ui.render.rows import fit
+from tfmon.ui.widgets.canvas import change, changed_runs, cut, repaint
 
 STYLES = {
     "text": Style(color="#e0e0e0", bgcolor="#121212"),

@@ -11,9 +11,9 @@ from tfmon.model.events import LaneEnded, LaneStalled, StoodStill
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import Hello, LaneFailed, StackTold
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.page import draw
+from tfmon.ui.render.race import draw
+from tfmon.ui.requests import reachable
 from tfmon.ui.view import View
-from tfmon.ui.wishes import reachable
 
 STACK = ("Thread 0x00007f (most recent call first):", '  File "mine.py", line 7 in data [bold]no markup[/]')
 

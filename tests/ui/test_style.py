@@ -8,7 +8,7 @@ import pytest
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
-from tfmon.ui.style import ACCENTS, DIM, TROUBLE, WARN, Look, lane_style, palette, themes
+from tfmon.ui.render.style import ACCENTS, DIM, TROUBLE, WARN, Look, lane_style, palette, themes
 
 LEAST_CONTRAST, LEAST_CONTRAST_DIM = 4.5, 3.0
 """What WCAG 2.2 asks for: of text, and of what only helps to find one's way."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.tape import Mark, Tape
-from tfmon.ui.charset import to_ascii
+from tfmon.model.ports import Mark, Tape
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS
-from tfmon.ui.rows import cells
-from tfmon.ui.timeline import cell_of, keys_row, time_of, timeline_row
+from tfmon.ui.render.rows import cells
+from tfmon.ui.render.style import to_ascii
+from tfmon.ui.render.timeline import cell_of, keys_row, time_of, timeline_row
 
 SECOND = 1_000_000_000
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from support.ui import Demo, racing_demo
 
-from tfmon.model.estimate import Estimate
-from tfmon.model.trials import KEPT, REFUSED, WITHDRAWN, Attempt, TuneState
-from tfmon.ui.rows import plain
-from tfmon.ui.tune_sheet import tune_rows
+from tfmon.model.race import KEPT, REFUSED, WITHDRAWN, Attempt, TuneState
+from tfmon.model.readings import Estimate
+from tfmon.ui.render.rows import plain
+from tfmon.ui.screens.tune import tune_rows
 
 from .test_app import app_of, press, shown
 

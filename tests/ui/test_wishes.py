@@ -6,7 +6,7 @@ import pytest
 from support.ui import WIDTH, Demo
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
-from tfmon.ui.wishes import Wish, living, pause_or_run, shared_value, steps_of, targets
+from tfmon.ui.requests import Wish, living, pause_or_run, shared_value, steps_of, targets
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tfmon.doctor.facts import Build, Library
-from tfmon.doctor.interpreter import NO_CWD
-from tfmon.doctor.versions import release
+from tfmon.doctor.interpreter import NO_CWD, release
 
 DRIVER = "libcuda.so.1"
 _VERSIONS = {

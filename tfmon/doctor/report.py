@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.doctor.checks import boards, cuda, host, imported, nvidia, packages, python, support
+from tfmon.doctor.checks import cuda, fairness, imported, nvidia, packages, python
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Finding
 from tfmon.doctor.gathering import HERE, Places, gather
@@ -17,12 +17,12 @@ EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
 CHECKS: tuple[Check, ...] = (
     *python.CHECKS,
     *packages.CHECKS,
-    *support.CHECKS,
+    *python.SUPPORT_CHECKS,
     *nvidia.CHECKS,
     *cuda.CHECKS,
     *imported.CHECKS,
-    *boards.CHECKS,
-    *host.CHECKS,
+    *fairness.GPU_CHECKS,
+    *fairness.CHECKS,
 )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tfmon
 from tfmon.model.knobs import Settings
-from tfmon.model.place import HOLDER, SETTINGS, VARIABLE, Place
+from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, Place
 
 SITE = Path(tfmon.__file__).parent / "script" / "site"
 """The folder with the sitecustomize that lets tfmon in."""
@@ -43,3 +47,49 @@ def joining_environment(environment: Mapping[str, str], place: Place, settings: 
     before = environment.get("PYTHONPATH", "")
     path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
     return {VARIABLE: place.text(), SETTINGS: json.dumps(settings), HOLDER: "", "PYTHONPATH": path}
+
+
+# ---------------- ends the lane of a user's command if the monitor is killed and cannot do so itself
+
+
+OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+ASK_S, TERM_S = 1.2, 0.7
+"""How long a lane gets to end by itself, told through its pipe or by that pipe's end, and after SIGTERM."""
+SCRIPT = f"""
+trap '' HUP INT QUIT TERM TSTP
+read -r over && exit
+kill -s CONT -- "-$1"
+sleep {ASK_S} || sleep 1
+kill -s TERM -- "-$1" || exit
+sleep {TERM_S} || sleep 1
+kill -s KILL -- "-$1"
+"""
+"""`read` fails at the end of the pipe. Of POSIX's `sleep` only whole seconds can be asked."""
+
+
+class Guard:
+    """Guards one process group until it is dismissed.
+
+    Thread: any.
+    """
+
+    def __init__(self, group: int) -> None:
+        """Guard the group of that number; without a shell nothing is guarded."""
+        self._shell: subprocess.Popen[bytes] | None = None
+        with contextlib.suppress(OSError):
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", SCRIPT, "tfmon-guard", str(group)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                **OWN_GROUP,
+            )
+
+    def dismiss(self) -> None:
+        """End the guard; the group's number may be another's soon."""
+        if self._shell is not None:
+            self._shell.kill()
+            self._shell.wait()
+            assert self._shell.stdin is not None
+            self._shell.stdin.close()

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.lanes import stacks
+from tfmon.lanes import children
 from tfmon.lanes.children import Children
-from tfmon.lanes.conductor import Conductor
 from tfmon.lanes.memory_kills import MemoryKills
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP
-from tfmon.lanes.stillness import Stillness
+from tfmon.lanes.scheduler import Conductor
+from tfmon.lanes.suspend import Stillness
 from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, LaneStalled, LaneStarted, StoodStill, Wished
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, TurnEnded
@@ -180,7 +180,7 @@ class LaneGroup:
                 self.send(lane, TellStack())
                 return
         work = (child, self._session.accept)
-        threading.Thread(target=stacks.ask, args=work, name="tfmon-stack", daemon=True).start()
+        threading.Thread(target=children.ask, args=work, name="tfmon-stack", daemon=True).start()
 
     # ------------------------------------------------------------ what the watchdog notices
 

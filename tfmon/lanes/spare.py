@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfmon.lanes.plan import LanePlan
-from tfmon.lanes.process import LaneProcess, Sink
-from tfmon.lanes.pump import Pump
-from tfmon.lanes.starter import Starter
+from tfmon.lanes.process import LaneProcess, Sink, Starter
+from tfmon.lanes.reader import Pump
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import Hello, Standby
 from tfmon.model.wire import Prepare

@@ -10,10 +10,9 @@ from typing import TypeAlias
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
-from tfmon.model.race import Machine, Race, Recorded
+from tfmon.model.race import Machine, Race, Recorded, Trial
 from tfmon.model.samples import GpuSample, HostSample, TreeSample
 from tfmon.model.spec import LaneSpec
-from tfmon.model.trials import Trial
 
 # ---------------------------------------------------------------- about a lane
 

@@ -104,7 +104,7 @@ class Window:
     longest_ns: int
     """The longest time from the end of one step to the end of the next."""
     histogram: dict[int, int]
-    """Step times (end to end), counted in the bins of `tfmon.model.histogram`."""
+    """Step times (end to end), counted in the bins of `tfmon.model.lane_statistics`."""
     loss: float | None
     """Loss of the window's last step; None for a step that has none."""
     settings: dict[str, KnobValue]

@@ -2,22 +2,122 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import get_args
 
-from tfmon.model.ends import Trouble
-from tfmon.model.energy import GpuEnergy
-from tfmon.model.events import LaneEnded
+from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, StoodStill
+from tfmon.model.gpu_accounting import GpuEnergy
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import (
-    Progressed,
-    StackTold,
-)
+from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackTold, Window
 from tfmon.model.lane_log import LogLine
-from tfmon.model.measured import Measured
-from tfmon.model.measures import KnobMark, Mean, Point, Tally, TurnSpeed
-from tfmon.model.pulse import Pulse
+from tfmon.model.lane_statistics import KnobMark, Mean, Measured, Point, Tally, TurnSpeed
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, title
+
+# ---------------- how a lane's child ended that did not say why itself, in words. Pure
+
+
+OUT_OF_MEMORY = "out_of_memory"
+LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a lane cannot go on, in words."""
+
+    message: str
+    hint: str = ""
+    kind: str = "error"
+
+
+def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None:
+    """Return what there is to say of an end; None for one that was asked for and went as it should.
+
+    `stalled_since_ns` is the last sign of life of a lane that had stalled, which is a failure however it ended.
+    """
+    if stalled_since_ns is not None:
+        silent_s = (event.at_ns - stalled_since_ns) / 1e9
+        asked = ", as was asked" if event.asked else ""
+        message = f"the lane said nothing for {silent_s:.0f} s, and {_how(event)}{asked}"
+        return Trouble(message, "r starts it again")
+    if event.asked:
+        return None
+    if event.signal == "SIGKILL" and event.memory_kills:
+        message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
+        return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
+    if event.signal is not None:
+        return Trouble(f"the lane {_how(event)}")
+    return Trouble(f"the lane {_how(event)} and did not say why")
+
+
+def _how(event: LaneEnded) -> str:
+    return f"was ended by {event.signal}" if event.signal is not None else f"left with exit code {event.exit_code}"
+
+
+# ---------------- signs of life of a lane, and the times that it, tfmon or the machine stood still. Pure
+
+
+STALL = "stall"
+"""Mark of the first window after a lane that had said nothing spoke again."""
+STOOD_STILL = "stood still"
+"""Mark of windows that reach into a time in which tfmon or the machine stood still."""
+MOST_GAPS = 16
+_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackTold)
+"""Signs of life: what a lane says by itself. A stack it tells because it was asked, also while it hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time in which tfmon or the machine stood still."""
+
+    since_ns: int
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """What is known of a lane's being alive."""
+
+    heard_ns: int = 0
+    """When it said something last, by its own word."""
+    slowest_ns: int = 0
+    """The longest window yet; of those that show how long its steps take."""
+    warm_up_ns: int = 0
+    """How long it warmed up, tracing and compiling included; 0 before that is over."""
+    stalled_since_ns: int | None = None
+    """Its last sign of life, if it has said nothing for too long; None while all is well."""
+    gaps: tuple[Gap, ...] = ()
+
+    def after(self, event: Event, phase_since_ns: int) -> Pulse:
+        """Return what is known after an event; `phase_since_ns` is when the lane's phase before it began."""
+        match event:
+            case LaneStarted():
+                return Pulse(heard_ns=event.at_ns, gaps=self.gaps)
+            case LaneStalled():
+                return replace(self, stalled_since_ns=event.since_ns)
+            case StoodStill():
+                return replace(self, gaps=(*self.gaps[1 - MOST_GAPS :], Gap(event.since_ns, event.at_ns)))
+            case Window():
+                slowest_ns = self.slowest_ns if self.marks(event) else max(self.slowest_ns, event.span_ns)
+                return replace(self, heard_ns=event.at_ns, slowest_ns=slowest_ns, stalled_since_ns=None)
+            case PhaseEntered(phase="warming up"):
+                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=0)
+            case PhaseEntered(phase="ready"):
+                warm_up_ns = max(0, event.at_ns - phase_since_ns)
+                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=warm_up_ns)
+            case _ if isinstance(event, _FROM_LANE):
+                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None)
+        return self
+
+    def marks(self, window: Window) -> tuple[str, ...]:
+        """Return why a window that comes now is no measurement; empty if it is one."""
+        began_ns = window.at_ns - window.span_ns
+        still = any(gap.since_ns < window.at_ns and began_ns < gap.until_ns for gap in self.gaps)
+        stalled = self.stalled_since_ns is not None
+        return (STALL,) * stalled + (STOOD_STILL,) * still
+
+
+# ----------------
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"

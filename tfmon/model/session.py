@@ -17,10 +17,9 @@ from tfmon.model.events import (
     TrialTold,
     TurnDealt,
 )
-from tfmon.model.race import CONCURRENT, MODES, TURNS, Machine, Race, Recorded
+from tfmon.model.race import CONCURRENT, MODES, TURNS, Machine, Race, Recorded, Trial
 from tfmon.model.snapshot import HISTORY_SAMPLES, Snapshot, after, concerns
 from tfmon.model.spec import LaneSpec
-from tfmon.model.trials import Trial
 
 __all__ = [
     "CONCURRENT", "HISTORY_SAMPLES", "MODES", "TURNS", "Journal", "Machine", "Race", "Recorded", "Session",

@@ -18,9 +18,7 @@ import psutil
 from tfmon.model.events import Event
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.samples import GpuFault
-from tfmon.probes.absent import absent_gpu
-from tfmon.probes.base import Gpu
-from tfmon.probes.rates import FIRST_SAMPLE, Rate
+from tfmon.probes.base import FIRST_SAMPLE, Gpu, Rate, absent_gpu
 
 EVERY_S, SELDOM_S = 2.0, 5.0
 """The driver renews its figures about once a second; where asking is slow, it is asked more seldom."""

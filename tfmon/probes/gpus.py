@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvml import LIBRARY_NOT_FOUND, Board, Nvml, Refusal, list_boards, open_nvml
+from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, Board, Nvml, Refusal, list_boards, open_nvml
 from tfmon.probes.visible import counts_boards, names_instance, visible_boards
 from tfmon.probes.wheel import Wheel, read_wheel
 

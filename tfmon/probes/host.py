@@ -12,9 +12,9 @@ import psutil
 from tfmon.model.events import Event
 from tfmon.model.readings import NOT_READ, Missing, Reading
 from tfmon.model.samples import HostSample, TreeSample
+from tfmon.probes.base import Rate
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.processes import Processes, process_table
-from tfmon.probes.rates import Rate
 from tfmon.probes.trees import Tree, find_trees
 
 SCAN_EVERY_S = 3.0

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.samples import TreeSample
+from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON
 from tfmon.probes.processes import Processes, Row, Usage
-from tfmon.probes.rates import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON
 
 
 def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[int, Row]]:

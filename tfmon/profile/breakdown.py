@@ -10,11 +10,10 @@ from pathlib import Path
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.profile import gpu, loop_thread, pipeline
 from tfmon.profile.gpu import Gpu
-from tfmon.profile.intervals import Times, both, total, unite, without
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, executed
-from tfmon.profile.parts import Call, Input, Mode, Op, Ops, Profile, Repeat, Verdict
-from tfmon.profile.trace import STEP, Space
+from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, Repeat, Verdict
+from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without
 from tfmon.profile.verdict import Evidence, judge
 from tfmon.profile.xspace import read_space
 

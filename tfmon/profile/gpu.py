@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tfmon.model.readings import Missing, Reading
-from tfmon.profile.intervals import Interval, Times, both, total, unite, without
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, hlo_type, parse
-from tfmon.profile.parts import Device
-from tfmon.profile.trace import Event, Plane, Space
+from tfmon.profile.result import Device
+from tfmon.profile.trace import Event, Interval, Plane, Space, Times, both, total, unite, without
 
 _PLANE = "/device:GPU:"
 _QUEUE = "Stream"

@@ -7,8 +7,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tfmon.profile.intervals import Interval, Times, both, total, unite, without
-from tfmon.profile.trace import CALL, Event, Line, Space, TraceError
+from tfmon.profile.trace import CALL, Event, Interval, Line, Space, Times, TraceError, both, total, unite, without
 
 STEP_STAT = "step_num"
 CALL_STAT = "tf_function_call"

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
 
-from tfmon.profile.intervals import Times
 from tfmon.profile.loop_thread import EAGER, LoopThread
-from tfmon.profile.trace import Event, Line, Stat
+from tfmon.profile.trace import Event, Line, Stat, Times
 
 Function: TypeAlias = Stat | None
 """The number by which the executor knows one call of a function."""

@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from tfmon.profile.intervals import Interval
 from tfmon.profile.operations import PROCESS, PYTHON, RUN
-from tfmon.profile.parts import Stage
-from tfmon.profile.trace import PIPELINE, Event, Line, Stat
+from tfmon.profile.result import Stage
+from tfmon.profile.trace import PIPELINE, Event, Interval, Line, Stat
 
 _ITERATOR, _RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfmon.profile.parts import Bound, Verdict
+from tfmon.profile.result import Bound, Verdict
 
 RETRACED = 0.02
 """More steps than this share trace or compile: nothing else matters then."""

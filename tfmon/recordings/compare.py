@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from tfmon.analysis import statistics
+from tfmon.analysis.verdict import standing
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import CONCURRENT, Snapshot
-from tfmon.race import statistics
-from tfmon.race.standing import standing
 from tfmon.recordings.header import Header
 
 SLICES = "of each race's slices"

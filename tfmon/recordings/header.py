@@ -13,12 +13,15 @@ from pathlib import Path
 
 import tfmon
 from tfmon import units
-from tfmon.model.events import RaceBegan
-from tfmon.model.knobs import KnobValue
+from tfmon.analysis.verdict import standing
+from tfmon.errors import TfmonError
+from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, Wished
+from tfmon.model.knobs import KnobValue, show
+from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
+from tfmon.model.ports import Mark
 from tfmon.model.race import Machine
 from tfmon.model.snapshot import Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.race.standing import standing
 
 SCHEMA = 1
 """Version of the recordings; another one is refused. New events and new fields with a default need no new one:
@@ -31,6 +34,10 @@ ENVIRONMENT = (
 )  # fmt: skip
 """All that is recorded of the environment: what makes TensorFlow faster or slower."""
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
+
+
+class RecordingError(TfmonError):
+    """A recording that cannot be found, read or written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +148,35 @@ def _installed_tensorflow() -> str | None:
         except importlib.metadata.PackageNotFoundError:
             continue
     return None
+
+
+# ---------------- which events are marked on the time line of a replay, and in which words
+
+
+MARKING = {
+    kind.__name__ for kind in (Interrupted, KnobApplied, KnobRefused, LaneEnded, LaneFailed, ModeChanged, Wished)
+}
+"""Names of the events that may be marked."""
+
+
+def mark_of(event: Event) -> list[Mark]:
+    """Return the mark of an event, in a list that is empty for one that needs none."""
+    match event:
+        case KnobApplied():
+            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} ({event.lane})", "knob")]
+        case KnobRefused():
+            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} refused ({event.lane})", "knob")]
+        case ModeChanged():
+            return [Mark(event.at_ns, f"mode {event.mode}", "wish")]
+        case Wished():
+            about = event.scenario or ", ".join(event.lanes)
+            return [Mark(event.at_ns, f"{event.wish} {about}".strip(), "wish")]
+        case LaneFailed():
+            return [Mark(event.at_ns, f"{event.lane} failed", "trouble")]
+        case LaneEnded(asked=False):
+            how = event.signal or f"exit code {event.exit_code}"
+            return [] if event.exit_code == 0 else [Mark(event.at_ns, f"{event.lane} ended: {how}", "trouble")]
+        case Interrupted():
+            return [Mark(event.at_ns, event.why, "trouble")]
+        case _:
+            return []

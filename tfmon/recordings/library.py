@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfmon.recordings.codec import RecordingError
+from tfmon.recordings.header import RecordingError
 
 LIMIT_BYTES = 512 * 2**20
 """Most that all recordings in the folder take together."""

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 from tfmon.model.events import RecordingTold
+from tfmon.model.ports import Tape
 from tfmon.model.race import Recorded
 from tfmon.model.session import Session
 from tfmon.model.snapshot import Snapshot
-from tfmon.model.tape import Tape
-from tfmon.recordings.codec import RecordingError
+from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)

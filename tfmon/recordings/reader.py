@@ -18,14 +18,13 @@ from types import TracebackType
 from typing import BinaryIO, cast, get_args
 
 import tfmon
+from tfmon.model import codec
+from tfmon.model.codec import CodecError
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Window
 from tfmon.model.plausible import implausible
-from tfmon.model.tape import Mark
-from tfmon.recordings import codec
-from tfmon.recordings.codec import CodecError, RecordingError
-from tfmon.recordings.header import SCHEMA, Closed, Header
-from tfmon.recordings.marks import MARKING, mark_of
+from tfmon.model.ports import Mark
+from tfmon.recordings.header import MARKING, SCHEMA, Closed, Header, RecordingError, mark_of
 
 LONGEST_LINE_BYTES = 2**20
 LARGEST_BYTES = 4 * 2**30

@@ -5,7 +5,7 @@ is the user's process: it starts, imports, trains and ends as it would without t
 from this.
 
 - **Getting in.** The lane's environment has the folder `site` first on PYTHONPATH, and a variable that names
-  the inherited pipes (`tfmon.model.place`). Whatever starts Python there runs `site/sitecustomize.py`, which
+  the inherited pipes (`tfmon.model.lane_pipes`). Whatever starts Python there runs `site/sitecustomize.py`, which
   takes its folder off `sys.path` again, gives way to the script's own sitecustomize, and waits for two
   imports: of `keras`, to watch it (`keras_watch`), and of `tfmon`, so that `from tfmon import report` needs
   nothing installed. It imports nothing itself.

@@ -11,7 +11,7 @@ from typing import Any
 from tfmon.model.lane_events import Profiled, ProfileFailed
 from tfmon.model.wire import Profile
 from tfmon.script.meter import Meter
-from tfmon.script.telling import Teller
+from tfmon.script.teller import Teller
 from tfmon.trainer.capture import Capture, CaptureError
 from tfmon.trainer.step_clock import rest_ns
 

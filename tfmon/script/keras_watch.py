@@ -18,7 +18,7 @@ from typing import Any
 
 from tfmon.model.knobs import Knob, KnobError
 from tfmon.model.lane_events import Progressed
-from tfmon.script import joining
+from tfmon.script import process
 from tfmon.script.lane import Lane
 
 LEARNING_RATE = "learning_rate"
@@ -40,7 +40,7 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
 
     @functools.wraps(own)
     def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        lane = joining.lane() if doing == "fit" else joining.joined()
+        lane = process.lane() if doing == "fit" else process.joined()
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
@@ -63,7 +63,7 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
 def _train_on_batch(own: Callable[..., Any], keras: Any) -> Callable[..., Any]:  # noqa: ANN401
     @functools.wraps(own)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        lane = joining.lane()
+        lane = process.lane()
         if lane is None or not lane.mine:
             return own(self, *args, **kwargs)
         lane.begin_step()

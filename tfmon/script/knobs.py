@@ -9,7 +9,7 @@ from typing import Any
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find
 from tfmon.model.lane_events import KnobApplied, KnobOffered, KnobRefused
 from tfmon.model.wire import SetKnob
-from tfmon.script.telling import Teller
+from tfmon.script.teller import Teller
 
 
 class OfferedKnobs:

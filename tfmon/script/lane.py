@@ -14,21 +14,18 @@ from typing import Any
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue
 from tfmon.model.lane_events import PROTOCOL, Built, Equipped, Hello, LaneFailed, Progressed, TurnEnded
+from tfmon.model.lane_pipes import SETTINGS, Place
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
-from tfmon.model.place import SETTINGS, Place
 from tfmon.model.wire import Hold, Profile, Request, Run, SetKnob, Stop, TellStack, Turn
-from tfmon.script import equipment
+from tfmon.script import libraries
 from tfmon.script.asides import Asides
 from tfmon.script.knobs import OfferedKnobs
-from tfmon.script.lending import Lending
 from tfmon.script.meter import Meter
-from tfmon.script.stacks import stacks
-from tfmon.script.telling import Teller
-from tfmon.trainer.inbox import Inbox
-from tfmon.trainer.mailbox import Mailbox
+from tfmon.script.teller import Lending, Teller, stacks
+from tfmon.trainer.channel import Inbox, Mailbox
 from tfmon.trainer.slices import WINDOW_NS, Slices
 from tfmon.trainer.step_clock import KNOB_CHANGE
-from tfmon.trainer.tracing import TraceWatch
+from tfmon.trainer.stepper import TraceWatch
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
 LEAST_WINDOW_NS = WINDOW_NS // 4
@@ -71,7 +68,7 @@ class Lane:
         now_ns, send = time.monotonic_ns(), self._teller.send
         python = platform.python_version()
         send(Hello(at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, tells_stack=True))
-        found = equipment.find(self.device)
+        found = libraries.find(self.device)
         if found.absent:
             self.fail("device_absent", found.absent)
         send(

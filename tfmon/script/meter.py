@@ -7,10 +7,10 @@ from typing import Any
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Window
-from tfmon.script import equipment
-from tfmon.script.telling import Teller
+from tfmon.script import libraries
+from tfmon.script.teller import Teller
 from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, OddWindows, Samples, StepClock
-from tfmon.trainer.tracing import TraceWatch
+from tfmon.trainer.stepper import TraceWatch
 
 WARM_UP = "warm-up"
 """Mark of the windows before the lane says that it is ready."""
@@ -185,7 +185,7 @@ class Meter:
         clock = self.clock
         if WARM_UP not in clock.marks and KNOB_CHANGE not in clock.marks:
             self._odd.mark(clock)
-        in_use, peak = equipment.gpu_memory(self._device)
+        in_use, peak = libraries.gpu_memory(self._device)
         return clock.window(
             at_ns,
             self.samples,

@@ -4,7 +4,7 @@ Scenario files import from here: `from tfmon.trainer import Knob, Scenario`. Ten
 that this import alone is cheap. Nothing but the standard library, NumPy and TensorFlow is needed.
 """
 
-from tfmon.model.claims import Claim
+from tfmon.analysis.claims import Claim
 from tfmon.model.knobs import Knob
 from tfmon.trainer.scenario import Scenario, runs_in_python
 

@@ -12,18 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from tfmon.model.ends import LOWER_THE_BATCH, OUT_OF_MEMORY
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
-from tfmon.model.lane_state import BUILDING, IMPORTING, TRACING
+from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
 from tfmon.model.wire import Assign, Prepare, Request, Stop
-from tfmon.trainer import importing
-from tfmon.trainer.inbox import Inbox
+from tfmon.trainer import runtime
+from tfmon.trainer.channel import Inbox, Mailbox, Reporter, die_with_parent, leave
 from tfmon.trainer.loader import explain, load
-from tfmon.trainer.mailbox import Mailbox, leave
-from tfmon.trainer.memory import MemoryShortageError
-from tfmon.trainer.orphan import die_with_parent
-from tfmon.trainer.reporter import Reporter
+from tfmon.trainer.pipeline import MemoryShortageError
 
 SEED = 0
 """All lanes start from the same weights."""
@@ -88,7 +84,7 @@ def tell_stack_on_signal() -> bool:
 def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     assign = _next(mailbox)
     if isinstance(assign, Prepare):
-        if not _import_tensorflow(importing.load_yielding):
+        if not _import_tensorflow(runtime.load_yielding):
             return
         reporter.send(Standby(at_ns=time.monotonic_ns()))
         assign = _next(mailbox)
@@ -99,7 +95,7 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     os.environ.update(assign.environment)
     path = Path(assign.scenario)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=IMPORTING))
-    _import_tensorflow(importing.load_everything)
+    _import_tensorflow(runtime.load_everything)
     reporter.send(_equip(assign))
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
     _in_user_code(path, lambda: _train(path, assign, mailbox, reporter))
@@ -170,11 +166,11 @@ def _equip(assign: Assign) -> Equipped:
     import numpy as np
     import tensorflow as tf
 
-    from tfmon.trainer import device
+    from tfmon.trainer import runtime
 
     try:
-        name = device.settle(assign.device, assign.settings.get("threads", "auto"))
-    except device.DeviceMissingError as error:
+        name = runtime.settle(assign.device, assign.settings.get("threads", "auto"))
+    except runtime.DeviceMissingError as error:
         raise Failure("device_absent", str(error)) from error
     return Equipped(
         at_ns=time.monotonic_ns(),
@@ -182,7 +178,7 @@ def _equip(assign: Assign) -> Equipped:
         keras=keras.__version__,
         numpy=np.__version__,
         device_name=name,
-        gpu_uuid=device.gpu_uuid() if assign.device == "gpu" else None,
+        gpu_uuid=runtime.gpu_uuid() if assign.device == "gpu" else None,
     )
 
 

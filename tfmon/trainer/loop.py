@@ -21,18 +21,14 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
 from tfmon.model.wire import Assign, Hold, Profile, Request, Run, SetKnob, Stop, Turn
-from tfmon.trainer import device
-from tfmon.trainer.capture import CaptureError
-from tfmon.trainer.mailbox import Mailbox
+from tfmon.trainer import runtime
+from tfmon.trainer.capture import MOST_NS, STEPS, WINDOWS, CaptureError, Splits
+from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.pipeline import Pipelines
-from tfmon.trainer.reporter import Reporter
-from tfmon.trainer.sampler import Sampler
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS, Slices
-from tfmon.trainer.split import MOST_NS, STEPS, WINDOWS, Splits
-from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, CollectorWatch, OddWindows, Samples, StepClock
+from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, CollectorWatch, OddWindows, Sampler, Samples, StepClock
 from tfmon.trainer.stepper import Stepper
-from tfmon.trainer.steps import Steps
-from tfmon.trainer.workshop import Setup, Workshop
+from tfmon.trainer.steps import Setup, Steps, Workshop
 
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
@@ -215,7 +211,7 @@ class Loop:
         if KNOB_CHANGE not in clock.marks:
             self._odd.mark(clock)
         samples = self._sampler.samples
-        in_use, peak = device.gpu_memory(self._assign.device)
+        in_use, peak = runtime.gpu_memory(self._assign.device)
         traces = self._stepper.traces
         window = clock.window(
             at_ns,

@@ -7,12 +7,13 @@ Opening an iterator costs 10 to 40 ms the first time, when tf.data rewrites the 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import INPUT, PREPARE, KnobError, KnobValue, Settings
-from tfmon.trainer import memory
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.scenario import Scenario
 
@@ -52,7 +53,7 @@ class Pipelines:
             if data is not None and not isinstance(data, tf.data.Dataset):
                 # Tensors, not arrays: a pipeline shares a tensor, and would copy an array each time.
                 arrays = tuple(data) if isinstance(data, list) else data
-                memory.check_copy(tf.nest.flatten(arrays))
+                check_copy(tf.nest.flatten(arrays))
                 data = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(tf.constant, arrays))
         self._source = data
         if data is not None and (cardinality := int(data.cardinality())) >= 0:
@@ -87,7 +88,7 @@ class Pipelines:
             return Feed(itertools.repeat(()), self._scenario.examples_per_step)
         dataset = self.prepare(settings)
         if settings.get("cache"):
-            memory.check_cache(dataset, self.examples)
+            check_cache(dataset, self.examples)
         leaves = tf.nest.flatten(dataset.element_spec)
         size = leaves[0].shape[0] if leaves and leaves[0].shape.rank else None
         batches = self._scenario.with_settings(settings).feed(dataset)
@@ -145,3 +146,77 @@ def count_examples(batch: Any) -> int:  # noqa: ANN401
     while isinstance(batch, tuple | list | dict):
         batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
     return int(batch.shape[0])
+
+
+# ---------------- whether data fit the memory that is free: said before the machine swaps, where it can be known before
+
+
+SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
+
+
+class MemoryShortageError(ScenarioError):
+    """Data that do not fit; the text is one line for the user."""
+
+
+def check_copy(arrays: Iterable[Any]) -> None:
+    """Refuse arrays whose copy, which TensorFlow is about to make, does not fit.
+
+    Errors: MemoryShortageError; none where it is not known how much memory is free.
+    """
+    needed, free = sum(int(getattr(array, "nbytes", 0)) for array in arrays), free_bytes()
+    if free is not None and needed > free:
+        raise MemoryShortageError(
+            f"the data take {_gib(needed)}, and TensorFlow's copy of them as much again, "
+            f"but {_gib(free)} of memory are free: {SMALLER}"
+        )
+
+
+def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
+    """Refuse to cache examples in memory that do not fit; `dataset` is of their batches.
+
+    Errors: MemoryShortageError; none where sizes or free memory are not known.
+    """
+    import tensorflow as tf
+
+    free = free_bytes()
+    shapes = [(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(dataset.element_spec)]
+    if examples is None or free is None or not all(shape.rank for shape, _ in shapes):
+        return
+    sizes = [[dtype.size, *shape.as_list()[1:]] for shape, dtype in shapes]
+    if any(size is None for sizes_of_leaf in sizes for size in sizes_of_leaf):
+        return
+    needed = examples * sum(math.prod(sizes_of_leaf) for sizes_of_leaf in sizes)
+    if needed > free:
+        raise MemoryShortageError(f"the cache takes {_gib(needed)}, but {_gib(free)} of memory are free")
+
+
+def free_bytes(root: Path = Path("/")) -> int | None:
+    """Return how much memory can be taken without swapping; None where that is not known.
+
+    The least of what the machine and the control group leave; what they use for files counts as free.
+    Source: /proc/meminfo MemAvailable; memory.max, memory.current and memory.stat (control groups, version 2), or
+    memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (version 1), of the group that is mounted.
+    """
+    fields = dict(line.split(":", 1) for line in _text(root / "proc/meminfo").splitlines() if ":" in line)
+    left = [int(fields["MemAvailable"].split()[0]) * 1024] if "MemAvailable" in fields else []
+    for folder, limit, usage, file in (
+        ("", "memory.max", "memory.current", "inactive_file"),
+        ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        group = root / "sys/fs/cgroup" / folder
+        words = _text(group / limit).strip(), _text(group / usage).strip()
+        if all(word.isdecimal() for word in words):
+            stat = dict(line.split(" ", 1) for line in _text(group / "memory.stat").splitlines() if " " in line)
+            left.append(max(0, int(words[0]) - int(words[1]) + int(stat.get(file, 0))))
+    return min(left, default=None)
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""

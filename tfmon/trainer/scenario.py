@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from tfmon.model.claims import Claim
+from tfmon.analysis.claims import Claim
 from tfmon.model.knobs import Knob, KnobValue, Settings
 
 Step = TypeVar("Step", bound=Callable[..., Any])

@@ -7,8 +7,10 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 from rich.console import RenderableType
@@ -24,13 +26,11 @@ from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import Controls, Trials
 from tfmon.model.session import Session
-from tfmon.ui.charset import Charset, charset
-from tfmon.ui.output import Output, Rate, watch
-from tfmon.ui.race_screen import RaceScreen
-from tfmon.ui.sheet import Sheet
-from tfmon.ui.shell import ScenarioCard
-from tfmon.ui.style import LANE_COLOURS, Look, palette
-from tfmon.ui.view import View
+from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
+from tfmon.ui.screens.page import Sheet
+from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.textual_compat import Output, Rate, watch
+from tfmon.ui.view import ScenarioCard, View
 
 PULL_S = 0.5
 SECOND_NS = 1_000_000_000
@@ -79,7 +79,7 @@ class MonitorApp(App[Ending]):
 
         `scenarios` is called when the picker opens; in a thread, `examine` when the doctor is asked, and `profile`
         with the name of a lane when that is profiled: both return a report.
-        `table` returns the race as text. `lane_colours` is one of `tfmon.ui.style.LANE_COLOURS`.
+        `table` returns the race as text. `lane_colours` is one of `tfmon.ui.render.style.LANE_COLOURS`.
         `on_ready` is called in a thread of its own once the first paint is done: it starts the lanes.
         `on_terminal` is called in the main thread when the terminal is taken; `suspend` stops the process until
         `fg`, and None says that nobody could say that.
@@ -327,3 +327,19 @@ def _hex(colour: str, otherwise: str) -> str:
         return Color.parse(colour).hex6.lower()
     except ColorParseError:
         return otherwise
+
+
+# ---------------- files that the user asks for: a picture of the screen, and the table of the race
+
+
+def save(app: App[object], scenario: str, table: str) -> str:
+    """Save the screen as SVG and the table as text in the working directory; return what is to be said of it."""
+    stem = f"tfmon-{scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
+    try:
+        picture = app.save_screenshot(f"{stem}.svg", str(Path.cwd()))
+        if not table:
+            return f"saved {picture}"
+        Path(f"{stem}.txt").write_text(table + "\n", encoding="utf-8")
+    except OSError as error:
+        return f"{stem} could not be saved: {error.strerror or error}"
+    return f"saved {picture} and .txt"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from rich.style import Style
+
+from tfmon.model.ports import Controls, TrialError, Trials
 from tfmon.model.session import Snapshot
-from tfmon.ui.charset import Charset
+from tfmon.ui.render.style import Charset
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,7 @@ class View:
     """What the last key press came to."""
     message_until_ns: int = 0
     lost: tuple[str, ...] = ()
-    """Lanes that failed out of sight, until the user takes note; see `tfmon.ui.pinned`."""
+    """Lanes that failed out of sight, until the user takes note; see `tfmon.ui.render.verdict`."""
     seen: tuple[str, ...] = ()
     """Lanes whose failure the user has seen."""
     no_race: str = ""
@@ -43,3 +47,74 @@ def focused_index(view: View, snapshot: Snapshot) -> int | None:
         if lane.spec.name == view.focused:
             return place
     return None
+
+
+# ---------------- what the screens need of the app: the latest snapshot, the view, the styles and the controls
+
+
+class ScenarioCard(Protocol):
+    """One scenario as the picker shows it."""
+
+    @property
+    def name(self) -> str:
+        """What `race` takes."""
+
+    @property
+    def title(self) -> str:
+        """One line."""
+
+    @property
+    def doc(self) -> str:
+        """A paragraph; may be empty."""
+
+    @property
+    def origin(self) -> str:
+        """Where it comes from, such as "built in" or a path."""
+
+
+class Shell(Protocol):
+    """The app, as its screens see it."""
+
+    snapshot: Snapshot
+    view: View
+    palette: Mapping[str, Style]
+    controls: Controls
+    trials: Trials
+
+    def table(self) -> str:
+        """Return the race as a table; empty where there is none."""
+
+    def say(self, message: str) -> None:
+        """Show a line for a few seconds."""
+
+    def pull(self) -> None:
+        """Read the session and draw what changed."""
+
+    def cards(self) -> Sequence[ScenarioCard]:
+        """Return the scenarios that can be raced."""
+
+    def examine(self, then: Callable[[str], None]) -> None:
+        """Let the doctor look at the machine, and hand over its report; the screen stays awake."""
+
+    def profile(self, lane: str, then: Callable[[str], None]) -> None:
+        """Profile a lane, and hand over the report or why there is none; the screen stays awake."""
+
+    def start_race(self, scenario: str) -> None:
+        """Start the race of another scenario, without blocking the screen."""
+
+
+def may_change(shell: Shell) -> bool:
+    """Return whether keys may change the race; where they may not, say so."""
+    if shell.view.readonly:
+        shell.say("read only: this screen shows the race and changes nothing (--readonly)")
+    return not shell.view.readonly
+
+
+def undo_advice(shell: Shell) -> None:
+    """Take back the change that was kept last, and say so."""
+    if not may_change(shell):
+        return
+    try:
+        shell.say(f"undone: {shell.trials.undo()}")
+    except TrialError as error:
+        shell.say(str(error))

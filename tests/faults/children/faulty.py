@@ -21,8 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lanes" / "children
 from trainer import FakeTrainer
 
 from tfmon.model.lane_events import PROTOCOL, Equipped, Hello, LaneFailed, PhaseEntered
-from tfmon.trainer.mailbox import leave
-from tfmon.trainer.orphan import die_with_parent
+from tfmon.trainer.channel import die_with_parent, leave
 
 METRICS = int(sys.argv[1])
 MEGABYTE = 1_000_000

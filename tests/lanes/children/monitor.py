@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.pump import Pump
+from tfmon.lanes.reader import Pump
 
 heard = threading.Event()
 pump = Pump()

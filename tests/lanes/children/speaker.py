@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.model.lane_events import Hello, PhaseEntered
 from tfmon.model.wire import encode
-from tfmon.trainer.inbox import Inbox
+from tfmon.trainer.channel import Inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
 FOREVER = threading.Event()

@@ -33,9 +33,7 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.wire import Assign, Hold, Prepare, Run, SetKnob, Stop, Turn
-from tfmon.trainer.inbox import Inbox
-from tfmon.trainer.mailbox import Mailbox, leave
-from tfmon.trainer.reporter import Reporter
+from tfmon.trainer.channel import Inbox, Mailbox, Reporter, leave
 
 WINDOW_S = 0.01
 STEPS = 10

@@ -7,8 +7,8 @@ from pathlib import Path
 from tfmon.doctor import remedies
 from tfmon.doctor.facts import Facts, Library
 from tfmon.doctor.findings import GPU, Check, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release
 from tfmon.doctor.libraries import DRIVER, packaged_libraries, wanted_libraries
-from tfmon.doctor.versions import Requirement, fits, read_requirement, release
 
 _NOT_ASKED = "asked where there is an NVIDIA GPU and a TensorFlow with CUDA"
 

@@ -7,9 +7,9 @@ import re
 from tfmon.doctor import remedies
 from tfmon.doctor.facts import Device, Facts
 from tfmon.doctor.findings import GPU, Check, Finding, broken, check, not_applicable, ok, warning
-from tfmon.doctor.versions import release
+from tfmon.doctor.interpreter import release
 from tfmon.probes.gpus import doubt, driver_obstacle, hidden_obstacle, visible_of
-from tfmon.probes.nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, LIBRARY_NOT_FOUND
+from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, LIBRARY_NOT_FOUND
 
 _LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
 """Oldest driver for any CUDA of a major version.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfmon.doctor import remedies
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.findings import TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
-from tfmon.doctor.versions import Requirement, fits, read_requirement, release, too_old, upper_bound
+from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release, too_old, upper_bound
 from tfmon.probes.wheel import BUILDS
 
 _NONE = "no TensorFlow is installed"

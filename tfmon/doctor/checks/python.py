@@ -6,8 +6,9 @@ import re
 
 from tfmon.doctor import remedies
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.findings import TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
-from tfmon.doctor.versions import fits, release
+from tfmon.doctor.findings import GPU, TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.interpreter import fits, release
+from tfmon.probes.gpus import system_obstacle, wheel_obstacle
 
 _APPLE_FIX = "install an arm64 Python (python.org, `arch -arm64 brew`, Miniforge) and make a new environment"
 
@@ -117,3 +118,96 @@ def cpu_instructions(facts: Facts) -> Finding:
 
 
 CHECKS: tuple[Check, ...] = (python_answers, python_build, rosetta, c_library, cpu_instructions)
+
+
+# ---------------- the way from TensorFlow to a GPU: system, build, container, Windows, Metal
+
+
+_METAL_SOURCE = "https://pypi.org/project/tensorflow-metal/"
+
+
+@check("gpu-system", "A system with GPU support", GPU, "https://www.tensorflow.org/install/pip")
+def gpu_system(facts: Facts) -> Finding:
+    """Judge whether any TensorFlow has a GPU on this system."""
+    obstacle = system_obstacle(facts.sight)
+    if obstacle is not None:
+        return broken(obstacle.why, "Linux, WSL2 or macOS on Apple Silicon", obstacle.hint)
+    return ok(f"{facts.platform.system} {facts.platform.machine}")
+
+
+@check("gpu-build", "A build with GPU support", GPU, "https://www.tensorflow.org/install/pip")
+def gpu_build(facts: Facts) -> Finding:
+    """Judge whether this TensorFlow was built without CUDA."""
+    if facts.platform.system != "Linux" or facts.wheel is None:
+        return not_applicable("no TensorFlow is installed" if facts.wheel is None else "asked on Linux only")
+    obstacle = wheel_obstacle(facts.sight, facts.wheel)
+    if obstacle is not None:
+        return broken(
+            obstacle.why, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
+        )
+    if facts.wheel.has_cuda is None:
+        fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import asks it"
+        return warning("the wheel does not tell", "a build with CUDA", fix, f"{facts.home}/tensorflow")
+    build = facts.build
+    return ok(
+        f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}", f"built for {' '.join(build.capabilities)}"
+    )
+
+
+@check("metal", "tensorflow-metal", GPU, _METAL_SOURCE)
+def metal(facts: Facts) -> Finding:
+    """Judge whether the plug-in for Apple GPUs is there and fits: 1.2.0 fits TensorFlow 2.18 and 2.19 only."""
+    if facts.platform.system != "Darwin" or facts.sight.machine != "arm64":
+        return not_applicable("no Apple Silicon")
+    wanted = remedies.install(facts, remedies.METAL_TENSORFLOW, f"tensorflow-metal=={remedies.METAL}")
+    if facts.python.version[:2] > (3, 12):
+        fix = "make an environment with Python 3.12: uv venv --python 3.12 tf && uv pip install --python tf "
+        found = f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
+        return broken(found, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
+    obstacle = wheel_obstacle(facts.sight, facts.wheel)
+    if obstacle is not None or facts.wheel is None:
+        return broken(obstacle.why if obstacle else "not installed", f"tensorflow-metal {remedies.METAL}", wanted)
+    plugin, version = release(facts.wheel.metal), release(facts.wheel.version)
+    together = f"tensorflow-metal {facts.wheel.metal} with TensorFlow {facts.wheel.version}"
+    if plugin >= (1, 2) and version and not (2, 18) <= version < (2, 20):
+        return broken(together, "TensorFlow 2.18 or 2.19 with it", wanted)
+    if (1, 1) <= plugin < (1, 2) and version and not (2, 14) <= version < (2, 18):
+        return broken(together, "TensorFlow 2.14 to 2.17 with it, or tensorflow-metal 1.2.0", wanted)
+    return ok(together)
+
+
+@check("container", "Container", GPU, "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/")
+def container(facts: Facts) -> Finding:
+    """Judge whether a container was given the GPU: its driver's files come from outside."""
+    if not facts.platform.container:
+        return not_applicable("not in a container")
+    kind, nodes = facts.platform.container, facts.driver.nodes
+    evidence = (f"container: {kind}", f"device files: {' '.join(nodes) or 'none'}")
+    hidden = facts.environ.get("NVIDIA_VISIBLE_DEVICES")
+    if hidden in ("void", "none", "") and not facts.sight.boards:
+        found = f'a {kind} container with NVIDIA_VISIBLE_DEVICES="{hidden}", which gives it no GPU'
+        return broken(found, "NVIDIA_VISIBLE_DEVICES=all", remedies.give_gpu(facts), *evidence)
+    if facts.sight.boards:
+        return ok(f"a {kind} container that was given {len(facts.sight.boards)} GPU", *evidence)
+    if any(name.startswith("/dev/nvidia") for name in nodes) or facts.sight.driver_runs or facts.sight.has_board:
+        found = f"a {kind} container on a host with an NVIDIA GPU, which it cannot use"
+        return broken(found, "the GPU and the driver's libraries inside", remedies.give_gpu(facts), *evidence)
+    found = f"a {kind} container without a GPU; its host may have one"
+    return warning(found, "a GPU inside", f"if the host has one: {remedies.give_gpu(facts)}", *evidence)
+
+
+@check("wsl", "Windows Subsystem for Linux", GPU, "https://docs.nvidia.com/cuda/wsl-user-guide/")
+def wsl(facts: Facts) -> Finding:
+    """Judge whether WSL is version 2 and passes the GPU of Windows on."""
+    if not facts.platform.wsl:
+        return not_applicable("not in WSL")
+    if facts.platform.wsl == 1:
+        return broken("WSL 1, which has no GPU", "WSL 2", "in Windows: wsl --set-version <distribution> 2")
+    if "/dev/dxg" not in facts.driver.nodes:
+        fix = "in Windows: install NVIDIA's driver, then `wsl --update` and `wsl --shutdown`"
+        return broken("WSL 2 without /dev/dxg", "the GPU of Windows at /dev/dxg", fix)
+    note = "the driver of Windows serves it; it tells nothing of single processes"
+    return ok(f"WSL 2, {note}", "/dev/dxg")
+
+
+SUPPORT_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, container, wsl)

@@ -1,0 +1,57 @@
+"""What a measured ratio says about a claim."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfmon.analysis.claims import Claim, Finding, judge, measured, prediction
+from tfmon.model.readings import Estimate
+
+
+def claim(**fields) -> Claim:
+    return Claim("an-id", "an article", "says so", "cpu,graph=on", "cpu,graph=off", **fields)
+
+
+def estimate(low: float, high: float) -> Estimate:
+    return Estimate((low + high) / 2, low, high, 12)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(1.01, 1.2, "supported"), (0.8, 0.99, "contradicted"), (0.9, 1.1, "too close to call")],
+)
+def test_faster_needs_an_interval_above_one(low, high, outcome):
+    assert judge(claim(), estimate(low, high)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [(3.1, 3.5, "supported"), (1.5, 2.9, "contradicted"), (2.5, 3.5, "too close to call")],
+)
+def test_at_least_needs_an_interval_above_it(low, high, outcome):
+    assert judge(claim(at_least=3), estimate(low, high)) == outcome
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (0.95, 1.05, "supported"),
+        (1.15, 1.3, "contradicted"),
+        (0.7, 0.85, "contradicted"),
+        (0.95, 1.2, "too close to call"),
+    ],
+)
+def test_at_most_holds_in_both_directions(low, high, outcome):
+    assert judge(claim(at_most=1.1), estimate(low, high)) == outcome
+
+
+def test_predictions_are_written_as_comparisons():
+    assert prediction(claim()) == "cpu,graph=on > cpu,graph=off"
+    assert prediction(claim(at_least=3)) == "cpu,graph=on > cpu,graph=off by 3.0×"
+    assert prediction(claim(at_most=1.1)) == "cpu,graph=on ≈ cpu,graph=off (within 1.10×)"
+    assert prediction(Claim("an-id", "an article", "says so", corrected="no")) == ""
+
+
+def test_what_was_measured_is_written_with_its_interval():
+    assert measured(Finding("s", claim(), "supported", estimate(15.4, 15.8))) == "15.6× (15.4 to 15.8, 12 pairs)"
+    assert measured(Finding("s", claim(), "not testable here")) == ""

@@ -1,0 +1,168 @@
+"""The crossover: values, what to measure next, and the answer, on lanes whose speeds are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfmon.analysis.crossover import (
+    FIRST_PAIRS,
+    MOST_PAIRS,
+    SURE_PAIRS,
+    Curve,
+    curve_of,
+    next_value,
+    pairs_left,
+    values_of,
+)
+from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import Earlier, Measured, TurnSpeed
+from tfmon.model.race import CrossoverState
+from tfmon.model.session import Machine, Race, Snapshot
+from tfmon.model.spec import LaneSpec
+
+VALUES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LONG_NS = 1_000_000_000_000
+
+
+def lane(name: str, pace, pairs: dict[int, int], scatter: float, seed: int) -> LaneState:
+    """Make a lane that had so many slices at each value, at the pace that a function of the value gives."""
+    random = np.random.default_rng(seed)
+    earlier = []
+    for value, count in pairs.items():
+        turns = tuple(
+            TurnSpeed(1_000 * value + n, n, round(1_000 * pace(value) * noise), LONG_NS)
+            for n, noise in enumerate(np.exp(random.normal(0, scatter, count)))
+        )
+        earlier.append(Earlier({"batch_size": value}, turns))
+    return LaneState(
+        spec=LaneSpec(name, name=name), settings={"batch_size": 0}, measured=Measured(earlier=tuple(earlier))
+    )
+
+
+def curve(first, second, pairs=FIRST_PAIRS, scatter=0.01, values=VALUES, refused=None) -> Curve:
+    counts = pairs if isinstance(pairs, dict) else dict.fromkeys(values, pairs)
+    lanes = (lane("cpu", first, counts, scatter, 1), lane("gpu:0", second, counts, scatter, 2))
+    state = CrossoverState("batch_size", ("cpu", "gpu:0"), values, refused or {})
+    return curve_of(Snapshot(0, Machine(), Race(), lanes), state)
+
+
+def constant(_value: int) -> float:
+    return 1_000.0
+
+
+def rising(crossing: float):
+    return lambda value: 1_000.0 * value / crossing
+
+
+class TestValues:
+    def test_are_the_powers_of_two_in_the_range(self):
+        assert values_of(BATCH_SIZE, None, 100) == (1, 2, 4, 8, 16, 32, 64)
+        assert values_of(Knob("size", 10, "", low=10, high=100), None, None) == (16, 32, 64)
+        assert values_of(BATCH_SIZE, 3, 17) == (4, 8, 16)
+
+    def test_without_an_upper_bound_they_end_at_4096(self):
+        assert values_of(BATCH_SIZE, None, None)[-1] == 4_096
+
+    def test_a_fractional_knob_gets_fractions(self):
+        assert values_of(Knob("cost", 1.0, "", low=0, high=4), None, None) == (1.0, 2.0, 4.0)
+
+    @pytest.mark.parametrize("knob", [GRAPH, Knob("variant", "a", "", choices=("a", "b"))])
+    def test_a_knob_that_is_no_number_is_refused(self, knob):
+        with pytest.raises(KnobError, match="a crossover needs a knob that is a number"):
+            values_of(knob, None, None)
+
+    def test_a_range_without_two_values_is_refused(self):
+        with pytest.raises(KnobError, match="fewer than two powers of two from 33 to 64"):
+            values_of(BATCH_SIZE, 33, 64)
+
+
+class TestNext:
+    def test_every_value_is_measured_in_order_first(self):
+        assert next_value(curve(constant, rising(6), pairs=0)) == (1, FIRST_PAIRS)
+        assert next_value(curve(constant, rising(6), pairs={1: FIRST_PAIRS, 2: 3})) == (2, FIRST_PAIRS)
+
+    def test_a_value_that_cannot_be_measured_is_passed_over(self):
+        assert next_value(curve(constant, rising(6), pairs=0, refused={1: "no", 2: "no"})) == (4, FIRST_PAIRS)
+
+    def test_both_sides_of_a_change_of_the_lead_get_more(self):
+        first = curve(constant, rising(6))
+        assert next_value(first) == (4, 2 * FIRST_PAIRS)
+        more = {**dict.fromkeys(VALUES, FIRST_PAIRS), 4: SURE_PAIRS}
+        assert next_value(curve(constant, rising(6), more)) == (8, 2 * FIRST_PAIRS)
+
+    def test_then_nothing_is_left(self):
+        done = {**dict.fromkeys(VALUES, FIRST_PAIRS), 4: SURE_PAIRS, 8: SURE_PAIRS}
+        known = curve(constant, rising(6), done)
+        assert (next_value(known), pairs_left(known)) == (None, 0)
+
+    def test_without_a_change_of_the_lead_the_first_pairs_are_enough(self):
+        assert next_value(curve(constant, lambda _: 2_000.0)) is None
+
+    @settings(max_examples=40, deadline=None)
+    @given(st.floats(0.5, 600), st.floats(0.001, 0.3))
+    def test_it_ends_whatever_is_measured(self, crossing, scatter):
+        pairs = dict.fromkeys(VALUES, 0)
+        for _ in range(len(VALUES) * MOST_PAIRS):
+            wanted = next_value(curve(constant, rising(crossing), pairs, scatter))
+            if wanted is None:
+                return
+            value, count = wanted
+            assert count > pairs[value]
+            pairs[value] = count
+        raise AssertionError("it went on for ever")
+
+
+class TestAnswer:
+    def test_a_known_crossing_is_found_and_lies_between_its_bounds(self):
+        known = curve(constant, rising(100), pairs=12)
+        (crossing,) = known.crossings
+        assert crossing.low < 100 < crossing.high and crossing.low >= 64 and crossing.high <= 128
+        assert crossing.about == pytest.approx(100, rel=0.05)
+        assert (crossing.ahead, crossing.behind) == ("gpu:0", "cpu")
+        assert known.text.startswith("gpu:0 overtakes cpu at a batch size of about ")
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.floats(1.2, 200))
+    def test_wherever_it_is(self, where):
+        (crossing,) = curve(constant, rising(where), pairs=12, scatter=0.002).crossings
+        assert crossing.low <= crossing.about <= crossing.high
+        assert crossing.about == pytest.approx(where, rel=0.03)
+
+    def test_the_order_of_the_lanes_does_not_matter(self):
+        there, back = curve(constant, rising(20)), curve(rising(20), constant)
+        assert there.crossings[0].about == pytest.approx(back.crossings[0].about, rel=0.02)
+        assert (back.crossings[0].ahead, back.crossings[0].behind) == ("cpu", "gpu:0")
+
+    def test_two_changes_of_the_lead_are_both_told(self):
+        known = curve(constant, lambda value: 2_000.0 if 8 <= value <= 64 else 500.0)
+        assert [one.ahead for one in known.crossings] == ["gpu:0", "cpu"]
+        assert "; then cpu overtakes gpu:0" in known.text
+
+    def test_none_says_who_is_ahead_throughout(self):
+        known = curve(constant, lambda value: 2_000.0 + value)
+        assert known.crossings == ()
+        assert known.text.startswith(
+            "there is no crossing from 1 to 256: gpu:0 is faster than cpu throughout, by "
+        )
+
+    def test_values_that_are_too_close_are_told(self):
+        known = curve(constant, lambda value: 1_000.0 if value < 8 else 3_000.0, scatter=0.02)
+        assert known.text.startswith("there is no crossing from 1 to 256: gpu:0 is faster")
+        assert known.text.endswith("; too close to call at 3 of 9 values")
+
+    def test_equal_lanes_are_too_close_to_call(self):
+        known = curve(constant, constant, pairs=MOST_PAIRS, scatter=0.05, values=(1, 2, 4))
+        assert known.text == "too close to call from 1 to 4: neither lane is ahead beyond doubt"
+
+    def test_before_the_first_interval_nothing_is_said(self):
+        assert curve(constant, constant, pairs=2).text == "nothing is measured yet"
+
+    def test_rounds_are_paired_under_the_same_value_only(self):
+        lanes = (lane("cpu", constant, {1: 9}, 0.01, 1), lane("gpu:0", constant, {2: 9}, 0.01, 2))
+        state = CrossoverState("batch_size", ("cpu", "gpu:0"), (1, 2))
+        known = curve_of(Snapshot(0, Machine(), Race(), lanes), state)
+        assert [(place.pairs, place.ratio) for place in known.places] == [(0, None), (0, None)]

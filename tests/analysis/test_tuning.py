@@ -1,0 +1,272 @@
+"""Advice that is tried: what is proposed, when it is decided, what is said; on lanes whose speeds are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.ui import Demo, racing_demo
+
+from tfmon.analysis.advice import Advice
+from tfmon.analysis.attribution import shares_of
+from tfmon.analysis.tuning import (
+    LOOKS,
+    advised,
+    best_of,
+    decide,
+    find_kept,
+    gain_of,
+    gain_text,
+    news,
+    pairs_of,
+    plan_attempt,
+    plan_tuning,
+)
+from tfmon.model.knobs import COMMON, VARIANT
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import Earlier, Measured, TurnSpeed
+from tfmon.model.ports import TrialError
+from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
+from tfmon.model.readings import Estimate, known
+from tfmon.model.spec import LaneSpec
+
+OFF, AUTO = {"prefetch": "off"}, {"prefetch": "auto"}
+SECOND = 1_000_000_000
+
+
+def tried(
+    pairs: int, factor: float, scatter: float = 0.0, *, restarts: bool = False, seed: int = 1
+) -> tuple[LaneState, Attempt]:
+    """Return a lane that trained two slices with prefetch off, two with auto, and so on."""
+    random = np.random.default_rng(seed)
+    slices: dict[bool, list[TurnSpeed]] = {False: [], True: []}
+    blocks = []
+    clock = 0
+    for block in range(-(-pairs // 2) * 2):
+        changed, since = bool(block % 2), clock
+        for _ in range(min(2, pairs - block // 2 * 2)):
+            clock += SECOND
+            speed = 1_000 * (factor if changed else 1) * np.exp(random.normal(0, scatter))
+            slices[changed].append(TurnSpeed(clock, clock, round(1_000 * speed), 1_000 * SECOND))
+        blocks.append(Block(changed, since, clock))
+    measured = Measured(earlier=(Earlier(OFF, tuple(slices[False])), Earlier(AUTO, tuple(slices[True]))))
+    lane = LaneState(LaneSpec("cpu", name="cpu"), settings={"prefetch": "off", "batch_size": 1}, measured=measured)
+    return lane, Attempt("cpu", OFF, AUTO, restarts=restarts, blocks=tuple(blocks))
+
+
+class TestPairs:
+    def test_the_slices_of_neighbouring_blocks_are_paired_in_their_order(self):
+        lane, attempt = tried(6, 1.5)
+        pairs = pairs_of(lane, attempt)
+        assert [new.turn - old.turn for old, new in pairs] == [2 * SECOND] * 6
+        assert gain_of(lane, attempt).value == pytest.approx(1.5)
+
+    def test_slices_of_other_times_do_not_count(self):
+        lane, attempt = tried(6, 1.5)
+        late = Attempt("cpu", OFF, AUTO, blocks=attempt.blocks[2:])
+        assert len(pairs_of(lane, late)) == 4
+
+    def test_slices_of_a_block_that_is_under_way_count(self):
+        lane, attempt = tried(2, 1.5)
+        open_block = Block(changed=True, since_ns=attempt.blocks[1].since_ns)
+        assert len(pairs_of(lane, Attempt("cpu", OFF, AUTO, blocks=(attempt.blocks[0], open_block)))) == 2
+
+    def test_two_processes_give_a_wider_interval(self):
+        assert gain_of(*tried(6, 1.5, restarts=True)).half_width > gain_of(*tried(6, 1.5)).half_width + 0.01
+
+
+class TestDecision:
+    @pytest.mark.parametrize(
+        ("pairs", "factor", "scatter", "outcome"),
+        [
+            (4, 2.0, 0.01, ""),
+            (6, 1.2, 0.01, KEPT),
+            (6, 0.8, 0.01, WITHDRAWN),
+            (6, 1.0, 0.001, WITHDRAWN),
+            (6, 1.03, 0.001, ""),
+            (6, 1.03, 0.1, ""),
+            (18, 1.03, 0.001, KEPT),
+            (18, 1.005, 0.0001, WITHDRAWN),
+            (18, 1.0, 0.1, WITHDRAWN),
+            (18, 1.02, 0.1, WITHDRAWN),
+        ],
+    )
+    def test_early_for_what_is_clear_and_at_the_last_look_for_the_rest(self, pairs, factor, scatter, outcome):
+        assert decide(*tried(pairs, factor, scatter)) == outcome
+
+    def test_with_restarts_there_are_fewer_looks(self):
+        assert decide(*tried(12, 1.02, 0.02, restarts=True)) == WITHDRAWN
+        assert decide(*tried(12, 1.04, 0.05)) == ""
+
+    def test_a_gain_that_is_small_and_not_sure_is_not_waited_for(self):
+        assert decide(*tried(12, 1.01, 0.05)) == WITHDRAWN
+        assert decide(*tried(12, 1.02, 0.001)) == "", "it is sure, and known better after more pairs"
+
+    def test_what_gains_nothing_is_hardly_ever_kept(self):
+        """Of lanes whose slices scatter by 5 % and that gain nothing, at most one in ten keeps the change."""
+        kept = 0
+        for seed in range(200):
+            lane, attempt = tried(LOOKS[-1], 1.0, 0.05, seed=seed)
+            for look in LOOKS:
+                outcome = decide(lane, Attempt("cpu", OFF, AUTO, blocks=attempt.blocks[:look]))
+                if outcome:
+                    break
+            kept += outcome == KEPT
+        assert kept <= 20
+
+
+def waiting_demo(waits: float = 0.8) -> Demo:
+    """Return a race of one lane that is input-bound, with prefetch and parallel calls off."""
+    demo = Demo([LaneSpec("cpu")], knobs=COMMON)
+    demo.waits = waits
+    demo.go()
+    demo.build("cpu", prefetch="off", parallel_calls="off", cache=False, graph=True)
+    demo.race(8)
+    return demo
+
+
+class TestAdvised:
+    def test_what_was_tried_is_not_proposed_again_until_something_else_was_kept(self):
+        demo = waiting_demo()
+        snapshot = demo.session.snapshot()
+        lane = snapshot.lanes[0]
+        first, second, *_ = advised(snapshot, lane).advice
+        attempt = plan_attempt(lane, first, "input", COMMON)
+        for outcome in (WITHDRAWN, REFUSED, UNDONE, STOPPED):
+            vain = Attempt("cpu", attempt.before, attempt.after, "input", outcome=outcome)
+            demo.session.set_trial(TuneState("cpu", attempts=(vain,)))
+            assert advised(demo.session.snapshot(), lane).advice[0] == second
+        kept = Attempt("cpu", {"hue": 1}, {"hue": 2}, "input", outcome=KEPT)
+        demo.session.set_trial(TuneState("cpu", attempts=(vain, kept)))
+        assert advised(demo.session.snapshot(), lane).advice[0] == first
+        demo.session.set_trial(TuneState("cpu", attempts=(kept, vain)))
+        assert advised(demo.session.snapshot(), lane).advice[0] == second
+
+    def test_what_was_tried_on_another_lane_does_not_count(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        first = advised(demo.session.snapshot(), lane).advice[0]
+        vain = Attempt("gpu:0", {first.knob: "off"}, {first.knob: first.value}, outcome=WITHDRAWN)
+        demo.session.set_trial(TuneState("gpu:0", attempts=(vain,)))
+        assert advised(demo.session.snapshot(), lane).advice[0] == first
+
+    def test_what_was_kept_is_proposed_again_once_it_is_no_longer_in_force(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        first = advised(demo.session.snapshot(), lane).advice[0]
+        attempt = plan_attempt(lane, first, "input", COMMON)
+        kept = Attempt("cpu", attempt.before, attempt.after, "input", outcome=KEPT)
+        demo.session.set_trial(TuneState("cpu", attempts=(kept,), over=True))
+        assert advised(demo.session.snapshot(), lane).advice[0] == first
+
+    def test_but_not_in_the_same_series_lest_it_go_round_in_circles(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        first, second, *_ = advised(demo.session.snapshot(), lane).advice
+        kept = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=KEPT) for one in (first, second)]
+        demo.session.set_trial(TuneState("cpu", attempts=tuple(kept)))
+        assert first not in advised(demo.session.snapshot(), lane).advice
+        demo.session.set_trial(TuneState("cpu", attempts=tuple(kept), first=2))
+        assert first in advised(demo.session.snapshot(), lane).advice
+
+    def test_what_surely_costs_is_not_tried_again_in_the_same_series(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        first, *_ = advised(demo.session.snapshot(), lane).advice
+        kept = Attempt("cpu", {"hue": 1}, {"hue": 2}, "input", outcome=KEPT)
+
+        def again(gain: Estimate, **state) -> bool:
+            lost = Attempt("cpu", {first.knob: 0}, {first.knob: first.value}, outcome=WITHDRAWN, gain=gain)
+            demo.session.set_trial(TuneState("cpu", attempts=(lost, kept), **state))
+            return first in advised(demo.session.snapshot(), lane).advice
+
+        assert again(Estimate(0.95, 0.85, 1.05, 6))
+        assert not again(Estimate(0.5, 0.4, 0.6, 6))
+        assert again(Estimate(0.5, 0.4, 0.6, 6), first=2), "another series"
+
+    def test_a_series_goes_on_with_what_else_takes_time(self):
+        demo = waiting_demo(0.6)
+        snapshot = demo.session.snapshot()
+        lane = snapshot.lanes[0]
+        shares = shares_of(lane)
+        assert shares is not None and shares.input_pct == 60 and known(shares.dispatch_pct) > 10
+        bound = advised(snapshot, lane).advice
+        further = advised(snapshot, lane, everything=True).advice
+        assert further[: len(bound)] == bound and {"batch_size"} <= {one.knob for one in further[len(bound) :]}
+        vain = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=WITHDRAWN) for one in further]
+        demo.session.set_trial(TuneState("cpu", attempts=tuple(vain)))
+        assert advised(demo.session.snapshot(), lane, everything=True).advice == ()
+
+    def test_an_attempt_knows_whether_it_restarts_the_lane(self):
+        lane = waiting_demo().session.snapshot().lanes[0]
+        assert not plan_attempt(lane, Advice("prefetch", "auto", ""), "input", COMMON).restarts
+        assert plan_attempt(lane, Advice("variant", "b", ""), "input", (VARIANT,)).restarts
+
+
+class TestSeries:
+    def test_begins_after_what_was_tried_before(self):
+        demo = waiting_demo()
+        demo.session.set_trial(TuneState("cpu", attempts=(Attempt("cpu", OFF, AUTO),), over=True))
+        assert plan_tuning(demo.session.snapshot(), "cpu", everything=True).first == 1
+
+    def test_undo_finds_the_last_change_that_is_in_force(self):
+        demo = waiting_demo()
+        settings = dict(demo.session.snapshot().lanes[0].settings)
+        gone = Attempt("cpu", OFF, AUTO, outcome=KEPT)
+        there = Attempt("cpu", {"cache": True}, {"cache": settings["cache"]}, outcome=KEPT)
+        demo.session.set_trial(TuneState("cpu", attempts=(there, gone), over=True))
+        state, attempt = find_kept(demo.session.snapshot())
+        assert attempt is there
+        assert [one.outcome for one in state.attempts] == [UNDONE, KEPT]
+
+    def test_without_any_there_is_nothing_to_undo(self):
+        with pytest.raises(TrialError, match="nothing to undo"):
+            find_kept(racing_demo().session.snapshot())
+
+    def test_the_best_are_the_settings_that_were_kept_with_their_code(self):
+        cache = Attempt("cpu", {"cache": False}, {"cache": True}, outcome=KEPT, gain=Estimate(2, 1.9, 2.1, 6))
+        vain = Attempt("cpu", OFF, AUTO, outcome=WITHDRAWN)
+        best = best_of(TuneState("cpu", attempts=(cache, vain)))
+        assert (best.settings, best.speed_up) == ({"cache": True}, cache.gain)
+        assert ".cache()" in best.code[0]
+
+    def test_several_changes_have_the_gain_that_was_measured_of_all_together(self):
+        kept = [
+            Attempt("cpu", {knob: False}, {knob: True}, outcome=KEPT, gain=Estimate(2, 1.9, 2.1, 6))
+            for knob in ("cache", "xla")
+        ]
+        total = Attempt("cpu", {}, {}, outcome=KEPT, gain=Estimate(3, 2.9, 3.1, 6))
+        assert best_of(TuneState("cpu", attempts=tuple(kept), total=total)).speed_up.value == 3
+        assert best_of(TuneState("cpu", attempts=tuple(kept))).speed_up is None
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("estimate", "text"),
+        [
+            (Estimate(1.38, 1.31, 1.44, 6), "+38 % (CI +31 to +44)"),
+            (Estimate(1.004, 0.998, 1.01, 6), "+0.4 % (CI -0.2 to +1.0)"),
+            (Estimate(0.5, 0.4, 0.6, 6), "-50 % (CI -60 to -40)"),
+            (Estimate(5.11, 4.9, 5.32, 6), "5.1× (CI 4.9 to 5.3)"),
+        ],
+    )
+    def test_a_gain(self, estimate, text):
+        assert gain_text(estimate) == text
+
+    def test_news_tells_what_is_tried_and_then_what_came_of_it_while_that_is_in_force(self):
+        demo = waiting_demo()
+        lane = demo.session.snapshot().lanes[0]
+        attempt = plan_attempt(lane, Advice("cache", True, ""), "input", COMMON)
+        demo.session.set_trial(TuneState("cpu"))
+        assert news(demo.session.snapshot()) == "looking what bounds it"
+        demo.session.set_trial(TuneState("cpu", attempts=(attempt,)))
+        assert news(demo.session.snapshot()) == "trying cache on: 0 of 6 pairs"
+        kept = Attempt("cpu", attempt.before, attempt.after, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6))
+        demo.session.set_trial(TuneState("cpu", attempts=(kept,), over=True))
+        assert news(demo.session.snapshot()) == ""
+        demo.apply("cpu", "cache", True)
+        assert news(demo.session.snapshot()) == "cache on: +38 % (CI +31 to +44), kept"
+        demo.apply("cpu", "cache", False)
+        assert news(demo.session.snapshot()) == ""
+
+    def test_without_a_trial_there_is_none(self):
+        assert news(racing_demo().session.snapshot()) == ""

@@ -1,0 +1,144 @@
+"""Crossovers of real children that train nothing, at paces that are known."""
+
+from __future__ import annotations
+
+import pytest
+from support.lanes import RacingGroup
+from support.waiting import wait_for
+
+from tfmon.analysis.crossover import curve_of
+from tfmon.experiments.control import Bench
+from tfmon.model.lane_state import RACING
+from tfmon.model.ports import TrialError
+from tfmon.model.race import CrossoverState
+from tfmon.model.session import CONCURRENT, TURNS
+
+GPU_FASTER_ABOVE = {"gpu:0": {"EQUAL_AT": "24"}}
+
+
+@pytest.fixture
+def group(tmp_path):
+    group = RacingGroup(tmp_path)
+    yield group
+    group.stop()
+
+
+@pytest.fixture
+def bench(group):
+    bench = Bench(group.session, group)
+    yield bench
+    bench.stop()
+
+
+def begin(group, *lanes: str, mode: str = TURNS, **environment) -> None:
+    group.begin(group.plan(*(lanes or ("cpu", "gpu")), mode=mode, environment=environment.get("environment")))
+    group.wait_for(RACING, *(lane.spec.name for lane in group.session.snapshot().lanes))
+
+
+def state(group):
+    return group.session.snapshot().trial
+
+
+def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, bench):
+    begin(group, environment=GPU_FASTER_ABOVE)
+    bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (4, 8, 16, 32, 64, 128)))
+    assert bench.join(60)
+    snapshot = group.session.snapshot()
+    (crossing,) = curve_of(snapshot, snapshot.trial).crossings
+    assert 16 <= crossing.low <= crossing.about <= crossing.high <= 32
+    assert (crossing.ahead, crossing.behind) == ("gpu:0", "cpu")
+    assert (state(group).over, state(group).ended) == (True, "")
+    wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes))
+
+
+def test_a_knob_that_restarts_the_lanes_is_raced_too(group, bench):
+    begin(group)
+    bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 128)))
+    assert bench.join(60)
+    snapshot = group.session.snapshot()
+    assert all(place.pairs >= 6 for place in curve_of(snapshot, snapshot.trial).places)
+    assert any("'width': 64" in request for request in group.requests("cpu"))
+
+
+def test_a_value_at_which_a_lane_fails_is_left_out_and_says_why(group, bench):
+    begin(group, environment={"gpu:0": {"FAILS_AT": "256"}})
+    bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 128, 256)))
+    assert bench.join(60)
+    snapshot = group.session.snapshot()
+    places = curve_of(snapshot, snapshot.trial).places
+    assert [place.refused for place in places] == ["", "", "out of memory: it is too wide"]
+    wait_for(lambda: group.lane("gpu:0").phase == RACING, 30, "the lane that failed trains again")
+
+
+def test_a_refused_value_is_left_out_and_says_why(group, bench):
+    begin(group)
+    bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (13, 16)))
+    assert bench.join(60)
+    assert state(group).refused == {13: "13 brings bad luck"}
+
+
+def test_stopping_keeps_what_there_is(group, bench):
+    begin(group)
+    bench.start_crossover("batch_size")
+    wait_for(lambda: state(group).at == 2, 30, "the second value")
+    bench.stop()
+    snapshot = group.session.snapshot()
+    assert (snapshot.trial.over, snapshot.trial.ended) == (True, "stopped")
+    first = curve_of(snapshot, snapshot.trial).places[0]
+    assert first.ratio is not None
+
+
+def test_lanes_that_train_at_once_take_turns_meanwhile(group, bench):
+    begin(group, mode=CONCURRENT)
+    bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (32, 64)))
+    wait_for(lambda: group.session.snapshot().race.mode == TURNS, 10, "turns")
+    assert bench.join(60)
+    assert group.session.snapshot().race.mode == CONCURRENT
+
+
+def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):
+    begin(group)
+    bench.start_crossover("batch_size")
+    wait_for(lambda: state(group).at == 2, 30, "the second value")
+    group._children.find("gpu:0").kill(9)
+    wait_for(lambda: state(group).refused, 30, "the value that failed")
+    assert "SIGKILL" in next(iter(state(group).refused.values()))
+    wait_for(lambda: state(group).at not in (2, None), 30, "the next value, with the lane started again")
+
+
+def test_another_race_ends_it(group, bench):
+    begin(group)
+    bench.start_crossover("batch_size")
+    wait_for(lambda: state(group).at == 2, 30, "the second value")
+    group.race("other")
+    assert bench.join(30)
+    assert group.session.snapshot().race.scenario == "other"
+
+
+class TestRefusals:
+    def test_one_lane_is_too_few(self, group, bench):
+        begin(group, "cpu")
+        with pytest.raises(TrialError, match="this race has fewer"):
+            bench.start_crossover("batch_size")
+
+    def test_the_knob_that_tells_the_lanes_apart_has_no_curve(self, group, bench):
+        begin(group, "cpu,batch_size=8", "cpu,batch_size=16")
+        with pytest.raises(TrialError, match="needs another knob"):
+            bench.start_crossover("batch_size")
+
+    @pytest.mark.parametrize(("knob", "why"), [("graph", "a knob that is a number"), ("hue", "no knob 'hue'")])
+    def test_a_knob_without_a_curve_is_refused(self, group, bench, knob, why):
+        begin(group)
+        with pytest.raises(TrialError, match=why):
+            bench.start_crossover(knob)
+
+    def test_two_at_once_are_refused(self, group, bench):
+        begin(group)
+        bench.start_crossover("batch_size")
+        with pytest.raises(TrialError, match="under way already"):
+            bench.start_crossover("batch_size")
+
+    def test_a_batch_is_never_larger_than_the_data(self, group, bench):
+        begin(group)
+        bench.start_crossover("batch_size")
+        assert state(group).values[-1] == 512

@@ -1,0 +1,202 @@
+"""Advice tried on real children that train nothing, with gains that are known."""
+
+from __future__ import annotations
+
+import pytest
+from support.lanes import RacingGroup
+from support.waiting import wait_for
+
+from tfmon.analysis.tuning import best_of, news
+from tfmon.experiments import tuning
+from tfmon.experiments.control import Bench
+from tfmon.model.lane_state import PAUSED, RACING
+from tfmon.model.ports import TrialError
+from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN
+from tfmon.model.session import CONCURRENT, TURNS
+
+WAITING = {"WAITS": "0.8", "EXAMPLES": "1000000000"}
+START = ("prefetch=off", "parallel_calls=off")
+"""The advice against waiting is then, with an epoch as long: parallel_calls auto, prefetch auto, cache on."""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """These children take no time to settle."""
+    monkeypatch.setattr(tuning, "SHORTEST_S", 0.05)
+    monkeypatch.setattr(tuning, "STEADY_NS", 100_000_000)
+
+
+@pytest.fixture
+def group(tmp_path):
+    group = RacingGroup(tmp_path)
+    yield group
+    group.stop()
+
+
+@pytest.fixture
+def bench(group):
+    bench = Bench(group.session, group)
+    yield bench
+    bench.stop()
+
+
+def begin(group, *lanes: str, mode: str = TURNS, **environment: str) -> None:
+    specs = [",".join((lane, *START)) for lane in lanes or ("cpu",)]
+    names = [spec.partition(",")[0].replace("gpu", "gpu:0") for spec in specs]
+    group.begin(group.plan(*specs, mode=mode, environment={name: WAITING | environment for name in names}))
+    group.wait_for(RACING, *names)
+
+
+def tune(group, bench, lane="cpu", *, everything=False):
+    bench.start_tuning(lane, everything=everything)
+    assert bench.join(60)
+    return group.session.snapshot().tuned
+
+
+def outcomes(state) -> list[tuple[dict, str]]:
+    return [(attempt.change, attempt.outcome) for attempt in state.attempts]
+
+
+class TestOne:
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    def test_what_helps_is_kept_with_its_gain(self, group, bench, mode):
+        begin(group, mode=mode, FASTER="parallel_calls=auto:1.5")
+        state = tune(group, bench)
+        (attempt,) = state.attempts
+        assert (attempt.change, attempt.outcome) == ({"parallel_calls": "auto"}, KEPT)
+        assert attempt.gain.value == pytest.approx(1.5, rel=0.02) and attempt.gain.low > 1.4
+        assert group.lane("cpu").settings["parallel_calls"] == "auto"
+        assert (state.over, state.ended) == (True, "")
+        assert news(group.session.snapshot()).startswith("parallel calls auto: +50")
+
+    @pytest.mark.parametrize("factor", ["0.7", "1.0"])
+    def test_what_does_not_is_withdrawn(self, group, bench, factor):
+        begin(group, FASTER=f"parallel_calls=auto:{factor}")
+        state = tune(group, bench)
+        assert outcomes(state) == [({"parallel_calls": "auto"}, WITHDRAWN)]
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
+        assert news(group.session.snapshot()).endswith("withdrawn")
+
+    def test_and_the_next_time_something_else_is_tried(self, group, bench):
+        begin(group, FASTER="parallel_calls=auto:0.7 prefetch=auto:2.5")
+        tune(group, bench)
+        state = tune(group, bench)
+        assert outcomes(state)[1:] == [({"prefetch": "auto"}, KEPT)]
+        assert "2.5" in news(group.session.snapshot())
+
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    def test_other_lanes_hold_meanwhile_and_go_on_afterwards(self, group, bench, mode):
+        begin(group, "cpu", "gpu", mode=mode, FASTER="parallel_calls=auto:1.5")
+        bench.start_tuning("gpu:0", everything=False)
+        wait_for(lambda: group.session.snapshot().tuned.attempts, 30, "the first attempt")
+        held = group.lane("cpu").steps
+        assert group.session.snapshot().race.alone == "gpu:0"
+        assert bench.join(60)
+        assert group.lane("cpu").settings["parallel_calls"] == "off"
+        group.wait_for_steps("cpu", held + 1 - group.lane("cpu").steps)
+        group.wait_for_steps("gpu:0")
+        assert group.session.snapshot().race.alone == ""
+
+    def test_a_paused_lane_is_let_go_for_it(self, group, bench):
+        begin(group, FASTER="parallel_calls=auto:1.5")
+        group.hold(["cpu"])
+        group.wait_for(PAUSED, "cpu")
+        assert outcomes(tune(group, bench)) == [({"parallel_calls": "auto"}, KEPT)]
+
+
+class TestUndo:
+    def test_takes_back_what_was_kept_last(self, group, bench):
+        begin(group, FASTER="parallel_calls=auto:1.5")
+        tune(group, bench)
+        assert bench.undo() == "parallel calls auto"
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
+        assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
+        with pytest.raises(TrialError, match="nothing to undo"):
+            bench.undo()
+
+    def test_not_what_a_key_has_changed_since(self, group, bench):
+        begin(group, FASTER="parallel_calls=auto:1.5")
+        tune(group, bench)
+        group.set_knob("cpu", "parallel_calls", 4)
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)
+        with pytest.raises(TrialError, match="nothing to undo"):
+            bench.undo()
+
+    def test_not_while_something_is_tried(self, group, bench):
+        begin(group)
+        bench.start_tuning("cpu", everything=True)
+        with pytest.raises(TrialError, match="under way"):
+            bench.undo()
+
+
+class TestAll:
+    def test_goes_on_until_nothing_helps_and_measures_the_whole(self, group, bench):
+        begin(group, FASTER="parallel_calls=auto:1.5 prefetch=auto:0.8 cache=True:1.4", EXAMPLES="1000")
+        state = tune(group, bench, everything=True)
+        assert outcomes(state) == [
+            ({"cache": True}, KEPT), ({"parallel_calls": "auto"}, KEPT), ({"prefetch": "auto"}, WITHDRAWN),
+        ]  # fmt: skip
+        best = best_of(state)
+        assert best.settings == {"parallel_calls": "auto", "cache": True}
+        assert best.speed_up.value == pytest.approx(2.1, rel=0.03)
+        assert any("num_parallel_calls" in line for line in best.code)
+        settings = group.lane("cpu").settings
+        assert (settings["parallel_calls"], settings["prefetch"], settings["cache"]) == ("auto", "off", True)
+
+    def test_a_cache_is_judged_once_it_is_full(self, group, bench):
+        begin(group, FASTER="cache=True:1.4 parallel_calls=auto:0.8 prefetch=auto:0.8", EXAMPLES="1000")
+        state = tune(group, bench, everything=True)
+        lane, attempt = group.lane("cpu"), state.attempts[-1]
+        applied = next(mark.at_ns for mark in lane.knob_marks if mark.text == "cache on")
+        examples = sum(
+            point.examples for point in lane.points if applied < point.at_ns <= attempt.blocks[1].since_ns
+        )
+        assert examples >= lane.data_examples == 1_000
+
+    def test_stopping_gives_the_lane_its_settings_back(self, group, bench):
+        begin(group)
+        bench.start_tuning("cpu", everything=True)
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "auto", 30, "the change")
+        bench.stop()
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off", 30, "the setting before")
+        state = group.session.snapshot().tuned
+        assert (state.over, state.ended, state.attempts[-1].outcome) == (True, "stopped", STOPPED)
+
+    def test_a_lane_that_dies_of_it_is_started_again_as_it_was(self, group, bench):
+        begin(group, FASTER="parallel_calls=auto:0.8 prefetch=auto:0.8")
+        bench.start_tuning("cpu", everything=True)
+        wait_for(lambda: group.lane("cpu").settings["cache"] is True, 60, "the cache")
+        group._children.find("cpu").kill(9)
+        assert bench.join(60)
+        attempt = group.session.snapshot().tuned.attempts[2]
+        assert attempt.outcome == REFUSED and "SIGKILL" in attempt.reason
+        group.wait_for(RACING, "cpu")
+        assert group.lane("cpu").settings["cache"] is False
+
+    def test_another_race_ends_it(self, group, bench):
+        begin(group)
+        bench.start_tuning("cpu", everything=True)
+        wait_for(lambda: group.session.snapshot().tuned.attempts, 30, "the first attempt")
+        group.race("other")
+        assert bench.join(30)
+        assert group.session.snapshot().race.scenario == "other"
+
+
+class TestRefusals:
+    def test_a_lane_that_is_over(self, group, bench):
+        begin(group)
+        group.finish()
+        wait_for(lambda: group.lane("cpu").over)
+        with pytest.raises(TrialError, match="does not train any more"):
+            bench.start_tuning("cpu", everything=False)
+
+    def test_a_lane_that_is_not_there(self, group, bench):
+        begin(group)
+        with pytest.raises(TrialError, match="no lane tpu"):
+            bench.start_tuning("tpu", everything=False)
+
+    def test_where_nothing_is_left_to_try(self, group, bench):
+        begin(group, EXAMPLES="1000")
+        tune(group, bench, everything=True)
+        with pytest.raises(TrialError, match="that was not tried helps cpu: input-bound"):
+            bench.start_tuning("cpu", everything=False)

@@ -1,0 +1,143 @@
+"""Where the time of a step goes, from clocks on every step and from sampled steps with barriers. Pure.
+
+On a device that works while the host goes on, a step call returns before the work is done, and any wait of the
+host may hide behind the device. So it is the sampled steps, drained before and after, that tell how long the
+device takes; only what it leaves of a step's time is shared out by what the host did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import Tally
+from tfmon.model.readings import Missing, Reading
+
+ASYNCHRONOUS = 0.25
+"""A device has work left for so long after the call, as a share of the call, when it runs behind the host."""
+SATURATED = 0.8
+"""Share of a step's time that the device works, from which on it is the limit."""
+
+NO_COPY = Missing("the batch is in the host's memory already")
+NOT_SPLIT = Missing("no profile tells how the step's time splits")
+HIDDEN = Missing("the device keeps up with the launches, so its work is hidden behind them")
+NOT_SAMPLED = Missing("no step was sampled yet")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Shares of step time in percent of it; those that are known add up to 100.
+
+    Source: `events.Window`: sums over all steady steps, and over sampled steps for what the device does.
+    """
+
+    input_pct: float
+    """Waiting for the next batch; what the device hides of it is not in here."""
+    copy_pct: Reading
+    """Copying the batch to the device, at most: a plain step overlaps some of it."""
+    dispatch_pct: Reading
+    """Starting the step's operations: on the CPU all of a call in which none of them ran."""
+    device_pct: Reading
+    """The device computes."""
+    step_pct: float
+    """Dispatch and compute together, however they split; no tracing."""
+    sync_pct: float
+    """Waiting for the device because the loop asks for the loss, while it does not compute."""
+    report_pct: float
+    """tfmon's own work in the lane."""
+    other_pct: float
+    """The rest: Python between the steps."""
+    reading_pct: float = 0.0
+    """The loop reads the loss, whether the device computes meanwhile or not: this overlaps with the others."""
+    retrace_pct: float = 0.0
+    """Steps in which a tf.function was traced, without what they computed where that is known."""
+    asynchronous: bool = False
+    """True where the device works while the host goes on."""
+
+
+def shares_of(lane: LaneState) -> Shares | None:
+    """Return where the step time of a lane went since its knobs last changed; None before there is any."""
+    tally = lane.steady
+    if not tally.steps or tally.span_ns <= 0:
+        return None
+    if lane.spec.kind == "gpu" or _runs_behind(tally):
+        return _on_a_device(tally)
+    return _on_the_host(lane, tally)
+
+
+def _runs_behind(tally: Tally) -> bool:
+    return bool(tally.sampled) and tally.sampled_tail_ns > ASYNCHRONOUS * tally.sampled_call_ns
+
+
+def _on_the_host(lane: LaneState, tally: Tally) -> Shares:
+    """Where a call returns when all is done, the clocks on the steps say everything but the call's inside.
+
+    That is told by a profile of a few steps under the same settings.
+    """
+    span = tally.span_ns
+    step, traced = 100 * tally.call_ns / span, 100 * tally.traced_ns / span
+    dispatch: Reading = NOT_SPLIT
+    device: Reading = NOT_SPLIT
+    if lane.computing_share is not None:
+        device = step * min(1.0, lane.computing_share)
+        traced = min(traced, step - device)
+        dispatch = step - device - traced
+    rest = span - tally.input_ns - tally.call_ns - tally.sync_ns - tally.report_ns
+    return Shares(
+        input_pct=100 * tally.input_ns / span,
+        copy_pct=NO_COPY,
+        dispatch_pct=dispatch,
+        device_pct=device,
+        step_pct=step - traced,
+        sync_pct=100 * tally.sync_ns / span,
+        reading_pct=100 * tally.sync_ns / span,
+        report_pct=100 * tally.report_ns / span,
+        other_pct=100 * max(0, rest) / span,
+        retrace_pct=traced,
+    )
+
+
+def _on_a_device(tally: Tally) -> Shares:
+    """Give the device what it takes of each step; what is left goes by what the host did."""
+    span, period = tally.span_ns, tally.span_ns / tally.steps
+    report = tally.report_ns / span
+    host = {
+        "input": tally.input_ns / span,
+        "call": tally.call_ns / span,
+        "sync": tally.sync_ns / span,
+        "other": max(0.0, 1 - (tally.input_ns + tally.call_ns + tally.sync_ns + tally.report_ns) / span),
+    }
+    if not tally.sampled:
+        device, launches = None, None
+    else:
+        device = (tally.sampled_call_ns + tally.sampled_tail_ns) / tally.sampled / period
+        launches = tally.sampled_call_ns / tally.sampled / period
+    behind = _runs_behind(tally)
+    copy = None
+    if tally.sampled and tally.sampled_copy_ns is not None:
+        copy = min(1.0, tally.sampled_copy_ns / tally.sampled / period)
+    busy = min(1.0 - report, device) if device is not None and behind else 0.0
+    # Where the host waits for the device by reading the loss, the device works, if it has anything to do.
+    sync = max(0.0, host["sync"] - busy)
+    left = max(0.0, 1 - busy - report - sync)
+    total = host["input"] + host["call"] + host["other"] or 1.0
+    part = {name: host[name] / total * left for name in ("input", "call", "other")}
+    copied = min(copy or 0.0, part["input"] + part["call"])
+    from_call = min(copied, part["call"])
+    part["call"] -= from_call
+    part["input"] -= copied - from_call
+    traced = min(tally.traced_ns / span, part["call"])
+    part["call"] -= traced
+    return Shares(
+        input_pct=100 * part["input"],
+        copy_pct=NOT_SAMPLED if not tally.sampled else NO_COPY if copy is None else 100 * copied,
+        dispatch_pct=NOT_SAMPLED if launches is None else 100 * part["call"],
+        device_pct=NOT_SAMPLED if device is None else 100 * busy if behind else HIDDEN,
+        step_pct=100 * (part["call"] + busy),
+        sync_pct=100 * sync,
+        reading_pct=100 * host["sync"],
+        report_pct=100 * report,
+        other_pct=100 * part["other"],
+        retrace_pct=100 * traced,
+        asynchronous=True,
+    )

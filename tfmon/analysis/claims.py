@@ -1,0 +1,80 @@
+"""What a measured ratio says about a claim."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tfmon import units
+from tfmon.model.readings import Estimate
+
+Outcome = Literal["supported", "contradicted", "too close to call", "not testable here", "corrected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim and what came of it."""
+
+    scenario: str
+    claim: Claim
+    outcome: Outcome
+    ratio: Estimate | None = None
+    """Throughput of the claim's first lane over its second's."""
+    why: str = ""
+    """Why it could not be tested; what is true instead of a corrected one."""
+
+
+def judge(claim: Claim, ratio: Estimate) -> Outcome:
+    """Hold a ratio against what a claim predicts: only an interval that lies all on one side decides."""
+    if claim.at_most is not None:
+        if 1 / claim.at_most <= ratio.low and ratio.high <= claim.at_most:
+            return "supported"
+        outside = ratio.low > claim.at_most or ratio.high < 1 / claim.at_most
+        return "contradicted" if outside else "too close to call"
+    if ratio.low > claim.at_least:
+        return "supported"
+    return "contradicted" if ratio.high < claim.at_least else "too close to call"
+
+
+def prediction(claim: Claim) -> str:
+    """Write what a claim predicts: `cpu,graph=on` > `cpu,graph=off`."""
+    if not claim.first:
+        return ""
+    if claim.at_most is not None:
+        return f"{claim.first} ≈ {claim.second} (within {units.ratio(claim.at_most)})"
+    factor = f" by {units.ratio(claim.at_least)}" if claim.at_least > 1 else ""
+    return f"{claim.first} > {claim.second}{factor}"
+
+
+def measured(finding: Finding) -> str:
+    """Write what was measured: 15.6× (15.4 to 15.8, 12 pairs)."""
+    if finding.ratio is None:
+        return ""
+    factor, interval = units.ratio_in(finding.ratio.value, finding.ratio.low, finding.ratio.high)
+    return f"{factor} ({interval}, {finding.ratio.pairs} pairs)"
+
+
+# ---------------- claims: what people say about a scenario, written so that a race can support or contradict it
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One statement and the comparison of two lanes that it predicts."""
+
+    id: str
+    source: str
+    """The article and the example it comes from."""
+    says: str
+    """The statement, in our words."""
+    first: str = ""
+    """Spec of the lane that is said to be faster, such as `cpu,graph=on`."""
+    second: str = ""
+    """Spec of the lane that it is compared with."""
+    at_least: float = 1.0
+    """By how much it is said to be faster."""
+    at_most: float | None = None
+    """By how much at most, for a claim that there is little or nothing between them."""
+    needs: Literal["", "gpu", "mac"] = ""
+    """What the machine must have."""
+    corrected: str = ""
+    """For a statement that is technically wrong: what is true, and how it shows."""

@@ -1,0 +1,247 @@
+"""The crossover: at which value of a knob one lane overtakes the other. Pure.
+
+Two lanes race at powers of two of a knob, in turns. Each value gets a few pairs, and the ones next to a change of
+the lead get more, until it is sure on both sides. Between two values the log of the ratio is taken as straight
+over the log of the knob, and so is each end of its interval.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.analysis import statistics
+from tfmon.analysis.statistics import LEAST_PAIRS
+from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.ports import TrialError
+from tfmon.model.race import CrossoverState
+from tfmon.model.readings import Estimate
+from tfmon.model.session import Snapshot
+from tfmon.model.spec import LaneSpec
+
+FIRST_PAIRS = LEAST_PAIRS + 1
+"""Pairs that every value gets."""
+SURE_PAIRS = 12
+"""Pairs that a value gets next to a change of the lead, even where it is sure who is ahead."""
+MOST_PAIRS = 24
+"""Pairs that a value next to a change of the lead gets at most."""
+HIGHEST = 4_096
+"""Where the range ends unless the knob or the user ends it before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What was measured at one value of the knob."""
+
+    value: KnobValue
+    first: Estimate | None
+    """Examples/s of the first lane; None before it has slices enough."""
+    second: Estimate | None
+    ratio: Estimate | None
+    """The first lane's throughput over the second's, pair by pair."""
+    pairs: int = 0
+    refused: str = ""
+    """Why nothing can be measured here; empty if something can."""
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is beyond doubt who is ahead here."""
+        return self.ratio is not None and self.ratio.clear_of(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """One change of the lead, between two neighbouring values."""
+
+    about: float
+    low: float
+    high: float
+    """Where it lies at most: the values around it that are sure, or the ends of what was measured."""
+    ahead: str
+    """Title of the lane that is ahead above it."""
+    behind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What is known so far: places in the order of their values, and what they say."""
+
+    knob: str
+    first: str
+    second: str
+    """Titles of the lanes."""
+    places: tuple[Place, ...]
+    crossings: tuple[Crossing, ...]
+    text: str
+    """The answer in a sentence."""
+
+
+def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
+    """Return the powers of two in a knob's range and within these bounds; without an upper one, up to `HIGHEST`.
+
+    Errors: KnobError for a knob that is no number, and where fewer than two values are left.
+    """
+    if isinstance(knob.default, bool | str) and knob.low is None and knob.high is None:
+        raise KnobError(f"{knob.name} takes {knob.allowed()}; a crossover needs a knob that is a number")
+    least = max(bound for bound in (low, knob.low, 1) if bound is not None)
+    most = min(bound for bound in (high if high is not None else HIGHEST, knob.high) if bound is not None)
+    powers = [2**exponent for exponent in range(40) if least <= 2**exponent <= most]
+    if len(powers) < 2:
+        raise KnobError(f"{knob.name} has fewer than two powers of two from {least:g} to {most:g}")
+    return tuple(float(power) for power in powers) if isinstance(knob.default, float) else tuple(powers)
+
+
+def plan_crossover(
+    knobs: Sequence[Knob],
+    lanes: Sequence[LaneSpec],
+    knob: str,
+    bounds: tuple[float | None, float | None] = (None, None),
+    examples: int | None = None,
+) -> CrossoverState:
+    """Return what a crossover of the first two lanes would measure; a batch is never larger than the data.
+
+    Errors: TrialError for fewer than two lanes, and a knob that is not there, is no number or tells them apart.
+    """
+    if len(lanes) < 2:
+        raise TrialError("a crossover compares two lanes that train; this race has fewer")
+    low, high = bounds
+    if knob == "batch_size" and examples is not None:
+        high = min(examples, HIGHEST if high is None else high)
+    try:
+        values = values_of(find(knobs, knob), low, high)
+    except KnobError as error:
+        raise TrialError(str(error)) from error
+    if any(knob in lane.apart for lane in lanes[:2]):
+        raise TrialError(f"{knob} is what tells the lanes apart; a crossover needs another knob")
+    return CrossoverState(knob, (lanes[0].name, lanes[1].name), values)
+
+
+def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
+    """Return the curve from the slices that both lanes ran at each value, with all other settings as in force."""
+    first, second = (snapshot.lane(name) for name in state.lanes)
+    titles = first.title, second.title
+    places = tuple(
+        _place(first, second, state.knob, value, state.refused.get(value, "")) for value in state.values
+    )
+    crossings = _crossings(places, *titles)
+    return Curve(state.knob, *titles, places, crossings, _answer(state.knob, places, crossings, titles))
+
+
+def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
+    """Return the value to measure next and how many pairs it is to have then; None when all is known."""
+    open_places = [place for place in curve.places if not place.refused]
+    for place in open_places:
+        if place.pairs < FIRST_PAIRS:
+            return place.value, FIRST_PAIRS
+    near = _near_crossings(open_places)
+    if not near:
+        return None
+    fewest = min(near, key=lambda place: place.pairs)
+    return fewest.value, fewest.pairs + FIRST_PAIRS
+
+
+def pairs_left(curve: Curve) -> int:
+    """Return how many pairs are still to be measured, as far as can be told now."""
+    open_places = [place for place in curve.places if not place.refused]
+    first = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
+    near = _near_crossings(open_places)
+    return first + sum((SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs for place in near)
+
+
+def _place(first: LaneState, second: LaneState, knob: str, value: KnobValue, refused: str) -> Place:
+    ours = first.turns_under({**first.settings, knob: value})
+    theirs = second.turns_under({**second.settings, knob: value})
+    pairs = len({turn.turn for turn in ours} & {turn.turn for turn in theirs})
+    ratio = statistics.ratio(ours, theirs)
+    return Place(value, statistics.speed(ours), statistics.speed(theirs), ratio, pairs, refused)
+
+
+def _near_crossings(places: Sequence[Place]) -> list[Place]:
+    """Return the places worth more pairs: unsure ones next to which the lead may change, and those beside it."""
+    known = [place for place in places if place.ratio is not None]
+    near = []
+    for at, place in enumerate(known):
+        around = known[max(0, at - 1) : at + 2]
+        leads = {_lead(other) for other in around if other.sure}
+        most = SURE_PAIRS if place.sure else MOST_PAIRS
+        if place.pairs < most and (_flips(around) or (not place.sure and len(leads) != 1)):
+            near.append(place)
+    return near
+
+
+def _flips(places: Sequence[Place]) -> bool:
+    return len({_lead(place) for place in places}) > 1
+
+
+def _lead(place: Place) -> bool:
+    return place.ratio is not None and place.ratio.value > 1
+
+
+def _crossings(places: Sequence[Place], first: str, second: str) -> tuple[Crossing, ...]:
+    """Return every change of the lead between places where it is sure who is ahead."""
+    found = []
+    known = [place for place in places if place.ratio is not None]
+    sure = [at for at, place in enumerate(known) if place.sure]
+    for left, right in itertools.pairwise(sure):
+        if _lead(known[left]) == _lead(known[right]):
+            continue
+        stretch = known[left : right + 1]
+        low, about, high = _where(stretch)
+        ahead, behind = (first, second) if _lead(known[right]) else (second, first)
+        found.append(Crossing(about, low, high, ahead, behind))
+    return tuple(found)
+
+
+def _where(stretch: Sequence[Place]) -> tuple[float, float, float]:
+    """Return where the ratio and the ends of its interval pass 1, in order; all within the stretch."""
+    logs = [math.log2(float(place.value)) for place in stretch]
+    rises = _lead(stretch[-1])
+    passes = []
+    for part in ("low", "value", "high"):
+        heights = [math.log(getattr(place.ratio, part)) * (1 if rises else -1) for place in stretch]
+        at = next(place for place in range(1, len(heights)) if heights[place] > 0)
+        below, above = heights[at - 1], heights[at]
+        share = 1.0 if above == below else max(0.0, min(1.0, -below / (above - below)))
+        passes.append(2 ** (logs[at - 1] + (logs[at] - logs[at - 1]) * share))
+    low, about, high = sorted(passes)
+    return low, about, high
+
+
+def _answer(knob: str, places: Sequence[Place], crossings: Sequence[Crossing], titles: tuple[str, str]) -> str:
+    known = [place for place in places if place.ratio is not None]
+    if not known:
+        return "nothing is measured yet"
+    what = knob.replace("_", " ")
+    if crossings:
+        return "; then ".join(
+            f"{one.ahead} overtakes {one.behind} at a {what} of about {_rounded(one.about)} "
+            f"(between {_rounded(one.low)} and {_rounded(one.high)})"
+            for one in crossings
+        )
+    span = f"from {show(known[0].value)} to {show(known[-1].value)}"
+    sure = [place for place in known if place.sure]
+    if not sure:
+        return f"too close to call {span}: neither lane is ahead beyond doubt"
+    winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
+    factors = sorted(_factor(place) for place in sure)
+    least, most = units.ratio(factors[0]), units.ratio(factors[-1])
+    by = f"by {least}" if least == most else f"by {least} to {most}"
+    open_values = len(known) - len(sure)
+    doubt = f"; too close to call at {open_values} of {len(known)} values" if open_values else ""
+    return f"there is no crossing {span}: {winner} is faster than {loser} throughout, {by}{doubt}"
+
+
+def _factor(place: Place) -> float:
+    assert place.ratio is not None
+    return max(place.ratio.value, 1 / place.ratio.value)
+
+
+def _rounded(value: float) -> str:
+    """Write a value of the knob with two significant digits; more would say too much."""
+    digits = max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 0
+    rounded = round(value, -digits)
+    return units.count(int(rounded)) if value >= 9.5 else f"{value:.2g}"

@@ -1,0 +1,277 @@
+"""Advice that is tried on a running lane: what to try next, what it gained, whether it is kept. Pure.
+
+The lane trains under the old and the new settings by turns, a few slices each, so that what drifts hits both. The
+gain is looked at a few times at most: each look may err, and many looks would find a gain where there is none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tfmon import units
+from tfmon.analysis.advice import Advice, advice_for, code_for
+from tfmon.analysis.attribution import Shares
+from tfmon.analysis.bottleneck import Diagnosis, diagnose
+from tfmon.analysis.statistics import gain
+from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_statistics import TurnSpeed
+from tfmon.model.ports import TrialError
+from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
+from tfmon.model.readings import Estimate, known
+from tfmon.model.session import Snapshot
+
+LOOKS = (6, 12, 18)
+"""Pairs after which the gain is looked at; after the last it is decided one way or the other."""
+LOOKS_RESTARTING = (6, 12)
+"""The same where every change takes a new process."""
+CLEAR = 0.05
+"""A gain or a loss that is decided on before the last look, if its interval leaves out none at all."""
+FURTHER_PCT = 10.0
+"""The least share of step time that is worth a trial when what bounds the lane is beyond help."""
+WORTH = 0.01
+"""The least gain that is worth another setting."""
+
+
+# ---------------------------------------------------------------- what to try
+
+
+def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Diagnosis | None:
+    """Return what bounds a lane, without the advice that was tried since the last change that was kept.
+
+    A change that helps makes another lane of it, on which what did not help before may; unless it surely cost a
+    good deal, and the series is the same. With `everything` it is followed by what may help against whatever else
+    takes its part of the time.
+    """
+    found = diagnose(snapshot, lane)
+    if found is None:
+        return found
+    if everything:
+        found = replace(
+            found, advice=tuple(dict.fromkeys((*found.advice, *_further(snapshot, lane, found.shares))))
+        )
+    if snapshot.tuned is None:
+        return found
+    state = snapshot.tuned
+    series = state.attempts[state.first :] if not state.over else ()
+    settled = [one.change for one in series if one.outcome == KEPT or _costs(one)]
+    since = itertools.takewhile(
+        lambda one: one.outcome != KEPT, (one for one in reversed(state.attempts) if one.lane == lane.spec.name)
+    )
+    tried = [*settled, *(one.change for one in since)]
+    return replace(found, advice=tuple(one for one in found.advice if {one.knob: one.value} not in tried))
+
+
+def _costs(attempt: Attempt) -> bool:
+    """Return whether a change made a lane slower beyond doubt, and by more than another change makes good."""
+    return attempt.gain is not None and attempt.gain.high < 1 - CLEAR
+
+
+def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
+    """Go through what may help against each part of step time that is worth it, the largest first."""
+    parts = {
+        "input": shares.input_pct,
+        "transfer": known(shares.copy_pct) or 0.0,
+        "dispatch": known(shares.dispatch_pct) or 0.0,
+        "compute": known(shares.device_pct) or 0.0,
+        "step": 0.0 if known(shares.device_pct) is not None else shares.step_pct,
+    }
+    for kind in sorted(parts, key=lambda kind: -parts[kind]):
+        if parts[kind] >= FURTHER_PCT:
+            yield from (one for one in advice_for(kind, lane, snapshot.race.knobs) if not one.by_hand)
+
+
+def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:
+    """Return a series of attempts on a lane that has yet to begin.
+
+    Errors: TrialError for a lane that is over, or that no knob of the scenario may help.
+    """
+    lane = next((one for one in snapshot.lanes if one.spec.name == name), None)
+    if lane is None:
+        raise TrialError(f"there is no lane {name} in this race")
+    if lane.over:
+        raise TrialError(f"{lane.title} does not train any more: start it again first")
+    found = advised(snapshot, lane, everything=everything)
+    if found is not None and found.advice and all(one.by_hand for one in found.advice):
+        raise TrialError(f"{lane.title} is a script: what may help it is code, which Enter shows")
+    if found is not None and not found.advice:
+        tried = " that was not tried" if diagnose(snapshot, lane) != found else ""
+        raise TrialError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")
+    attempts = snapshot.tuned.attempts if snapshot.tuned is not None else ()
+    return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
+
+
+def find_kept(snapshot: Snapshot) -> tuple[TuneState, Attempt]:
+    """Return the attempt that was kept last and is in force still, and the state in which it is undone.
+
+    Errors: TrialError when there is none.
+    """
+    attempts = list(snapshot.tuned.attempts) if snapshot.tuned is not None else []
+    for place, attempt in reversed(list(enumerate(attempts))):
+        if snapshot.tuned is not None and attempt.outcome == KEPT and _in_force(snapshot, attempt, attempt.after):
+            attempts[place] = replace(attempt, outcome=UNDONE)
+            return replace(snapshot.tuned, attempts=tuple(attempts)), attempt
+    raise TrialError("nothing to undo: no advice that was tried is in force")
+
+
+def _in_force(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool:
+    """Return whether the lane of an attempt trains under these settings, as far as the attempt is about them."""
+    lane = next((one for one in snapshot.lanes if one.spec.name == attempt.lane), None)
+    return lane is not None and all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
+
+
+def plan_attempt(lane: LaneState, advice: Advice, bound: str, knobs: Sequence[Knob]) -> Attempt:
+    """Return the attempt that tries one piece of advice on a lane as it is set now."""
+    before = dict(lane.settings)
+    return Attempt(
+        lane=lane.spec.name,
+        before=before,
+        after={**before, advice.knob: advice.value},
+        bound=bound,
+        why=advice.why,
+        restarts=find(knobs, advice.knob).kind == "restart",
+    )
+
+
+# ---------------------------------------------------------------- what came of it
+
+
+def slices_in(lane: LaneState, attempt: Attempt, block: Block) -> list[TurnSpeed]:
+    """Return the slices of a block, oldest first."""
+    until_ns = math.inf if block.until_ns is None else block.until_ns
+    turns = lane.turns_under(attempt.after if block.changed else attempt.before)
+    return [turn for turn in turns if block.since_ns < turn.at_ns <= until_ns]
+
+
+def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[TurnSpeed, TurnSpeed]]:
+    """Return the slices under the old and the new settings, each with its partner of the neighbouring block."""
+    blocks: dict[bool, list[list[TurnSpeed]]] = {False: [], True: []}
+    for block in attempt.blocks:
+        blocks[block.changed].append(slices_in(lane, attempt, block))
+    neighbours = zip(blocks[False], blocks[True], strict=False)
+    return [pair for old, new in neighbours for pair in zip(old, new, strict=False)]
+
+
+def gain_of(lane: LaneState, attempt: Attempt) -> Estimate | None:
+    """Return what an attempt gained so far, 1.38 for 38 %; None from too few pairs."""
+    return gain(pairs_of(lane, attempt), one_process=not attempt.restarts)
+
+
+def decide(lane: LaneState, attempt: Attempt) -> str:
+    """Return `kept` or `withdrawn`, or "" while more pairs are needed."""
+    looks = LOOKS_RESTARTING if attempt.restarts else LOOKS
+    pairs, found = len(pairs_of(lane, attempt)), gain_of(lane, attempt)
+    last = pairs >= looks[-1]
+    if pairs < looks[0]:
+        return ""
+    if found is None:
+        return WITHDRAWN if last else ""
+    if found.high < 1 + WORTH:
+        return WITHDRAWN
+    if found.low > 1 and found.value >= 1 + (WORTH if last else CLEAR):
+        return KEPT
+    vain = pairs > looks[0] and found.low <= 1 and found.value < 1 + CLEAR / 2
+    return WITHDRAWN if last or vain else ""
+
+
+def next_look(lane: LaneState, attempt: Attempt) -> int:
+    """Return after how many pairs the gain is looked at next."""
+    looks = LOOKS_RESTARTING if attempt.restarts else LOOKS
+    pairs = len(pairs_of(lane, attempt))
+    return next((look for look in looks if look > pairs), looks[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What a series of attempts came to."""
+
+    settings: dict[str, KnobValue]
+    """Knobs that were changed for good, with their values."""
+    code: tuple[str, ...]
+    """The lines of TensorFlow that do the same."""
+    speed_up: Estimate | None
+    """Throughput at the end over that at the beginning, measured directly; None if nothing was kept."""
+
+
+def best_of(state: TuneState) -> Best:
+    """Return what a series came to."""
+    kept = [attempt for attempt in state.attempts[state.first :] if attempt.outcome == KEPT]
+    settings = {knob: value for attempt in kept for knob, value in attempt.change.items()}
+    code = tuple(line for knob, value in settings.items() for line in code_for(Advice(knob, value, "")))
+    if len(kept) == 1:
+        return Best(settings, code, kept[0].gain)
+    return Best(settings, code, state.total.gain if state.total is not None else None)
+
+
+# ---------------------------------------------------------------- in words
+
+
+def news(snapshot: Snapshot) -> str:
+    """Say what is tried, or what came of the last change while its outcome is in force; "" if there is nothing."""
+    state = snapshot.tuned
+    if state is None or snapshot.trial is not state:
+        return ""
+    lane = next((one for one in snapshot.lanes if one.spec.name == state.lane), None)
+    if lane is None:
+        return ""
+    attempt = state.latest
+    lead = f"{lane.spec.letter}: " if len(snapshot.lanes) > 1 else ""
+    if attempt is None:
+        return f"{lead}{state.ended}" if state.over else f"{lead}looking what bounds it"
+    kept = attempt.outcome == KEPT
+    if state.over and not _in_force(snapshot, attempt, attempt.after if kept else attempt.before):
+        return ""
+    if attempt is state.total:
+        return f"{lead}{settings_text(state)} against the start: {_measured_text(lane, attempt)}"
+    return f"{lead}{attempt_text(lane, attempt)}"
+
+
+def change_text(attempt: Attempt) -> str:
+    """Name the change: "prefetch auto"."""
+    return " · ".join(Advice(knob, value, "").text for knob, value in attempt.change.items())
+
+
+def gain_text(estimate: Estimate) -> str:
+    """Write a gain with its interval: "+38 % (CI 31 to 44)", or "5.1× (CI 4.9 to 5.3)" from twice as fast on."""
+    if estimate.value >= 2:
+        factor, interval = units.ratio_in(estimate.value, estimate.low, estimate.high)
+        return f"{factor} (CI {interval})"
+    digits = 0 if (estimate.high - estimate.low) > 0.02 else 1
+    value, low, high = (f"{100 * (one - 1):+.{digits}f}" for one in (estimate.value, estimate.low, estimate.high))
+    return f"{value} % (CI {low} to {high})"
+
+
+def attempt_text(lane: LaneState, attempt: Attempt) -> str:
+    """Say what is tried, or what came of it, in one sentence."""
+    change = change_text(attempt)
+    if attempt.outcome == "":
+        return f"trying {change}: {_measured_text(lane, attempt)}"
+    if attempt.outcome == REFUSED:
+        return f"{change} is not possible: {attempt.reason}"
+    if attempt.outcome == STOPPED:
+        return f"{change}: stopped before it was known"
+    if attempt.outcome == UNDONE:
+        return f"{change}: undone"
+    measured = gain_text(attempt.gain) if attempt.gain is not None else "too little could be measured"
+    if attempt.outcome == KEPT:
+        return f"{change}: {measured}, kept"
+    if attempt.gain is not None and not attempt.gain.clear_of(1):
+        return f"{change}: {measured}, no gain that is sure; withdrawn"
+    return f"{change}: {measured}, withdrawn"
+
+
+def _measured_text(lane: LaneState, attempt: Attempt) -> str:
+    """Return what was gained, or how far that is known."""
+    if attempt.outcome:
+        return gain_text(attempt.gain) if attempt.gain is not None else attempt.reason or attempt.outcome
+    found, pairs = gain_of(lane, attempt), len(pairs_of(lane, attempt))
+    so_far = f", {gain_text(found)} so far" if found is not None else ""
+    return f"{pairs} of {next_look(lane, attempt)} pairs{so_far}"
+
+
+def settings_text(state: TuneState) -> str:
+    """Name the settings that a series came to, as the command line takes them: "prefetch=auto cache=on"."""
+    return " ".join(f"{knob}={show(value)}" for knob, value in best_of(state).settings.items())

@@ -1,0 +1,92 @@
+"""`tfmon config`: where the settings file is, what is in force, and where that comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from tfmon.cli import options
+from tfmon.errors import EXIT_FINE, EXIT_USAGE, UsageError
+from tfmon.runner import settings as in_force
+from tfmon.runner.settings import SETTINGS
+
+
+@click.command()
+@click.option("--init", is_flag=True, help="Write a file with every setting and key in comments, for you to edit.")
+@options.as_json
+@options.flags
+def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
+    """Show the settings in force, and where each comes from.
+
+    A flag goes before an environment variable such as TFMON_THEME, that before the file, and that before what is
+    built in. TFMON_CONFIG names another file.
+    """
+    path = in_force.config_path()
+    if init:
+        _write(path)
+        click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
+        sys.exit(EXIT_FINE)
+    found = in_force.read_file(path)
+    mistakes = list(found.mistakes)
+    rows: dict[str, dict[str, Any]] = {}
+    for setting in SETTINGS:
+        resolved = in_force.Resolved(setting.default, "default")
+        given = flags.get(setting.name)
+        try:
+            resolved = in_force.find(setting, given, lambda: found)
+        except ValueError as error:
+            where = f"--{setting.name}" if given is not None else setting.variable
+            mistakes.append(f"{where}: {error}")
+        rows[setting.name] = {"value": resolved.value, "source": resolved.source}
+    if as_json:
+        report = {"path": str(path), "exists": found.exists, "settings": rows}
+        click.echo(json.dumps({**report, "keys": dict(found.keys), "mistakes": mistakes}, indent=2))
+    else:
+        click.echo(_text(found, rows))
+    for mistake in mistakes:
+        click.echo(f"tfmon: {mistake}", err=True)
+    sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
+
+
+def _text(found: in_force.ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
+    where = "" if found.exists else "   (not there; tfmon config --init writes it)"
+    lines = [f"{found.path}{where}", ""]
+    shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
+    width = max(map(len, shown.values()))
+    lines += [f"{name:<14}{shown[name]:<{width}}  {row['source']}" for name, row in rows.items()]
+    if found.keys:
+        lines += ["", "[keys]", *(f"{name:<14}{json.dumps(keys)}" for name, keys in found.keys.items())]
+    return "\n".join(lines)
+
+
+def _write(path: Path) -> None:
+    """Write the file with everything in comments, for its owner's eyes alone.
+
+    Errors: UsageError where there is one already, or none can be.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(template())
+    except FileExistsError:
+        raise UsageError(f"{path} is there already, and stays as it is", "edit it, or move it away") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def template() -> str:
+    """Return a file that sets nothing: every setting and every key with its built-in value, in comments."""
+    from tfmon.ui.keys import KEYS
+
+    lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in force.", ""]
+    for setting in SETTINGS:
+        lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
+    lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]
+    for key in KEYS:
+        lines += ["", f"# {key.group}: {key.help}", f"#{json.dumps(key.id)} = {json.dumps(key.keys)}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,42 @@
+"""`tfmon doctor`: why TensorFlow uses no GPU, and whether a race would be fair."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from tfmon.cli import options
+
+
+@click.command()
+@options.as_json
+@click.option("-v", "--verbose", is_flag=True, help="Show what was seen, and the checks that do not apply.")
+@click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
+@options.python
+def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) -> NoReturn:
+    """Say why TensorFlow uses no GPU here, and whether a race would be fair.
+
+    Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable.
+    """
+    from tfmon.doctor.report import run_checks
+    from tfmon.reports.doctor import to_json, to_text
+    from tfmon.runner.planner import find_python
+    from tfmon.ui.render.style import charset
+
+    report = run_checks(find_python(python) if python else Path(sys.executable), imports=not no_import)
+    if as_json:
+        click.echo(json.dumps(to_json(report), indent=2))
+        sys.exit(report.exit_code)
+    ascii_only = charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
+    colours = {} if os.environ.get("NO_COLOR") else {"ok": "green", "warning": "yellow", "broken": "red"}
+
+    def paint(text: str, status: str) -> str:
+        return click.style(text, fg=colours[status]) if status in colours else text
+
+    click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only, paint=paint))
+    sys.exit(report.exit_code)

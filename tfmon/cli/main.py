@@ -1,0 +1,91 @@
+"""The command line: finds the command, prints errors, returns exit codes."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import Any, NoReturn
+
+import click
+
+import tfmon
+from tfmon.cli import config, crossover, diff, doctor, export, profile, race, replay, runs, scenarios, tune, verify
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError
+
+
+class Commands(click.Group):
+    """Commands, with a hint for whoever names a scenario where a command belongs."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own type
+        """Find a command.
+
+        Errors: click.UsageError for an unknown one, with the nearest.
+        """
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            hint = f"did you mean `tfmon {near[0]}`?" if near else f"to race a scenario: tfmon race {name}"
+            raise click.UsageError(f"there is no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tfmon.__version__, prog_name="tfmon")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Race TensorFlow training on the CPU and the GPU, live, and see who is faster and why.
+
+    Without a command, tfmon races small-dense. Press ? in the screen for the keys.
+
+    Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that was asked for is not there,
+    130 interrupted.
+    """
+    if ctx.invoked_subcommand is None:
+        with race.race.make_context("race", [], parent=ctx) as race_context:
+            race.race.invoke(race_context)
+
+
+for command in (
+    race.race,
+    race.watch,
+    crossover.crossover,
+    tune.tune,
+    profile.profile,
+    replay.replay,
+    runs.runs,
+    diff.diff,
+    export.export,
+    doctor.doctor,
+    config.config,
+    verify.verify,
+    scenarios.list_scenarios,
+    scenarios.show,
+    scenarios.new,
+):
+    cli.add_command(command)
+
+
+def main() -> NoReturn:
+    """Run the command line and leave with its exit code."""
+    stdout = sys.stdout
+    try:
+        code = cli.main(standalone_mode=False)
+    except TfmonError as error:
+        click.echo(f"tfmon: {error.message}", err=True)
+        if error.hint:
+            click.echo(f"  {error.hint}", err=True)
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        code = EXIT_INTERRUPTED
+    except SystemExit as leaving:
+        # Whoever read our output has gone, as `head` does: Click replaces stdout then and leaves with 1, which
+        # here means a failed lane.
+        code = leaving.code if sys.stdout is stdout else 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,110 @@
+"""`tfmon profile`: where the time of some training steps goes, by TensorFlow's own profiler."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfmon.cli import options
+from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
+
+if TYPE_CHECKING:
+    from tfmon.runner.headless import Interruption
+    from tfmon.runner.program import Program
+
+LEAST_WINDOWS = 5
+"""Windows that a lane trains before it is profiled."""
+
+
+@click.command()
+@click.argument("scenario")
+@click.option("--steps", type=click.IntRange(1, 1000), default=20, show_default=True, help="Steps to profile.")
+@click.option("--chrome", metavar="FILE", help="Write the trace for ui.perfetto.dev or chrome://tracing.")
+@click.option("--keep", metavar="DIR", help="Keep TensorFlow's own files, for xprof or TensorBoard.")
+@click.option("--lane", metavar="SPEC", help="DEVICE[,KNOB=VALUE…]; the first GPU, or the CPU, if not said.")
+@options.settings
+@options.as_json
+@options.python
+def profile(
+    scenario: str,
+    steps: int,
+    chrome: str | None,
+    keep: str | None,
+    lane: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+    python: str | None,
+) -> None:
+    """Profile some training steps of SCENARIO in one lane.
+
+    The lane trains until it is steady; then TensorFlow's profiler records the steps, and tfmon reads the trace.
+    """
+    from tfmon.catalog import find_card
+    from tfmon.probes.gpus import find_gpus
+    from tfmon.profile import breakdown, xspace
+    from tfmon.profile import chrome as perfetto
+    from tfmon.reports import profile as text
+    from tfmon.runner.headless import interruption
+    from tfmon.runner.planner import Wishes, find_python
+    from tfmon.runner.program import Program
+
+    interpreter = find_python(python) if python else Path(sys.executable)
+    card = find_card(scenario)
+    spec = lane or ("gpu:0" if find_gpus(interpreter).gpus else "cpu")
+    folder = _folder(keep)
+    program = Program(Wishes(lanes=(spec,), settings=settings, python=interpreter))
+    try:
+        with interruption() as interrupted:
+            try:
+                program.begin(program.plan(card))
+                name = _until_steady(program, interrupted)
+                if not name:
+                    sys.exit(EXIT_INTERRUPTED)
+                taken = program.profile(name, folder, steps)
+            finally:
+                program.close()
+        on_gpu = program.session.snapshot().lane(name).spec.kind == "gpu"
+        path = Path(taken.path)
+        found = breakdown.read_profile(path, on_gpu=on_gpu, note=taken.note)
+        if chrome:
+            try:
+                perfetto.write_chrome(xspace.read_space(path), Path(chrome))
+            except OSError as error:
+                raise UsageError(f"--chrome {chrome} could not be written: {error.strerror or error}") from error
+    finally:
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    click.echo(json.dumps(text.to_json(found), indent=2) if as_json else text.to_text(found))
+
+
+def _folder(keep: str | None) -> Path:
+    if keep is None:
+        return Path(tempfile.mkdtemp(prefix="tfmon-profile-"))
+    try:
+        Path(keep).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--keep {keep} is no folder that can be made: {error.strerror or error}") from error
+    return Path(keep).absolute()
+
+
+def _until_steady(program: Program, interrupted: Interruption) -> str:
+    """Wait until the lane has trained for a while; return its name, or "" after a signal.
+
+    Errors: TfmonError when it cannot train.
+    """
+    while not interrupted.wait():
+        (lane,) = program.session.snapshot().lanes
+        if lane.over:
+            said = lane.trouble or None
+            failed = TfmonError(said.message if said else "the lane ended", said.hint if said else "")
+            failed.exit_code = EXIT_LANE_FAILED
+            raise failed
+        if lane.steady.windows >= LEAST_WINDOWS:
+            return lane.spec.name
+    return ""

@@ -1,0 +1,288 @@
+"""The machine in a race: whether the CPU lane has all of it, and nothing else runs."""
+
+from __future__ import annotations
+
+from tfmon.doctor.checks.nvidia import visible_devices_of
+from tfmon.doctor.facts import Device, Facts
+from tfmon.doctor.findings import FAIRNESS, Check, Finding, check, not_applicable, ok, warning
+from tfmon.probes.nvidia.power import HW_SLOWDOWN, INFO, explain
+from tfmon.units import cores, memory, percent
+
+LEAST_AVAILABLE_BYTES = 2 * 1024**3
+"""Two lanes hold about so much before they train on anything large."""
+OTHERS_SHARE, STEAL_SHARE = 0.1, 0.02
+SWAP_USED_BYTES = 64 * 1024**2
+_SLOWING = {
+    "CUDA_LAUNCH_BLOCKING": ("1", "each kernel is waited for"),
+    "NVIDIA_TF32_OVERRIDE": ("0", "the GPU lane computes without TF32"),
+    "TF_CUDNN_DETERMINISTIC": ("1", "slower kernels are chosen on the GPU"),
+    "TF_DETERMINISTIC_OPS": ("1", "slower kernels are chosen"),
+    "TF_ENABLE_ONEDNN_OPTS": ("0", "the CPU lane computes without oneDNN"),
+}
+_THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+
+
+@check(
+    "cores",
+    "Usable cores",
+    FAIRNESS,
+    "https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu; sched_getaffinity(2)",
+)
+def usable_cores(facts: Facts) -> Finding:
+    """Judge whether a quota or an affinity leaves a lane less than the machine has."""
+    host = facts.host
+    evidence = (
+        f"cores {host.cores}, affinity {host.affinity}",
+        f"quota {'none' if host.quota_cores is None else cores(host.quota_cores)}",
+        "" if host.throttled_share is None else f"used up in {percent(100 * host.throttled_share)} of its periods",
+    )
+    if host.quota_cores is not None and host.quota_cores < min(host.cores, host.affinity):
+        found = f"a quota of {cores(host.quota_cores)} cores on a machine of {host.cores}"
+        fix = "TensorFlow starts a thread for each core all the same: race with --set threads=" + (
+            f"{max(1, int(host.quota_cores))}, or raise the quota (docker run --cpus={host.cores})"
+        )
+        return warning(found, "no quota, or as many threads as it allows", fix, *evidence)
+    if host.affinity < host.cores:
+        fix = "start it without taskset or --cpuset-cpus, or take the CPU lane for what it is"
+        return warning(f"{host.affinity} of {host.cores} cores", "all of them", fix, *evidence)
+    return ok(f"all {host.cores}", *evidence)
+
+
+@check("governor", "CPU governor", FAIRNESS, "https://docs.kernel.org/admin-guide/pm/cpufreq.html")
+def governor(facts: Facts) -> Finding:
+    """Judge whether the processor takes its time to speed up."""
+    if not facts.host.governors:
+        return not_applicable("the system does not tell")
+    slow = [one for one in facts.host.governors if one in ("powersave", "ondemand", "conservative")]
+    names = ", ".join(facts.host.governors)
+    if slow:
+        fix = "sudo cpupower frequency-set -g performance"
+        return warning(names, "performance", fix, "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor")
+    return ok(names)
+
+
+@check("turbo", "CPU boost", FAIRNESS, "https://docs.kernel.org/admin-guide/pm/intel_pstate.html")
+def turbo(facts: Facts) -> Finding:
+    """Judge whether the processor may run above its base clock."""
+    if facts.host.turbo is None:
+        return not_applicable("the system does not tell")
+    if not facts.host.turbo:
+        fix = "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo (or 1 in cpufreq/boost)"
+        return warning("off: the CPU lane is slower than it could be", "on, unless you want steady clocks", fix)
+    return ok("on")
+
+
+@check("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
+def free_memory(facts: Facts) -> Finding:
+    """Judge whether two lanes find room."""
+    host = facts.host
+    if not host.total_bytes:
+        return not_applicable("the system does not tell")
+    found = f"{memory(host.available_bytes)} of {memory(host.total_bytes)} available"
+    if host.available_bytes < LEAST_AVAILABLE_BYTES:
+        return warning(
+            found, f"{memory(LEAST_AVAILABLE_BYTES)} for two lanes", "end other programs, or race one small lane"
+        )
+    return ok(found)
+
+
+@check("swap", "Swap", FAIRNESS, "/proc/meminfo")
+def swap(facts: Facts) -> Finding:
+    """Judge whether memory has been written to disk."""
+    used = facts.host.swap_used_bytes
+    if used >= SWAP_USED_BYTES:
+        fix = "end what takes the memory, then empty the swap: sudo swapoff -a && sudo swapon -a"
+        return warning(f"{memory(used)} in use", "none in use", fix)
+    return ok("not in use" if used <= 0 else f"{memory(used)} in use")
+
+
+@check("load", "Load of others", FAIRNESS, "/proc/stat, over 0.3 s or more")
+def load(facts: Facts) -> Finding:
+    """Judge whether other programs keep cores busy."""
+    busy, total = facts.host.others_cores, facts.host.cores
+    if busy is None:
+        return not_applicable("the system does not tell")
+    found = f"other programs keep {busy:.1f} of {total} cores busy"
+    if busy > OTHERS_SHARE * total:
+        return warning(found, f"under {percent(100 * OTHERS_SHARE)}", "end them, or race later; `top` lists them")
+    return ok(found)
+
+
+@check("steal", "Stolen time", FAIRNESS, "/proc/stat, column steal")
+def steal(facts: Facts) -> Finding:
+    """Judge whether a hypervisor gives this machine's time to others."""
+    share = facts.host.steal_share
+    if share is None:
+        return not_applicable("the system does not tell")
+    if share > STEAL_SHARE:
+        fix = "race on a machine with cores of its own, or at another time"
+        return warning(f"{percent(100 * share)}: the host is oversubscribed", "none", fix)
+    return ok(percent(100 * share))
+
+
+@check("power", "Power source", FAIRNESS, "/sys/class/power_supply")
+def power(facts: Facts) -> Finding:
+    """Judge whether a laptop runs on its battery."""
+    if facts.host.on_battery is None:
+        return not_applicable("no battery is seen")
+    if facts.host.on_battery:
+        return warning("on battery: clocks are held down", "mains", "plug it in")
+    return ok("mains")
+
+
+@check(
+    "environment",
+    "Environment variables",
+    FAIRNESS,
+    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+)
+def environment(facts: Facts) -> Finding:
+    """Judge variables that make one lane slower, or one thread do the work of all."""
+    found = [
+        f"{name}={value}: {effect}"
+        for name, (value, effect) in _SLOWING.items()
+        if facts.environ.get(name) == value
+    ]
+    found += [
+        f"{name}={value}: fewer threads than cores"
+        for name in _THREADS
+        if (value := facts.environ.get(name, "")).isdigit() and 0 < int(value) < facts.host.affinity
+    ]
+    if "xla_cpu" in facts.environ.get("TF_XLA_FLAGS", "") or "auto_jit" in facts.environ.get("TF_XLA_FLAGS", ""):
+        found.append(f"TF_XLA_FLAGS={facts.environ['TF_XLA_FLAGS']}: XLA is on where a knob says off")
+    if found:
+        names = " ".join(text.partition("=")[0] for text in found)
+        return warning(
+            found[0] + (f" and {len(found) - 1} more" if found[1:] else ""), "unset", f"unset {names}", *found
+        )
+    return ok("none that changes speed")
+
+
+CHECKS: tuple[Check, ...] = (usable_cores, governor, turbo, free_memory, swap, load, steal, power, environment)
+
+
+# ---------------- the GPU in a race: whether it is free, and may run as fast as it can
+
+
+BUSY_PCT, HELD_SHARE = 10.0, 0.1
+"""A GPU that is busier, or of whose memory more is taken, is not free."""
+_NONE = "no NVIDIA GPU"
+
+
+@check("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetUtilizationRates, nvmlDeviceGetMemoryInfo")
+def gpu_free(facts: Facts) -> Finding:
+    """Judge whether others use the GPU."""
+    devices = visible_devices_of(facts)
+    if not devices:
+        return not_applicable(_NONE)
+    for one in devices:
+        words = []
+        if one.busy_pct is not None and one.busy_pct >= BUSY_PCT:
+            words.append(f"busy {percent(one.busy_pct)}")
+        if one.used_bytes and one.total_bytes and one.used_bytes >= HELD_SHARE * one.total_bytes:
+            words.append(f"{memory(one.used_bytes)} of {memory(one.total_bytes)} taken")
+        if words:
+            found = f"GPU {one.index} {one.name}: {', '.join(words)}"
+            evidence = f"processes: {_processes(one)}"
+            return warning(found, "a GPU that nobody else uses", _freeing(facts, one), evidence)
+    return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in devices), *(_processes(one) for one in devices))
+
+
+@check(
+    "gpu-power",
+    "GPU power limit",
+    FAIRNESS,
+    "nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit",
+)
+def gpu_power(facts: Facts) -> Finding:
+    """Judge whether somebody has set the power limit below the board's own."""
+    known = [one for one in visible_devices_of(facts) if one.power_limit_w and one.power_default_w]
+    if not known:
+        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+    for one in known:
+        assert one.power_limit_w is not None and one.power_default_w is not None
+        if one.power_limit_w < 0.98 * one.power_default_w:
+            found = f"GPU {one.index} is limited to {one.power_limit_w:.0f} W"
+            fix = f"sudo nvidia-smi -i {one.index} -pl {one.power_default_w:.0f}"
+            return warning(found, f"{one.power_default_w:.0f} W, its default", fix)
+    return ok(", ".join(f"{one.power_limit_w:.0f} W" for one in known))
+
+
+@check("gpu-persistence", "GPU persistence mode", FAIRNESS, "https://docs.nvidia.com/deploy/driver-persistence/")
+def gpu_persistence(facts: Facts) -> Finding:
+    """Judge whether the driver lets go of the GPU between programs, so that each start takes seconds."""
+    known = [one for one in visible_devices_of(facts) if one.persistence is not None]
+    if not known or facts.platform.wsl:
+        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+    off = [one for one in known if not one.persistence]
+    if off:
+        fix = "sudo systemctl start nvidia-persistenced, or sudo nvidia-smi -pm 1"
+        return warning(f"off on GPU {off[0].index}: each start of a program takes seconds", "on", fix)
+    return ok("on")
+
+
+@check("gpu-link", "GPU's PCIe link", FAIRNESS, "nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth")
+def gpu_link(facts: Facts) -> Finding:
+    """Judge whether the link has fewer lanes than slot and GPU could have; its generation drops when idle."""
+    known = [one for one in visible_devices_of(facts) if one.pcie_width and one.pcie_width_max]
+    if not known:
+        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+    for one in known:
+        assert one.pcie_width is not None and one.pcie_width_max is not None
+        busy = one.busy_pct is not None and one.busy_pct > 50
+        if one.pcie_width < one.pcie_width_max:
+            found = f"GPU {one.index} has {one.pcie_width} lanes"
+            fix = "seat it anew, without a riser, or use the slot with all lanes; see lspci -vv"
+            return warning(found, f"{one.pcie_width_max}, as slot and GPU could have", fix, _link(one))
+        if busy and (one.pcie_generation or 0) < (one.pcie_generation_max or 0):
+            found = f"GPU {one.index} runs at PCIe {one.pcie_generation} while it is busy"
+            fix = "allow it in the firmware's settings for PCIe; a riser may hold it down, too"
+            return warning(found, f"PCIe {one.pcie_generation_max}", fix, _link(one))
+    return ok(", ".join(_link(one) for one in known))
+
+
+@check("gpu-throttling", "GPU clocks", FAIRNESS, "nvmlDeviceGetCurrentClocksEventReasons")
+def gpu_throttling(facts: Facts) -> Finding:
+    """Judge whether heat or the power supply holds the clocks down at this moment."""
+    known = [one for one in visible_devices_of(facts) if one.clock_reasons is not None]
+    if not known:
+        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+    for one in known:
+        # A hardware slowdown shows for an instant when the GPU changes its state; its causes do not.
+        reasons = [
+            reason.text
+            for reason in explain((one.clock_reasons or 0) & ~HW_SLOWDOWN, below=False)
+            if reason.level != INFO
+        ]
+        if reasons:
+            warm = "" if one.temperature_c is None else f", {one.temperature_c:.0f} °C"
+            fix = "cool it, or wait: a race would measure the heat"
+            evidence = f"reasons 0x{one.clock_reasons:x}"
+            return warning(f"GPU {one.index}: {reasons[0]}{warm}", "clocks that nothing holds down", fix, evidence)
+    return ok("not held down", *(f"GPU {one.index}: reasons 0x{one.clock_reasons:x}" for one in known))
+
+
+def _use(device: Device) -> str:
+    busy = "busy n/a" if device.busy_pct is None else f"busy {percent(device.busy_pct)}"
+    return busy if device.used_bytes is None else f"{busy}, {memory(device.used_bytes)} taken"
+
+
+def _processes(device: Device) -> str:
+    if device.processes is None:
+        return "not told"
+    return " ".join(map(str, device.processes)) or "none"
+
+
+def _freeing(facts: Facts, device: Device) -> str:
+    others = [one for one in facts.driver.devices if one.index != device.index and (one.busy_pct or 0) < BUSY_PCT]
+    if others:
+        return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].uuid}"
+    return "end what runs there, or wait for it; `nvidia-smi` lists it"
+
+
+def _link(device: Device) -> str:
+    generation = "" if device.pcie_generation is None else f"PCIe {device.pcie_generation} "
+    return f"{generation}x{device.pcie_width}"
+
+
+GPU_CHECKS: tuple[Check, ...] = (gpu_free, gpu_power, gpu_persistence, gpu_link, gpu_throttling)

@@ -1,0 +1,280 @@
+"""The system around the interpreter: platform, processors, memory and what else runs."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tfmon.doctor.facts import Device, Driver, Host, Platform
+from tfmon.probes.host import Load, read_load
+from tfmon.probes.machine import cpu_folders, quota_cores, read_throttling
+from tfmon.probes.nvidia.nvml import Board, Nvml, Refusal
+from tfmon.probes.surroundings import in_wsl
+
+WATCH_S = 0.3
+"""The load of others is measured over at least so long."""
+_GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
+
+
+def read_platform(
+    root: Path = Path("/"), environ: Mapping[str, str] | None = None, *, system: str = "", machine: str = ""
+) -> Platform:
+    """Return what kind of system this is.
+
+    Source: uname; /etc/os-release; /.dockerenv, /run/.containerenv, /proc/1/cgroup; /proc/version.
+    """
+    environ = os.environ if environ is None else environ
+    return Platform(
+        system=system or platform.system(),
+        machine=machine or platform.machine(),
+        distribution=_distribution(root),
+        container=_container(root, environ),
+        wsl=_wsl(root),
+    )
+
+
+def _distribution(root: Path) -> str:
+    match = re.search(r"^ID=[\"']?([\w.-]+)", _text(root / "etc/os-release"), re.MULTILINE)
+    return match[1] if match else ""
+
+
+def _container(root: Path, environ: Mapping[str, str]) -> str:
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "kubernetes"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    groups = _text(root / "proc/1/cgroup")
+    for word, name in _GROUPS.items():
+        if word in groups:
+            return name
+    return "container" if "container" in environ else ""
+
+
+def _wsl(root: Path) -> int:
+    """Return the version of the Windows Subsystem for Linux, or 0; version 1 has a kernel of Windows' own."""
+    if not in_wsl(root):
+        return 0
+    version = _text(root / "proc/version")
+    return 2 if "microsoft-standard" in version or "WSL2" in version or (root / "dev/dxg").exists() else 1
+
+
+class LoadWatch:
+    """Measures what other programs use from its making to `finish`.
+
+    Source: `read_load`; our own part is taken off, with children that have ended.
+    """
+
+    def __init__(self, load: Callable[[], Load] = read_load) -> None:
+        self._load = load
+        self._begun_s = time.monotonic()
+        self._before, self._own_s = load(), _own_cpu_s()
+
+    def finish(self) -> tuple[float, float | None]:
+        """Return the cores that others kept busy, and the share of time stolen; None where it is not told."""
+        time.sleep(max(0.0, self._begun_s + WATCH_S - time.monotonic()))
+        after, own_s = self._load(), _own_cpu_s() - self._own_s
+        elapsed_s = time.monotonic() - self._begun_s
+        others = max(0.0, after.busy_s - self._before.busy_s - own_s) / elapsed_s
+        if after.stolen_s is None or self._before.stolen_s is None:
+            return others, None
+        return others, (after.stolen_s - self._before.stolen_s) / elapsed_s / (os.cpu_count() or 1)
+
+
+def _own_cpu_s() -> float:
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def read_host(root: Path = Path("/"), *, others: tuple[float | None, float | None] = (None, None)) -> Host:
+    """Return what is known of processors and memory; `others` is what a `LoadWatch` gave.
+
+    Source: /proc/cpuinfo, /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply; control groups as in
+    `quota_cores`; elsewhere psutil.
+    """
+    cores = os.cpu_count() or 1
+    total, available, swap = _memory(root)
+    return Host(
+        cores=cores,
+        affinity=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores,
+        quota_cores=quota_cores(root),
+        throttled_share=_throttled_share(root),
+        cpu_flags=_flags(root),
+        governors=_governors(root),
+        turbo=_turbo(root),
+        total_bytes=total,
+        available_bytes=available,
+        swap_used_bytes=swap,
+        others_cores=others[0],
+        steal_share=others[1],
+        on_battery=_on_battery(root),
+    )
+
+
+def _memory(root: Path) -> tuple[int, int, int]:
+    """Return total, available and used swap in bytes, within the limit of the container."""
+    lines = re.findall(r"^(\w+):\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    fields = {name: 1024 * int(number) for name, number in lines}
+    if "MemAvailable" not in fields:
+        load = read_load()
+        return load.total_bytes, load.total_bytes - load.used_bytes, 0
+    total, available = fields["MemTotal"], fields["MemAvailable"]
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        most = _text(root / "sys/fs/cgroup" / limit).strip()
+        if most.isdigit() and int(most) < total:
+            now = _text(root / "sys/fs/cgroup" / used).strip()
+            total, available = int(most), min(available, int(most) - int(now) if now.isdigit() else available)
+    return total, max(0, available), fields.get("SwapTotal", 0) - fields.get("SwapFree", 0)
+
+
+def _throttled_share(root: Path) -> float | None:
+    counts = read_throttling(cpu_folders(root)).values()
+    return max((one.throttled / one.periods for one in counts if one.periods), default=None)
+
+
+def _flags(root: Path) -> frozenset[str] | None:
+    match = re.search(r"^(?:flags|Features)\s*:(.*)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    return frozenset(match[1].split()) if match else None
+
+
+def _governors(root: Path) -> tuple[str, ...]:
+    files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    return tuple(sorted({_text(file).strip() for file in files} - {""}))
+
+
+def _turbo(root: Path) -> bool | None:
+    folder = root / "sys/devices/system/cpu"
+    off = _text(folder / "intel_pstate/no_turbo").strip()
+    boost = _text(folder / "cpufreq/boost").strip()
+    return off == "0" if off else boost == "1" if boost else None
+
+
+def _on_battery(root: Path) -> bool | None:
+    supplies = list((root / "sys/class/power_supply").glob("*"))
+    mains = [_text(one / "online").strip() for one in supplies if _text(one / "type").strip() == "Mains"]
+    return all(online == "0" for online in mains) if mains else None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# ---------------- what the NVIDIA driver tells of itself and of each GPU, asked once
+
+
+_EXCLUSIVE = (1, 2, 3)
+"""NVML's compute modes: one thread, none, one process."""
+_GRAPHICS = 0
+T = TypeVar("T")
+
+
+class DriverReader:
+    """Asks the driver while `look` has its library open; what it does not tell stays None.
+
+    Source: the NVML functions named below, https://docs.nvidia.com/deploy/nvml-api/.
+    Thread: the one that asks the driver; `driver` is read afterwards.
+    """
+
+    def __init__(self, root: Path = Path("/"), *, lists_processes: bool = True) -> None:
+        self._lists_processes = lists_processes
+        module = module_version(root)
+        nodes, denied = device_files(root)
+        self.driver = Driver(module_version=module, nodes=nodes, denied=denied)
+        """What is known so far; the files alone before the driver was asked."""
+
+    def __call__(self, nvml: Nvml, boards: Sequence[Board]) -> None:
+        """Ask the driver about itself and every GPU that it lists."""
+        version = _told(nvml.call("nvmlSystemGetDriverVersion"), str)
+        newest = _told(nvml.call("nvmlSystemGetCudaDriverVersion_v2"), int)
+        self.driver = Driver(
+            version=version or "",
+            module_version=self.driver.module_version,
+            cuda=None if newest is None else (newest // 1000, newest % 1000 // 10),
+            devices=tuple(self._describe(nvml, board) for board in boards),
+            nodes=self.driver.nodes,
+            denied=self.driver.denied,
+        )
+
+    def _describe(self, nvml: Nvml, board: Board) -> Device:
+        def ask(function: str, kind: Callable[[Any], T], *more: object) -> T | None:
+            return _told(nvml.call(function, board.handle, *more), kind)
+
+        memory = nvml.call("nvmlDeviceGetMemoryInfo", board.handle)
+        reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", int)
+        if reasons is None:
+            reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", int)
+        mode = ask("nvmlDeviceGetComputeMode", int)
+        return Device(
+            index=board.index,
+            uuid=board.uuid,
+            name=board.name,
+            capability=ask("nvmlDeviceGetCudaComputeCapability", lambda pair: (int(pair[0]), int(pair[1]))),
+            persistence=ask("nvmlDeviceGetPersistenceMode", bool),
+            exclusive=None if mode is None else mode in _EXCLUSIVE,
+            instances=ask("nvmlDeviceGetMigMode", lambda pair: bool(pair[0])),
+            power_limit_w=ask("nvmlDeviceGetEnforcedPowerLimit", lambda milliwatts: milliwatts / 1000),
+            power_default_w=ask("nvmlDeviceGetPowerManagementDefaultLimit", lambda milliwatts: milliwatts / 1000),
+            pcie_width=ask("nvmlDeviceGetCurrPcieLinkWidth", int),
+            pcie_width_max=ask("nvmlDeviceGetMaxPcieLinkWidth", int),
+            pcie_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration", int),
+            pcie_generation_max=ask("nvmlDeviceGetMaxPcieLinkGeneration", int),
+            busy_pct=ask("nvmlDeviceGetUtilizationRates", lambda rates: float(rates.gpu)),
+            used_bytes=_told(memory, lambda info: int(info.used) if info.total else None),
+            total_bytes=_told(memory, lambda info: int(info.total) or None),
+            processes=self._processes(nvml, board),
+            clock_reasons=reasons,
+            temperature_c=ask("nvmlDeviceGetTemperature", float, _GRAPHICS),
+        )
+
+    def _processes(self, nvml: Nvml, board: Board) -> tuple[int, ...] | None:
+        """Source: `nvmlDeviceGetComputeRunningProcesses_v3`, not under WSL, where it has crashed drivers."""
+        if not self._lists_processes:
+            return None
+        answer = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", board.handle)
+        return _told(answer, lambda processes: tuple(sorted(int(one.pid) for one in processes)))
+
+
+def module_version(root: Path = Path("/")) -> str:
+    """Return the version of the driver's kernel module, or "". Source: /proc/driver/nvidia/version."""
+    try:
+        text = (root / "proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    match = re.search(r"Kernel Module.*?\b(\d{3,}\.\d+(?:\.\d+)*)\b", text)
+    return match[1] if match else ""
+
+
+def device_files(root: Path = Path("/")) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the driver's files in /dev, and those of them that this user may not open."""
+    try:
+        names = sorted(
+            entry.name
+            for entry in (root / "dev").iterdir()
+            if re.fullmatch(r"nvidia(\d+|ctl|-uvm)|dxg", entry.name)
+        )
+    except OSError:
+        return (), ()
+    denied = [name for name in names if not os.access(root / "dev" / name, os.R_OK | os.W_OK)]
+    return tuple(f"/dev/{name}" for name in names), tuple(f"/dev/{name}" for name in denied)
+
+
+def _told(answer: Any, kind: Callable[[Any], T]) -> T | None:  # noqa: ANN401 - whatever pynvml gives
+    """Return an answer of the driver, or None for a refusal and for what cannot be understood."""
+    if isinstance(answer, Refusal):
+        return None
+    try:
+        return kind(answer)
+    except (TypeError, ValueError, AttributeError, IndexError):
+        return None

@@ -1,0 +1,100 @@
+"""Starts and stops experiments on the lanes of a race, one at a time. It is the screen's `Experiments`."""
+
+from __future__ import annotations
+
+import threading
+
+from tfmon.analysis.crossover import plan_crossover
+from tfmon.analysis.tuning import change_text, find_kept, plan_tuning
+from tfmon.experiments.crossover import Crossover
+from tfmon.experiments.driver import Driver
+from tfmon.experiments.tuning import Tuning
+from tfmon.model.ports import Controls, TrialError
+from tfmon.model.race import Trial, TuneState
+from tfmon.model.session import Session
+
+STOP_PATIENCE_S = 2.0
+"""How long `stop` waits for a trial to give the lanes their settings back."""
+
+
+class Bench:
+    """Runs trials in a thread of its own.
+
+    Thread: any; `stop` waits a moment, the others return at once.
+    """
+
+    def __init__(self, session: Session, controls: Controls) -> None:
+        self._session = session
+        self._controls = controls
+        self._lock = threading.Lock()
+        self._driver: Driver | None = None
+        self._thread: threading.Thread | None = None
+
+    def start_crossover(self, knob: str) -> None:
+        """Race the first two lanes that can train over the values of a knob.
+
+        Errors: TrialError when that cannot be.
+        """
+        snapshot = self._session.snapshot()
+        lanes = [lane for lane in snapshot.lanes if not lane.over]
+        sizes = [lane.data_examples for lane in lanes if lane.data_examples is not None]
+        specs = [lane.spec for lane in lanes]
+        self.run(plan_crossover(snapshot.race.knobs, specs, knob, examples=min(sizes, default=None)))
+
+    def start_tuning(self, lane: str, *, everything: bool) -> None:
+        """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
+
+        Errors: TrialError when that cannot be.
+        """
+        snapshot = self._session.snapshot()
+        self.run(plan_tuning(snapshot, lane, everything=everything))
+
+    def undo(self) -> str:
+        """Take back the change that was kept last, and return what that was.
+
+        Errors: TrialError when there is none, or a trial is under way.
+        """
+        with self._lock:
+            self._check_idle()
+            state, attempt = find_kept(self._session.snapshot())
+            for knob in attempt.change:
+                self._controls.set_knob(attempt.lane, knob, attempt.before[knob])
+            self._session.set_trial(state)
+        return change_text(attempt)
+
+    def run(self, state: Trial) -> None:
+        """Run a trial that was planned.
+
+        Errors: TrialError while another one is under way.
+        """
+        with self._lock:
+            self._check_idle()
+            driver = Driver(self._session, self._controls)
+            trial = Tuning(driver, state) if isinstance(state, TuneState) else Crossover(driver, state)
+            driver.tell(state)
+
+            def work() -> None:
+                trial.run()
+                driver.close()
+
+            self._driver = driver
+            self._thread = threading.Thread(target=work, name="tfmon-trial", daemon=True)
+            self._thread.start()
+
+    def _check_idle(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            raise TrialError("a trial is under way already")
+
+    def stop(self) -> None:
+        """End the trial that runs, if one does; the lanes get their settings back."""
+        with self._lock:
+            if self._driver is not None and self._thread is not None:
+                self._driver.stop()
+                self._thread.join(STOP_PATIENCE_S)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end of the trial that runs; return whether it has ended."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+        return thread is None or not thread.is_alive()

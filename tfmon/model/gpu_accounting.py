@@ -1,0 +1,191 @@
+"""What of a GPU belongs to one lane, as far as its driver lets see it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from tfmon.model.lane_statistics import Point
+from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.samples import GpuSample
+
+DRIVER = "driver"
+ONLY_PROCESS = "only process"
+ALLOCATOR = "TensorFlow's allocator"
+DEVICE_CHANGE = "device change"
+
+HIDDEN = Missing("hidden by the container (run it with --pid=host)")
+NOT_LISTED = Missing("the driver lists no memory for this lane")
+NO_SHARE = Missing("the driver lists no process of this lane")
+
+
+def held_bytes(
+    sample: GpuSample,
+    pids: Collection[int],
+    *,
+    alone: bool,
+    peak_bytes: int | None,
+    before_bytes: float | None,
+) -> tuple[Reading, str]:
+    """Return the GPU memory of a lane, and where the figure is from; the first that holds.
+
+    `driver`: what it lists for the lane's processes. `only process`: in a container, where processes may have
+    the host's numbers, the one that is listed, if no other lane is on this GPU. `TensorFlow's allocator`: its
+    peak, a lower bound without the CUDA context. `device change`: what the whole GPU uses more than before
+    the lane opened it (`before_bytes`), if no other lane is on it. A listed process without an amount tells
+    nothing: newer drivers list a container's own numbers that way.
+    """
+    told = [amount for pid in pids if (amount := sample.held_by_pid.get(pid))]
+    if told:
+        return float(sum(told)), DRIVER
+    listed = [amount for amount in sample.held_by_pid.values() if amount]
+    if sample.foreign_pids and alone and len(listed) == len(sample.held_by_pid) == 1:
+        return float(listed[0]), ONLY_PROCESS
+    if peak_bytes:
+        return float(peak_bytes), ALLOCATOR
+    used = sample.used_bytes
+    if alone and before_bytes is not None and not isinstance(used, Missing) and used > before_bytes:
+        return used - before_bytes, DEVICE_CHANGE
+    return _why(sample, NOT_LISTED), ""
+
+
+def busy_pct(sample: GpuSample, pids: Collection[int], *, alone: bool) -> Reading:
+    """Return the share of the GPU's time that a lane's processes took, in percent."""
+    shares = sample.busy_by_pid
+    if isinstance(shares, Missing):
+        return shares
+    own = [shares[pid] for pid in pids if pid in shares]
+    if own:
+        return sum(own)
+    if sample.foreign_pids and alone and len(shares) == 1:
+        return next(iter(shares.values()))
+    return HIDDEN if sample.foreign_pids else NO_SHARE
+
+
+def _why(sample: GpuSample, otherwise: Missing) -> Missing:
+    if sample.held_why:
+        return Missing(sample.held_why)
+    return HIDDEN if sample.foreign_pids else otherwise
+
+
+# ---------------- what a lane draws from its GPU while it trains, told apart from what the GPU draws in its rests. Pure
+
+
+TOO_SHORT = Missing("not measured for long enough")
+TOO_EVEN = Missing("cannot be told apart from what the GPU draws in the lane's rests yet")
+TOGETHER = Missing("another lane trains on this GPU at the same time")
+
+SHORTEST_S = 4.0
+"""Training time below which nothing is told."""
+LONGEST_NS = 5_000_000_000
+"""Samples further apart than this say too little about what went on between them."""
+MOST_WAITING = 120
+_NO_REST = 0.02
+_APART = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """What a GPU used between two samples."""
+
+    since_ns: int
+    until_ns: int
+    joules: float
+
+
+@dataclass(frozen=True, slots=True)
+class GpuEnergy:
+    """Sums over the time between samples, while the lane raced and nothing about it changed."""
+
+    last: tuple[int, float | None] | None = None
+    """Stamp and energy counter of the latest sample."""
+    waiting: tuple[Draw, ...] = ()
+    """Until the lane has told what it did in that time."""
+    shared: bool = False
+    """Another lane trains on this GPU, too."""
+    draws: int = 0
+    trained_s: float = 0.0
+    rested_s: float = 0.0
+    trained_sq: float = 0.0
+    rested_sq: float = 0.0
+    both: float = 0.0
+    joules_trained: float = 0.0
+    """Sum of energy times training time; with the next, what the two powers are solved from."""
+    joules_rested: float = 0.0
+
+    def plus(self, sample: GpuSample, points: Sequence[Point], *, shared: bool) -> GpuEnergy:
+        """Return the sums with one more sample; `points` are the windows of the lane, the latest last."""
+        counter = known(sample.energy_j)
+        waiting = self.waiting
+        if self.last is not None:
+            drawn = _drawn(self.last, sample, counter)
+            waiting = (*waiting[-(MOST_WAITING - 1) :], drawn) if drawn is not None else waiting
+        told_until_ns = points[-1].at_ns if points else 0
+        sums = replace(self, last=(sample.at_ns, counter), shared=shared)
+        for draw in waiting:
+            if draw.until_ns <= told_until_ns:
+                sums = sums._counted(draw, _overlap_ns(points, draw) / 1e9)
+        return replace(sums, waiting=tuple(draw for draw in waiting if draw.until_ns > told_until_ns))
+
+    def interrupted(self) -> GpuEnergy:
+        """Return the sums without a sample to go on from: what is drawn until the next one does not count."""
+        return self if self.last is None else replace(self, last=None)
+
+    @property
+    def training_w(self) -> Reading:
+        """Power of the GPU while the lane trains, by whomever it is drawn."""
+        if self.trained_s < SHORTEST_S:
+            return TOO_SHORT
+        if self.rested_s < _NO_REST * self.trained_s:
+            return TOGETHER if self.shared else self.joules_trained / self.trained_sq
+        return self._solved(self.joules_trained, self.rested_sq, self.joules_rested)
+
+    @property
+    def resting_w(self) -> Reading:
+        """Power of the GPU while the lane does not train."""
+        if self.rested_s < SHORTEST_S or self.trained_s < SHORTEST_S:
+            return TOO_SHORT
+        return self._solved(self.joules_rested, self.trained_sq, self.joules_trained)
+
+    def _solved(self, own: float, other_sq: float, other: float) -> Reading:
+        determinant = self.trained_sq * self.rested_sq - self.both**2
+        if determinant <= _APART * self.trained_sq * self.rested_sq:
+            return TOO_EVEN
+        power = (own * other_sq - other * self.both) / determinant
+        return power if power > 0 else TOO_EVEN
+
+    def _counted(self, draw: Draw, trained_s: float) -> GpuEnergy:
+        rested_s = max(0.0, (draw.until_ns - draw.since_ns) / 1e9 - trained_s)
+        return replace(
+            self,
+            draws=self.draws + 1,
+            trained_s=self.trained_s + trained_s,
+            rested_s=self.rested_s + rested_s,
+            trained_sq=self.trained_sq + trained_s**2,
+            rested_sq=self.rested_sq + rested_s**2,
+            both=self.both + trained_s * rested_s,
+            joules_trained=self.joules_trained + draw.joules * trained_s,
+            joules_rested=self.joules_rested + draw.joules * rested_s,
+        )
+
+
+def _drawn(last: tuple[int, float | None], sample: GpuSample, counter: float | None) -> Draw | None:
+    """Return what the GPU used since the last sample: by its counter, else by its power now."""
+    since_ns, before = last
+    span_ns = sample.at_ns - since_ns
+    if not 0 < span_ns <= LONGEST_NS:
+        return None
+    if counter is not None and before is not None:
+        return Draw(since_ns, sample.at_ns, counter - before) if counter >= before else None
+    power = known(sample.power_w)
+    return None if power is None else Draw(since_ns, sample.at_ns, power * span_ns / 1e9)
+
+
+def _overlap_ns(points: Sequence[Point], draw: Draw) -> int:
+    """Return how long the lane trained between two samples."""
+    total = 0
+    for point in reversed(points):
+        if point.at_ns <= draw.since_ns:
+            break
+        total += max(0, min(point.at_ns, draw.until_ns) - max(point.at_ns - point.span_ns, draw.since_ns))
+    return total

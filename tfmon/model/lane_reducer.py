@@ -1,0 +1,259 @@
+"""How each event changes what is known of a lane. Pure: no clock, no lock, no process."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tfmon.model import gpu_accounting
+from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, LaneStarted, StoodStill
+from tfmon.model.gpu_accounting import GpuEnergy
+from tfmon.model.knobs import show
+from tfmon.model.lane_events import (
+    Built,
+    Equipped,
+    Finished,
+    Hello,
+    KnobApplied,
+    KnobOffered,
+    KnobRefused,
+    LaneFailed,
+    PhaseEntered,
+    Progressed,
+    StackTold,
+    Window,
+)
+from tfmon.model.lane_log import grown
+from tfmon.model.lane_state import (
+    ABSENT,
+    BUILDING,
+    DONE,
+    FAILED,
+    HISTORY_WINDOWS,
+    IMPORTING,
+    NO_GPU,
+    NO_STEPS_HINT,
+    NOT_SAMPLED,
+    RACING,
+    STARTING,
+    STOOD_STILL,
+    Asked,
+    LaneState,
+    Trouble,
+    trouble_of,
+)
+from tfmon.model.lane_statistics import KnobMark, Measured, Point
+from tfmon.model.readings import known
+from tfmon.model.samples import GpuSample, TreeSample
+
+
+def advance(state: LaneState, event: Event) -> LaneState:
+    """Return the lane's state after an event; an event that does not concern it changes nothing."""
+    pulse = state.pulse.after(event, state.phase_since_ns)
+    if isinstance(event, Window) and (marks := state.pulse.marks(event)):
+        event = replace(event, marks=(*event.marks, *marks))
+    after, log = _advance(state, event), grown(state.log, event)
+    same = pulse is after.pulse and log is after.log
+    return after if same else replace(after, pulse=pulse, log=log)
+
+
+def _advance(state: LaneState, event: Event) -> LaneState:
+    match event:
+        case Window():
+            return _after_window(state, event)
+        case TreeSample():
+            return _after_tree_sample(state, event)
+        case GpuSample():
+            return take_gpu_sample(state, event, alone=True)
+        case PhaseEntered():
+            return state if state.over else _enter(state, event.phase, event.at_ns)
+        case KnobAsked():
+            asked = Asked(event.request, event.value, event.at_ns)
+            return replace(state, asked={**state.asked, event.knob: asked}, refused="")
+        case KnobApplied():
+            return _after_knob(state, event)
+        case KnobRefused():
+            return replace(state, asked=_without(state.asked, event.knob, event.request), refused=event.reason)
+        case LaneStarted():
+            same = event.source == state.source
+            earlier = state.measured.afresh(state.settings).earlier if same else ()
+            fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid, source=event.source)
+            fresh = replace(fresh, measured=Measured(earlier=earlier), command=event.command)
+            held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
+            fresh = replace(fresh, gpu_held_bytes=held, gpu_lane_busy_pct=held)
+            return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
+        case Hello():
+            return replace(state, pid=event.pid, python=event.python, tells_stack=event.tells_stack)
+        case Equipped():
+            return replace(
+                state,
+                tensorflow=event.tensorflow,
+                keras=event.keras,
+                numpy=event.numpy,
+                device_name=event.device_name,
+                gpu_uuid=event.gpu_uuid,
+            )
+        case Built():
+            return replace(
+                state,
+                parameters=event.parameters,
+                data_examples=event.examples,
+                settings=event.settings,
+            )
+        case LaneFailed():
+            phase = ABSENT if event.kind == "device_absent" else FAILED
+            trouble = Trouble(event.message, event.hint, event.kind)
+            return replace(_enter(state, phase, event.at_ns), trouble=trouble)
+        case Finished():
+            return _enter(state, DONE, event.at_ns)
+        case LaneEnded():
+            return _after_end(state, event)
+        case KnobOffered():
+            return replace(state, settings={**state.settings, event.knob: event.value})
+        case Progressed():
+            return replace(state, progress=event)
+        case BadLine():
+            return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
+        case StoodStill():
+            mark = KnobMark(event.at_ns, f"{STOOD_STILL} {event.lasted_s:.0f} s", 0)
+            kept = disturbed(state, event.since_ns, event.at_ns, STOOD_STILL)
+            return replace(kept, knob_marks=(*state.knob_marks[-63:], mark))
+        case StackTold():
+            return replace(state, stack=event)
+        case _:
+            return state
+
+
+def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
+    if phase == state.phase:
+        return state
+    return replace(state, phase=phase, phase_since_ns=at_ns)
+
+
+def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
+    if state.over:
+        return state
+    racing = state.phase == RACING
+    return replace(
+        state,
+        tree_cpu_pct=sample.cpu_pct,
+        private_bytes=sample.private_bytes,
+        tree_at_ns=sample.at_ns,
+        processes=sample.processes,
+        pids=sample.pids,
+        racing_cpu_pct=state.racing_cpu_pct.plus(sample.cpu_pct) if racing else state.racing_cpu_pct,
+    )
+
+
+def take_gpu_sample(state: LaneState, sample: GpuSample, *, alone: bool) -> LaneState:
+    """Return the lane's state after a sample of a GPU; `alone` is False when other lanes train on it, too."""
+    if state.over or not trains_on(state, sample):
+        return state
+    racing = state.phase == RACING
+    busy, energy, before = state.racing_gpu_busy_pct, state.gpu_energy, state.gpu_used_before
+    if before is None and state.phase in (STARTING, IMPORTING):
+        before = known(sample.used_bytes)
+    opened = state.phase not in (STARTING, IMPORTING, BUILDING)
+    held, source = gpu_accounting.held_bytes(
+        sample,
+        state.pids,
+        alone=alone and opened,
+        peak_bytes=state.gpu_peak_bytes or state.gpu_in_use_bytes,
+        before_bytes=None if sample.part_of else before,
+    )
+    return replace(
+        state,
+        racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
+        gpu_held_bytes=held,
+        gpu_held_source=source,
+        gpu_lane_busy_pct=gpu_accounting.busy_pct(sample, state.pids, alone=alone and opened),
+        gpu_used_before=before,
+        gpu_energy=energy.plus(sample, state.points, shared=not alone) if racing else energy.interrupted(),
+    )
+
+
+def measure_afresh(state: LaneState) -> LaneState:
+    """Return the state with steady state beginning anew: what was measured until now was another thing."""
+    return replace(state, measured=state.measured.afresh(state.settings), gpu_energy=GpuEnergy())
+
+
+def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
+    """Return the state without what was measured in a stretch of time that something disturbed."""
+    measured = state.measured.disturbed(since_ns, until_ns, reason)
+    if measured is state.measured:
+        return state
+    out = {one.at_ns for one in state.measured.latest} - {one.at_ns for one in measured.latest}
+    points = tuple(replace(one, steady=False) if one.at_ns in out else one for one in state.points)
+    return replace(state, measured=measured, points=points)
+
+
+def trains_on(state: LaneState, gpu: GpuSample) -> bool:
+    """Return whether a lane trains on this GPU: by UUID, or by index until the lane has told its UUID.
+
+    CUDA gives the UUID of an instance (MIG) without saying that it is one, so the first word does not count.
+    """
+    if state.spec.kind != "gpu":
+        return False
+    if state.gpu_uuid:
+        return gpu.key.removeprefix("MIG-") == state.gpu_uuid.removeprefix("GPU-") or gpu.key == state.gpu_uuid
+    return gpu.index == state.spec.index and not gpu.part_of
+
+
+def _after_window(state: LaneState, window: Window) -> LaneState:
+    steady = not window.marks
+    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.turn is not None)
+    loss = window.loss
+    return replace(
+        state,
+        steps=window.step,
+        examples=state.examples + window.examples + window.sampled_examples,
+        first_loss=loss if state.first_loss is None else state.first_loss,
+        last_loss=loss if loss is not None else state.last_loss,
+        measured=state.measured.plus(window),
+        points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
+        settings=window.settings,
+        computing_share=window.computing_share,
+        traced=window.traced or state.traced,
+        gpu_in_use_bytes=window.gpu_in_use_bytes,
+        gpu_peak_bytes=window.gpu_peak_bytes,
+    )
+
+
+def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
+    mark = KnobMark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
+    return replace(
+        measure_afresh(state),
+        settings={**state.settings, event.knob: event.value},
+        asked=_without(state.asked, event.knob, event.request),
+        refused="",
+        knob_marks=(*state.knob_marks[-63:], mark),
+    )
+
+
+def _without(asked: dict[str, Asked], knob: str, request: int) -> dict[str, Asked]:
+    """Drop a wish that was answered, unless a newer one for the same knob is under way."""
+    return {name: wish for name, wish in asked.items() if name != knob or wish.request > request}
+
+
+def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
+    stalled_since_ns = state.pulse.stalled_since_ns
+    state = replace(state, ended=event, asked={})
+    if state.over:
+        return state
+    if state.command and event.exit_code == 0 and state.steps:
+        return _enter(state, DONE, event.at_ns)
+    trouble = trouble_of(event, stalled_since_ns)
+    if trouble is None:
+        return _enter(state, DONE, event.at_ns)
+    if state.command and stalled_since_ns is None and not event.memory_kills:
+        trouble = _trouble_of_script(state, event)
+    return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)
+
+
+def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
+    """Say how a script ended that did not end well: with its own last words, or without a step."""
+    if event.signal is not None:
+        return Trouble(f"the script was ended by {event.signal}")
+    if event.exit_code:
+        last = event.output_tail[-1].strip() if event.output_tail else ""
+        return Trouble(f"the script left with exit code {event.exit_code}" + (f": {last}" if last else ""))
+    return Trouble("the script ended, and no training step was seen", NO_STEPS_HINT)

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs, read through their driver's management library (NVML)."""

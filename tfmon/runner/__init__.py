@@ -1,0 +1,1 @@
+"""Wires a race: its plan, lanes, probes and recorder; with a screen or without one."""

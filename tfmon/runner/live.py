@@ -1,0 +1,80 @@
+"""A race on the screen: starts the app, hands it the program, and sees to it that no lane outlives it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from types import FrameType
+
+from tfmon.catalog import Card, list_cards
+from tfmon.errors import EXIT_INTERRUPTED
+from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.process import yield_to_lanes
+from tfmon.lanes.suspend import can_come_back, suspend_job, suspend_with
+from tfmon.model.session import Snapshot
+from tfmon.runner.headless import SIGNALS
+from tfmon.runner.program import Program
+from tfmon.runner.settings import ScreenSettings
+from tfmon.ui.app import MonitorApp
+
+PATIENCE_S = 1.0
+"""How long the app may take to leave after a signal, once the lanes are gone."""
+
+
+def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSettings) -> str:
+    """Show a race until the user leaves; return why it was interrupted, or "".
+
+    Without a plan the race is planned after the first paint: asking a GPU's driver may take seconds.
+    Thread: the main thread, for the signals.
+    """
+    caught: list[str] = []
+    yield_to_lanes()
+    program.announce(card)
+    app = MonitorApp(
+        program.session,
+        program.lanes,
+        program.bench,
+        scenarios=list_cards,
+        examine=program.examine,
+        profile=program.profile_text,
+        table=lambda: to_text(program.session.snapshot()),
+        theme=screen.theme,
+        lane_colours=screen.lane_colours,
+        readonly=screen.readonly,
+        keymap=screen.keymap,
+        characters=screen.charset,
+        on_ready=lambda: program.begin(plan or program.plan(card)),
+        on_terminal=lambda: suspend_with(program.lanes.stillness, app.take_terminal),
+        suspend=suspend_job if can_come_back() else None,
+    )
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        caught.append(signal.Signals(number).name)
+        app.request_quit()
+        args = (program, f"interrupted by {caught[0]}")
+        threading.Thread(target=_leave_anyway, args=args, name="tfmon-leave", daemon=True).start()
+
+    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
+    try:
+        ending = app.run(mouse=screen.mouse)
+    finally:
+        program.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return f"interrupted by {caught[0]}" if caught and ending != "quit" else ""
+
+
+def _leave_anyway(program: Program, why: str) -> None:
+    """End the lanes and then the process, even if the app cannot: a terminal that is gone blocks its writes."""
+    program.close(why)
+    time.sleep(PATIENCE_S)
+    os._exit(EXIT_INTERRUPTED)
+
+
+def to_text(snapshot: Snapshot) -> str:
+    """Return the race as the table that a race without a screen ends with."""
+    from tfmon.reports import race as result
+
+    return result.to_text(snapshot)

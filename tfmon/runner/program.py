@@ -1,0 +1,189 @@
+"""The parts of a running tfmon, wired together: session, lanes, probes."""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from tfmon.analysis.verdict import standing
+from tfmon.catalog import Card, find_card
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
+from tfmon.experiments.control import Bench
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.watchdog import Watchdog
+from tfmon.model.events import Event, Interrupted, LaneEnded
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, TurnEnded
+from tfmon.model.lane_state import ABSENT, FAILED
+from tfmon.model.session import Machine, Race, Session
+from tfmon.probes.apple import AppleProbe
+from tfmon.probes.base import Probe
+from tfmon.probes.gpus import GpuSearch, find_gpus
+from tfmon.probes.host import HostProbe
+from tfmon.probes.machine import read_machine
+from tfmon.probes.nvidia.probe import NvidiaProbe
+from tfmon.probes.ticker import Ticker
+from tfmon.recordings.recorder import Recorder
+from tfmon.runner.planner import Wishes, plan_race
+
+SAMPLE_EVERY_S = 1.0
+SPARE_NEEDS_BYTES = 4 * 2**30
+"""A machine with less memory keeps no spare child: one takes about 0.4 GiB."""
+PROFILE_STEPS = 20
+PROFILE_PATIENCE_S = 90.0
+
+
+class Program:
+    """One run of tfmon, from the first race to the last.
+
+    Thread: `plan`, `begin` and `close` may block for seconds; call them where that is allowed.
+    """
+
+    def __init__(self, wishes: Wishes) -> None:
+        self._wishes = wishes
+        self._machine = read_machine()
+        self._search: GpuSearch | None = None
+        self._searching = threading.Lock()
+        self.session = Session(self._machine, time.monotonic_ns)
+        self._recorder: Recorder | None = None
+        if wishes.record:
+            self._recorder = Recorder(self.session, wishes.python, wishes.record_file)
+        roomy = self._machine.memory_bytes >= SPARE_NEEDS_BYTES
+        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=wishes.spare and roomy)
+        self.bench = Bench(self.session, self.lanes)
+        if wishes.until_ci is not None:
+            self.session.listen(self._finish_when_narrow)
+        self._tickers: list[Ticker] = []
+        self._watchdog = Watchdog(
+            self.session.snapshot, self.lanes, self.lanes.stillness.note_gap, slice_s=wishes.slice_s
+        )
+
+    def announce(self, card: Card) -> None:
+        """Tell the session what will be raced, before it is known in which lanes."""
+        race = Race(scenario=card.name, title=card.title, mode=self._wishes.mode, knobs=card.knobs)
+        self.session.begin(race, ())
+
+    def plan(self, card: Card) -> RacePlan:
+        """Plan the race of a scenario that the command line asked for.
+
+        Errors: TfmonError when it cannot be raced.
+        """
+        plan, no_gpu = plan_race(card, self._wishes, self._find_gpus)
+        self.session.know_machine(self._describe(no_gpu))
+        return plan
+
+    def begin(self, plan: RacePlan) -> None:
+        """Start the lanes, and sampling beside them."""
+        self.lanes.begin(plan)
+        self._watchdog.start()
+        threading.Thread(target=_load_statistics, name="tfmon-statistics", daemon=True).start()
+        probes: list[Probe] = [HostProbe(self.lanes.processes)]
+        gpus = self._search.gpus if self._search is not None else ()
+        if gpus and gpus[0].uuid.startswith(("GPU-", "MIG-")):
+            probes.append(NvidiaProbe(gpus))
+        elif gpus:
+            probes.append(AppleProbe(gpus[0]))
+        for probe in probes:
+            ticker = Ticker(probe, self.session.accept, interval_s=SAMPLE_EVERY_S)
+            self._tickers.append(ticker)
+            ticker.start()
+
+    def close(self, interrupted: str = "") -> None:
+        """End every lane, the sampling and the recording; takes 3 s at most, and what a slow disk adds.
+
+        `interrupted` says why the race is broken off, if it is.
+        """
+        if interrupted:
+            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), why=interrupted))
+        self.bench.stop()
+        self._watchdog.close()
+        self.lanes.stop()
+        for ticker in self._tickers:
+            ticker.close()
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Profiled:
+        """Have a lane write a profile of some steps into a folder, and return what it answers.
+
+        Errors: TfmonError when none can be taken; the lane trains on.
+        """
+        answers: queue.Queue[Event] = queue.Queue()
+
+        def hear(event: Event) -> None:
+            over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
+            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == str(folder)):
+                answers.put(event)
+
+        forget = self.session.listen(hear)
+        try:
+            self.lanes.profile(lane, folder, steps)
+            answer = answers.get(timeout=PROFILE_PATIENCE_S)
+        except queue.Empty:
+            raise TfmonError(f"{lane} wrote no profile within {PROFILE_PATIENCE_S:.0f} s") from None
+        finally:
+            forget()
+        if isinstance(answer, Profiled):
+            return answer
+        reason = answer.reason if isinstance(answer, ProfileFailed) else "the lane ended"
+        raise TfmonError(f"no profile of {lane} could be taken: {reason}")
+
+    def profile_text(self, lane: str) -> str:
+        """Take a profile of a lane and return it as a table.
+
+        Errors: TfmonError when none can be taken or read.
+        """
+        from tfmon.profile.breakdown import read_profile
+        from tfmon.reports.profile import to_text
+
+        on_gpu = self.session.snapshot().lane(lane).spec.kind == "gpu"
+        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
+            taken = self.profile(lane, Path(folder))
+            return to_text(read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note))
+
+    def examine(self) -> str:
+        """Return what the doctor finds, without loading TensorFlow beside the lanes that are measured."""
+        from tfmon.doctor.report import run_checks
+        from tfmon.reports.doctor import to_text
+
+        return to_text(run_checks(self._wishes.python, imports=False))
+
+    def exit_code(self) -> int:
+        """Return the exit code that the lanes' ends stand for."""
+        phases = [lane.phase for lane in self.session.snapshot().lanes]
+        if ABSENT in phases:
+            return EXIT_DEVICE_ABSENT
+        return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
+
+    def _finish_when_narrow(self, event: Event) -> None:
+        """End the race once every ratio is known well enough."""
+        if not isinstance(event, TurnEnded) or self._wishes.until_ci is None:
+            return
+        ranking = standing(self.session.snapshot()).ranking
+        if ranking and all(rank.ratio.half_width <= self._wishes.until_ci for rank in ranking):
+            self.lanes.finish()
+
+    def _plan_next(self, scenario: str) -> RacePlan:
+        """Plan the default race of another scenario: lanes and settings were said for the first one."""
+        plan, no_gpu = plan_race(find_card(scenario), Wishes(python=self._wishes.python), self._find_gpus)
+        self.session.know_machine(self._describe(no_gpu))
+        return plan
+
+    def _find_gpus(self) -> GpuSearch:
+        with self._searching:
+            if self._search is None:
+                self._search = find_gpus(self._wishes.python)
+            return self._search
+
+    def _describe(self, no_gpu: str) -> Machine:
+        gpus = self._search.gpus if self._search is not None else ()
+        return replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
+
+
+def _load_statistics() -> None:
+    """Load SciPy while the lanes load TensorFlow, so that the first interval comes without a stutter."""
+    import scipy.special  # noqa: F401

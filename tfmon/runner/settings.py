@@ -1,0 +1,309 @@
+"""The settings in force: by flag, environment variable or file, else as built in; each with its source."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from tfmon.errors import UsageError
+
+if TYPE_CHECKING:
+    from tfmon.ui.render.style import Charset
+import math
+import shutil
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    Kind: TypeAlias = click.ParamType[Any]
+else:
+    Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
+
+
+Source: TypeAlias = Literal["flag", "environment", "file", "default"]
+FILE_VARIABLE = "TFMON_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A setting as it is in force, and where that comes from."""
+
+    value: Value
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """What the user's file says, and a line for every mistake in it."""
+
+    path: Path
+    exists: bool = False
+    values: Mapping[str, Value] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys as Textual names them, by the id of a binding."""
+    mistakes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenSettings:
+    """How the screen looks, and what acts on it."""
+
+    theme: str
+    lane_colours: str
+    charset: Charset | None
+    """What charts and frames are drawn with; None for what the locale allows."""
+    mouse: bool
+    readonly: bool
+    keymap: Mapping[str, str]
+
+
+def resolve(name: str, given: object = None) -> Resolved:
+    """Return a setting, where `given` is what a flag says, or None.
+
+    Errors: UsageError for a wrong value, in words that name the variable or the file.
+    """
+    if given is not None:
+        return Resolved(cast(Value, given), "flag")
+    setting = BY_NAME[name]
+    try:
+        return find(setting, None, config_file)
+    except ValueError as error:
+        raise UsageError(f"{setting.variable}: {error}") from None
+
+
+def find(setting: Setting, given: object, file: Callable[[], ConfigFile]) -> Resolved:
+    """Return a setting by what a flag says (None: nothing), else the environment, else a file.
+
+    Errors: ValueError that says what is allowed.
+    """
+    if given is not None:
+        return Resolved(setting.read(given), "flag")
+    if said := os.environ.get(setting.variable, ""):
+        return Resolved(setting.read(said), "environment")
+    values = file().values
+    if setting.name in values:
+        return Resolved(values[setting.name], "file")
+    return Resolved(setting.default, "default")
+
+
+def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None) -> ScreenSettings:
+    """Return how the screen is to be, where the arguments are what flags say, or None.
+
+    Errors: UsageError for a wrong value.
+    """
+    characters = str(resolve("characters").value)
+    return ScreenSettings(
+        theme=str(resolve("theme", theme).value),
+        lane_colours=str(resolve("lane_colours").value),
+        charset=None if characters == "auto" else cast("Charset", characters),
+        mouse=bool(resolve("mouse", mouse).value),
+        readonly=bool(resolve("readonly", readonly).value),
+        keymap=config_file().keys,
+    )
+
+
+def config_path() -> Path:
+    """Return where the file is, or would be."""
+    from platformdirs import user_config_path
+
+    named = os.environ.get(FILE_VARIABLE, "")
+    return Path(named).expanduser().absolute() if named else user_config_path("tfmon") / "config.toml"
+
+
+def config_file() -> ConfigFile:
+    """Return what the user's file says.
+
+    Errors: UsageError with a line for every mistake in it.
+    """
+    found = read_file(config_path())
+    if found.mistakes:
+        raise UsageError("\ntfmon: ".join(found.mistakes), "tfmon config shows the settings, and their names")
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def read_file(path: Path) -> ConfigFile:
+    """Return what a file says and what is wrong with it; one that is not there says nothing."""
+    try:
+        words = path.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        named = os.environ.get(FILE_VARIABLE)
+        return ConfigFile(path, mistakes=(f"{FILE_VARIABLE}: {path} is not there",) if named else ())
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        return ConfigFile(path, exists=True, mistakes=(f"{path} cannot be read: {why}",))
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        table = tomllib.loads(words)
+    except tomllib.TOMLDecodeError as error:
+        return ConfigFile(path, exists=True, mistakes=(f"{path} is no TOML: {error}",))
+    values, mistakes = _values(table)
+    keys, wrong = _keys(table.get("keys", {}))
+    said = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *wrong))
+    return ConfigFile(path, exists=True, values=values, keys=keys, mistakes=said)
+
+
+def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
+    values: dict[str, Value] = {}
+    mistakes: list[str] = []
+    for name, value in table.items():
+        setting = BY_NAME.get(name)
+        if setting is None:
+            if name != "keys":
+                near = difflib.get_close_matches(name, BY_NAME, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(BY_NAME)} and [keys]"
+                mistakes.append(f"there is no setting {name!r}; {hint}")
+            continue
+        wanted = _kind_of(setting.default)
+        if _kind_of(value) != wanted:
+            mistakes.append(f"{name}: {value!r} is not {wanted}")
+            continue
+        try:
+            values[name] = setting.read(value)
+        except ValueError as error:
+            mistakes.append(f"{name}: {error}")
+    return values, mistakes
+
+
+def _kind_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    return 'text in quotes, such as "this"' if isinstance(value, str) else "something else"
+
+
+def _keys(table: object) -> tuple[Mapping[str, str], list[str]]:
+    """Return the keys, and what is wrong with them; `a.b = "c"` and `"a.b" = "c"` are the same."""
+    if not isinstance(table, dict):
+        return {}, ['keys: this is a table; below [keys] write for example prefetch.next = "f"']
+    wanted: dict[str, str] = {}
+    mistakes: list[str] = []
+    waiting: list[tuple[str, object]] = list(table.items())
+    while waiting:
+        name, value = waiting.pop(0)
+        if isinstance(value, dict):
+            waiting += [(f"{name}.{part}", inner) for part, inner in value.items()]
+        elif isinstance(value, str):
+            wanted[name] = value
+        else:
+            mistakes.append(f'keys: {name}: {value!r} is not text in quotes, such as "f" or "f,ctrl+f"')
+    if not wanted:
+        return {}, mistakes
+    from tfmon.ui.keymap import read_keymap
+
+    keymap, wrong = read_keymap(wanted)
+    return keymap, [*mistakes, *(f"keys: {line}" for line in wrong)]
+
+
+# ---------------- what can be set: every setting with its built-in value, and what it may be
+
+
+Value: TypeAlias = str | bool | float
+
+
+class OneOf(Kind):
+    """A word of a list that is made when the word must be checked."""
+
+    name = "name"
+
+    def __init__(self, words: Callable[[], Sequence[str]]) -> None:
+        self._words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return the word.
+
+        Errors: click.BadParameter for another, with the whole list.
+        """
+        words = self._words()
+        if value not in words:
+            self.fail(f"{value!r} is not one of {', '.join(words)}", param, ctx)
+        return value
+
+
+class Interpreter(Kind):
+    """A program, by its path or as the shell finds it; "" for the interpreter that runs tfmon."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return it as it is written.
+
+        Errors: click.BadParameter for what cannot be run.
+        """
+        if value and shutil.which(os.path.expanduser(value)) is None:  # noqa: PTH111 - it may be a bare command
+            self.fail(f"{value} is not a program that can be run; name a Python that has TensorFlow", param, ctx)
+        return value
+
+
+def _themes() -> Sequence[str]:
+    from tfmon.ui.render.style import themes
+
+    return themes()
+
+
+def _lane_colours() -> Sequence[str]:
+    from tfmon.ui.render.style import LANE_COLOURS
+
+    return LANE_COLOURS
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Something that can be set."""
+
+    name: str
+    """Its key in the file; in the environment TFMON_ and the name in capitals."""
+    default: Value
+    kind: Kind
+    help: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return f"TFMON_{self.name.upper()}"
+
+    def read(self, value: object) -> Value:
+        """Return a value from a flag, a variable or the file.
+
+        Errors: ValueError that says what is allowed.
+        """
+        try:
+            found = self.kind.convert(value, None, None)
+        except click.BadParameter as error:
+            raise ValueError(error.message.rstrip(".")) from None
+        if isinstance(found, float) and not math.isfinite(found):
+            raise ValueError(f"{value} is not a span of time")
+        return cast(Value, found)
+
+
+MODES = ("turns", "concurrent")
+THEME = OneOf(_themes)
+SETTINGS = (
+    Setting("scenario", "small-dense", click.STRING, "What is raced where no scenario is named."),
+    Setting("python", "", Interpreter(), 'The interpreter that trains; "" for the one that runs tfmon.'),
+    Setting("mode", "turns", OneOf(lambda: MODES), "Lanes train in turns, or concurrent: all at once."),
+    Setting("slice", 0.5, click.FloatRange(0.2, 60), "Seconds that a lane trains when it is its turn."),
+    Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
+    Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
+    Setting(
+        "characters",
+        "auto",
+        OneOf(lambda: ("auto", "braille", "block", "ascii")),
+        "What charts and frames are drawn with: auto, braille, block or ascii.",
+    ),
+    Setting("mouse", True, click.BOOL, "Whether the mouse acts; if not, the terminal's own selection works."),
+    Setting("readonly", False, click.BOOL, "Show a race to others: keys change nothing."),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}

@@ -1,0 +1,61 @@
+"""Which process of a script is the lane: the first that trains, and after its end the next."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from tfmon.model.lane_pipes import HOLDER, is_open, read_place, reopened
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
+
+_joining = threading.Lock()
+_lane: Lane | None = None
+_refused = False
+
+
+def lane() -> Lane | None:
+    """Return this process's lane, and be it from now on if nobody else is; None where another process is.
+
+    Thread: any; the thread that comes first is the one whose steps count.
+    """
+    global _lane, _refused
+    if _lane is not None or _refused:
+        return _lane
+    with _joining:
+        if _lane is None and not _refused:
+            _lane = _join()
+            _refused = _lane is None
+    return _lane
+
+
+def joined() -> Lane | None:
+    """Return this process's lane if it is one already."""
+    return _lane
+
+
+def _join() -> Lane | None:
+    place = read_place(os.environ)
+    if place is not None and not is_open(place):
+        place = reopened(place, os.environ.get(HOLDER, ""))
+    if place is None:
+        return None
+    try:
+        fcntl.lockf(place.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return None
+    from tfmon.script.lane import Lane
+
+    os.register_at_fork(after_in_child=_forget)
+    return Lane(place)
+
+
+def _forget() -> None:
+    """In a forked child: its steps are not the lane's."""
+    global _lane, _refused
+    if _lane is not None:
+        _lane.forget()
+    _lane, _refused = None, True

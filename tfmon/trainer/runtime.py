@@ -1,0 +1,159 @@
+"""The device of a lane: made visible before TensorFlow starts its devices, and named afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import platform
+import sys
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+
+class DeviceMissingError(Exception):
+    """The lane's device is not there for TensorFlow; the text says why."""
+
+
+def settle(kind: str, threads: object = "auto") -> str:
+    """Leave TensorFlow only the lane's device, and return the GPU's model name; empty for the CPU.
+
+    `threads` limits what one op may use on the CPU. The environment the child was started with has chosen the
+    GPU already; this hides what it cannot hide.
+
+    Errors: DeviceMissingError when a GPU is wanted and TensorFlow has none.
+    Source: `tf.config.experimental.get_device_details`.
+    """
+    import tensorflow as tf
+
+    if isinstance(threads, int):
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    gpus = tf.config.list_physical_devices("GPU")
+    if kind == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+        return ""
+    if not gpus:
+        raise DeviceMissingError(why_no_gpu())
+    details = tf.config.experimental.get_device_details(gpus[0])
+    return str(details.get("device_name") or gpus[0].name)
+
+
+def gpu_uuid() -> str | None:
+    """Return the UUID of the first GPU that CUDA shows this process, or None where there is no CUDA.
+
+    Source: cuDeviceGetUuid_v2 (in MIG mode the UUID of the MIG instance); it creates no context.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+        failed = (
+            cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetUuid_v2(raw, device)
+        )
+    except (OSError, AttributeError):
+        return None
+    if failed:
+        return None
+    return f"GPU-{uuid.UUID(bytes=bytes(raw))}"
+
+
+def gpu_memory(kind: str) -> tuple[int | None, int | None]:
+    """Return what TensorFlow's allocator has in use and had at peak, in bytes; None where it does not tell.
+
+    Source: `tf.config.experimental.get_memory_info`: tensors only, neither the pool nor the CUDA context.
+    """
+    if kind != "gpu":
+        return None, None
+    import tensorflow as tf
+
+    try:
+        info: dict[str, Any] = tf.config.experimental.get_memory_info("GPU:0")
+    except (ValueError, tf.errors.OpError):
+        return None, None
+    return int(info["current"]), int(info["peak"])
+
+
+def why_no_gpu() -> str:
+    """Say why TensorFlow has no GPU here."""
+    import tensorflow as tf
+
+    if platform.system() == "Darwin":
+        return "TensorFlow sees no GPU: tensorflow-metal is not installed, or does not fit this TensorFlow"
+    if not tf.test.is_built_with_gpu_support():
+        return f"TensorFlow {tf.__version__} here is a build for the CPU only"
+    return "TensorFlow sees no GPU: a CUDA library it needs did not load (its stderr names it)"
+
+
+# ---------------- loading TensorFlow: at once for a lane that is waited for, or at the lowest priority for a spare child
+
+
+LOWEST_NICE = 19
+
+
+def load_everything() -> None:
+    """Import TensorFlow, Keras and what trains with them; no device is touched.
+
+    The collector rests meanwhile: it would go through hundreds of thousands of new objects again and again,
+    which takes a fifth of the time, and what an import makes stays alive.
+
+    Errors: whatever the import raises.
+    """
+    with _no_collections():
+        import tensorflow  # noqa: F401, I001 - first, for its absence is the one that is told
+        import keras  # noqa: F401
+
+
+def load_yielding(load: Callable[[], None] = load_everything) -> bool:
+    """Import the same at the lowest priority; return False if a thread would keep that priority.
+
+    Nobody may raise a priority again, so it is not the process that gets the lowest one but a thread that
+    ends with the import: on Linux each thread has a priority of its own, and elsewhere all stay as they are.
+    NumPy comes first, for the threads of its BLAS are made with it and have their maker's priority.
+
+    Errors: whatever the import raises.
+    Thread: the main thread; it waits.
+    Source: setpriority(2), "C library/kernel differences".
+    """
+    import numpy  # noqa: F401
+
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_NICE)
+        try:
+            load()
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+            failure.append(error)
+
+    loader = threading.Thread(target=work, name="tfmon-loader")
+    loader.start()
+    loader.join()
+    if failure:
+        raise failure[0]
+    return len({nice for thread, nice in _priorities() if thread != loader.native_id}) <= 1
+
+
+def _priorities() -> Iterator[tuple[int, int]]:
+    """Yield the threads of this process with their nice values; none where the system does not list them.
+
+    Source: /proc/self/task/TID/stat, field 19 (proc_pid_stat(5)).
+    """
+    for task in Path("/proc/self/task").glob("*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()

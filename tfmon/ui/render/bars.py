@@ -1,0 +1,260 @@
+"""The top line: what is raced, with which settings, for how long, and on what machine. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.model.knobs import Knob, show
+from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.readings import known
+from tfmon.model.session import TURNS, Recorded, Snapshot
+from tfmon.ui.keys import key_of
+from tfmon.ui.render.layout import Rect
+from tfmon.ui.render.rows import Row, Span, cells, crop, fit, spread
+from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
+from tfmon.ui.render.verdict import pinned_line, progress_row
+from tfmon.ui.requests import in_force, shared_value, short_name, targets
+from tfmon.ui.view import View
+
+_COMMON = ("batch_size", "prefetch")
+_MODES = {"concurrent": "both at once", "turns": "taking turns"}
+
+
+def header_row(snapshot: Snapshot, width: int) -> Row:
+    """Return the line; parts that do not fit are left out, the least needed first."""
+    race, machine = snapshot.race, snapshot.machine
+    left: list[tuple[int, list[Span]]] = [
+        (0, [(" tfmon", DIM)]),
+        (0, [(race.scenario or "…", STRONG)]),
+        (3, [(_settings(snapshot, common=True), TEXT)]),
+        (8, [(_settings(snapshot, common=False), TEXT)]),
+        (6, [(race.title, DIM)]),
+    ]
+    right: list[tuple[int, list[Span]]] = [
+        (0, [(_elapsed(snapshot), STRONG)]),
+        (4, [(_mode(snapshot), DIM)]),
+        (1, [(_cores(snapshot), TEXT)]),
+        (2, [(_gpus(snapshot), TEXT)]),
+        (5, [(_version(snapshot), DIM)]),
+        (7, [(machine.hostname, DIM)]),
+    ]
+    for least in range(9, 0, -1):
+        row_left, row_right = _joined(left, least, "  "), _joined(right, least, " · ")
+        if cells(row_left) + cells(row_right) + 3 <= width:
+            break
+    return fit(spread(row_left, (*row_right, (" ", TEXT)), width), width)
+
+
+def _joined(parts: list[tuple[int, list[Span]]], least: int, gap: str) -> Row:
+    """Put the parts up to an importance side by side; 0 is the most important."""
+    spans: list[Span] = []
+    for importance, part in parts:
+        if importance >= least or not part[0][0]:
+            continue
+        if spans:
+            spans.append((gap, DIM))
+        spans += part
+    return tuple(spans)
+
+
+def _settings(snapshot: Snapshot, *, common: bool) -> str:
+    """Name the settings that all lanes share; those that differ stand in the panes."""
+    words = []
+    for knob in snapshot.race.knobs:
+        if (knob.name in _COMMON) is not common:
+            continue
+        values = {show(in_force(lane, knob)) for lane in snapshot.lanes}
+        if len(values) == 1:
+            words.append(f"{short_name(knob.name)} {values.pop()}")
+    return " · ".join(words)
+
+
+def _elapsed(snapshot: Snapshot) -> str:
+    """Return the time since the start signal; it stands still once every lane is over."""
+    started_ns = snapshot.race.started_ns
+    if started_ns is None:
+        return "0:00"
+    ends = [lane.phase_since_ns for lane in snapshot.lanes if lane.over]
+    now_ns = max(ends) if ends and len(ends) == len(snapshot.lanes) else snapshot.at_ns
+    return units.clock((now_ns - started_ns) / 1e9)
+
+
+def _mode(snapshot: Snapshot) -> str:
+    if len(snapshot.lanes) < 2:
+        return "one lane" if snapshot.lanes else ""
+    mode = snapshot.race.mode
+    return "all at once" if mode == "concurrent" and len(snapshot.lanes) > 2 else _MODES.get(mode, mode)
+
+
+def _cores(snapshot: Snapshot) -> str:
+    machine = snapshot.machine
+    if not machine.cores:
+        return ""
+    return f"{units.cores(machine.usable_cores)} of {machine.cores} cores"
+
+
+def _gpus(snapshot: Snapshot) -> str:
+    gpus = snapshot.machine.gpus
+    if not gpus:
+        return "no GPU" if snapshot.lanes else ""
+    name = gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
+    return name if len(gpus) == 1 else f"{len(gpus)} GPUs, {name}"
+
+
+def _version(snapshot: Snapshot) -> str:
+    found = [lane.tensorflow for lane in snapshot.lanes if lane.tensorflow]
+    return f"TF {found[0]}" if found else ""
+
+
+# ---------------- the bottom lines: what the last key press came to, and the keys with the value of each knob. Pure
+
+
+COST_SAMPLES = 10
+"""Samples, one a second, over which the monitor's CPU is averaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A stretch of the screen that a click acts on."""
+
+    rect: Rect
+    action: str
+    knob: str = ""
+    """The knob that the wheel turns here; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    importance: int
+    """0 always stays; the highest goes first when the line is too long."""
+    spans: tuple[Span, ...]
+    action: str
+    knob: str = ""
+
+
+def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
+    """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
+    message = message_of(view, snapshot)
+    right = progress_row(snapshot)
+    lanes = snapshot.lanes
+    if per_page and per_page < len(lanes):
+        names = [lane.spec.name for lane in lanes]
+        first = (names.index(view.focused) if view.focused in names else 0) // per_page * per_page
+        last = min(len(lanes), first + per_page)
+        shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
+        right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
+    left = _status(snapshot, view)
+    if message and cells(left) + cells(right) > width:
+        right = ()
+    cost = own_cost(snapshot, view)
+    if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
+        right = (*right, (f" {cost} ", DIM))
+    return spread(left, right, width)
+
+
+def own_cost(snapshot: Snapshot, view: View) -> str:
+    """Return what tfmon itself takes: `tfmon 1.4 % · 2.9 kB/s`; empty while that is not known.
+
+    Units: percent of one core and 1,000 bytes/s to the terminal, both over the last 10 s.
+    """
+    shares = [known(sample.monitor_cpu_pct) for sample in snapshot.host_history[-COST_SAMPLES:]]
+    counted = [share for share in shares if share is not None]
+    if not counted or view.sent_bytes_per_s is None:
+        return ""
+    return f"tfmon {sum(counted) / len(counted):.1f} % · {view.sent_bytes_per_s / 1e3:.1f} kB/s"
+
+
+def _status(snapshot: Snapshot, view: View) -> Row:
+    if message := message_of(view, snapshot):
+        return ((f"   {message}", strong(WARN)),)
+    if snapshot.recording is not None and snapshot.recording.why:
+        return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
+    if view.readonly and view.focused is None:
+        return (("   read only: keys change nothing", DIM),)
+    titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
+    if view.focused is not None:
+        words = f"   keys act on {titles.get(view.focused, view.focused)} only · "
+        return ((words, TEXT), (key_of("focus.all", view.keys), KEY), (" all lanes", DIM))
+    if len(snapshot.lanes) < 2:
+        return ()
+    return (("   keys act on all lanes · ", DIM), (key_of("focus.next", view.keys), KEY), (" picks one", DIM))
+
+
+def _not_recorded(snapshot: Snapshot, recording: Recorded) -> str:
+    """Say since when the race is not recorded, and why."""
+    if not recording.path:
+        return f"this race is not recorded: {recording.why}"
+    began_ns = snapshot.race.started_ns
+    since_s = 0.0 if began_ns is None or recording.stopped_ns is None else (recording.stopped_ns - began_ns) / 1e9
+    return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.why}"
+
+
+def message_of(view: View, snapshot: Snapshot) -> str:
+    """Return the line that is to be said now: a message, or what was lost sight of; empty if there is none."""
+    if view.stopping:
+        return f"stopping the lanes… {key_of('quit', view.keys)} again leaves at once"
+    if snapshot.at_ns < view.message_until_ns:
+        return view.message
+    return pinned_line(view, snapshot, key_of("focus.all", view.keys))
+
+
+def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
+    """Return the keys with the values they change, and where each can be clicked."""
+    items = _items(snapshot, view)
+    for least in range(9, 0, -1):
+        kept = [item for item in items if item.importance < least]
+        gap = 2
+        if sum(cells(item.spans) + gap for item in kept) <= width:
+            break
+    spans: list[Span] = []
+    zones: list[Zone] = []
+    x = 1
+    for item in kept:
+        size = cells(item.spans)
+        if x > 1:
+            spans.append((" " * gap, TEXT))
+            x += gap
+        spans += item.spans
+        zones.append(Zone(Rect(x, y, size, 1), item.action, item.knob))
+        x += size
+    return fit(((" ", TEXT), *spans), width), zones
+
+
+def _items(snapshot: Snapshot, view: View) -> list[_Item]:
+    lanes = targets(snapshot.lanes, view.focused)
+    keys = view.keys
+    items = []
+    for knob in snapshot.race.knobs:
+        if knob.name == "prefetch":
+            items.append(_knob_item(key_of("prefetch.next", keys), knob, lanes, "step_knob('prefetch', 1)"))
+        elif knob.name == "batch_size":
+            pair = f"{key_of('batch.down', keys)}/{key_of('batch.up', keys)}"
+            items.append(_knob_item(pair, knob, lanes, "step_knob('batch_size', 1)"))
+    running = any(lane.phase == RACING for lane in lanes) or not any(lane.phase == PAUSED for lane in lanes)
+    items += [
+        _item(3, "pause", "pause" if running else "go on", "pause_or_run", keys),
+        _item(7, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys),
+        _item(5, "restart", "restart", "restart", keys),
+        _item(6, "knobs", "knobs", "show_knobs", keys),
+        _item(4, "scenario", "scenario", "pick_scenario", keys),
+        _item(6, "try", "try advice", "try_advice", keys),
+        _item(8, "crossover", "crossover", "show_crossover", keys),
+        _item(8, "lane.detail", "detail", "show_lane", keys),
+        _item(2, "help", "help", "show_help", keys),
+        _item(0, "quit", "quit", "app.quit", keys),
+    ]
+    return items
+
+
+def _item(importance: int, binding: str, word: str, action: str, keys: Mapping[str, str]) -> _Item:
+    return _Item(importance, ((key_of(binding, keys), KEY), (" " + word, DIM)), action)
+
+
+def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> _Item:
+    now, asked = shared_value(lanes, knob)
+    spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
+    if asked:
+        spans.append((f" {crop(asked, 8)} asked", DIM))
+    return _Item(1, tuple(spans), action, knob.name)

@@ -1,0 +1,206 @@
+"""The whole race screen as rows: a pure function of the snapshot, the view and the size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.analysis.tuning import advised
+from tfmon.analysis.verdict import Standing, standing
+from tfmon.model.lane_state import PAUSED, LaneState
+from tfmon.model.session import TURNS, Snapshot
+from tfmon.ui.keys import key_of
+from tfmon.ui.render import chart
+from tfmon.ui.render.bars import Zone, header_row, keys_row, message_of, status_row
+from tfmon.ui.render.layout import Layout, Place, arrange
+from tfmon.ui.render.pane import PaneView, chart_width, pane_rows
+from tfmon.ui.render.rows import BLANK, Row, fit, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
+from tfmon.ui.render.verdict import verdict_row, verdict_rows
+from tfmon.ui.view import View, focused_index
+
+CHART_NS = 1_000_000_000
+"""Charts are drawn anew so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What the screen shows, and what a click on it does."""
+
+    rows: tuple[Row, ...]
+    """One for each line of the terminal, each exactly as wide."""
+    zones: tuple[Zone, ...]
+    top: float
+    """Top of the charts' scale, to be kept for the next page."""
+
+
+def draw(snapshot: Snapshot, view: View, width: int, height: int) -> Page:
+    """Draw the race for a terminal of that size."""
+    layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
+    top = shared_top(snapshot, view, layout)
+    zones: list[Zone] = []
+    if layout.kind == "tiny":
+        rows = _too_small(width, height)
+    elif layout.kind == "lines":
+        rows = _lines(snapshot, view, layout, zones)
+    else:
+        rows = _panes(snapshot, view, layout, top, zones)
+    fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
+    if view.charset == "ascii":
+        fitted = tuple(to_ascii(row) for row in fitted)
+    return Page(fitted, tuple(zones), top)
+
+
+def in_sight(snapshot: Snapshot, view: View, width: int, height: int) -> tuple[str, ...]:
+    """Return the names of the lanes that the page of that size shows."""
+    layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
+    if layout.kind == "panes":
+        return tuple(snapshot.lanes[place.lane].spec.name for place in layout.panes)
+    return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
+
+
+def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
+    """Return the top of the one scale that all charts share: it holds the highest column of any of them."""
+    if not layout.panes:
+        return view.top
+    width = chart_width(layout.panes[0].rect.width)
+    until_ns = axis_end_ns(snapshot)
+    axis = chart.time_axis(until_ns, width)
+    per_cell = chart.parts_per_cell(view.charset)
+    columns = [chart.past_throughput(lane.points, until_ns, axis, per_cell) for lane in snapshot.lanes]
+    peak = max((value for values in columns for value in values if value is not None), default=0.0)
+    return chart.nice_top(peak, view.top)
+
+
+def axis_end_ns(snapshot: Snapshot) -> int:
+    """Return the right end of the time axis, or the last window once no lane trains or will.
+
+    It is the last full second: so charts move once a second, however often the figures do.
+    """
+    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
+    still = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
+    return max(ends) if ends and still else snapshot.at_ns // CHART_NS * CHART_NS
+
+
+# ---------------------------------------------------------------- panes
+
+
+def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
+    said = standing(snapshot)
+    rows = [header_row(snapshot, layout.header.width)]
+    rows += _blocks(snapshot, said, view, layout, top) or _no_lanes(view, layout)
+    for place in layout.panes:
+        zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
+    undo_key = key_of("undo", view.keys)
+    rows += verdict_rows(snapshot, said, undo_key, layout.verdict.width, layout.verdict.height)
+    message = message_of(view, snapshot)
+    if layout.status.height:
+        rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
+    if message and not layout.status.height:
+        rows.append(((f" {message}", strong(WARN)),))
+    else:
+        keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y)
+        rows.append(keys)
+        zones += key_zones
+    return rows
+
+
+def _blocks(snapshot: Snapshot, said: Standing, view: View, layout: Layout, top: float) -> list[Row]:
+    """Draw the panes and put those of one row side by side."""
+    lead = f"{units.ratio(said.ratio)} ahead" if said.ratio is not None else ""
+    until_ns = axis_end_ns(snapshot)
+    rows: list[Row] = []
+    by_line: dict[int, list[Place]] = {}
+    for place in layout.panes:
+        by_line.setdefault(place.rect.y, []).append(place)
+    for places in by_line.values():
+        blocks = []
+        for place in places:
+            lane = snapshot.lanes[place.lane]
+            gpu = snapshot.gpu_of(lane)
+            pane = PaneView(
+                index=place.lane,
+                now_ns=snapshot.at_ns,
+                machine=snapshot.machine,
+                device=snapshot.device_name(lane),
+                gpu=gpu,
+                gpu_stale_s=snapshot.stale_s(gpu) if gpu is not None else None,
+                any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
+                diagnosis=advised(snapshot, lane),
+                lead=lead if lane.spec.name == said.winner else "",
+                in_turns=snapshot.race.mode == TURNS and len(snapshot.lanes) > 1,
+                its_turn=lane.spec.name == snapshot.race.turn,
+                focused=lane.spec.name == view.focused,
+                top=top,
+                until_ns=until_ns,
+                charset=view.charset,
+            )
+            blocks.append(pane_rows(lane, pane, place.rect.width, place.rect.height))
+        rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
+    return rows
+
+
+def _no_lanes(view: View, layout: Layout) -> list[Row]:
+    """Say what goes on before there are lanes, or why there are none."""
+    height, width = layout.verdict.y - layout.header.height, layout.header.width
+    rows: list[Row] = [BLANK]
+    if view.no_race:
+        rows += [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]
+        rows.append((("   another scenario may do; see the keys below", TEXT),))
+    else:
+        rows.append((("   looking at the machine and its devices…", TEXT),))
+    return (rows + [BLANK] * height)[:height]
+
+
+# ---------------------------------------------------------------- small terminals
+
+
+def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
+    """Draw a line a lane and the verdict, or all in one line where there is not even room for that."""
+    width, room = layout.verdict.width, layout.verdict.height
+    message = message_of(view, snapshot)
+    if room <= len(snapshot.lanes):
+        rows = [one_line(snapshot, width)]
+        if message and room > 1:
+            rows.append(((f" {message}", strong(WARN)),))
+        return rows
+    rows = [_lane_line(index, lane) for index, lane in enumerate(snapshot.lanes)]
+    rows.append(verdict_row(snapshot, standing(snapshot), width))
+    rows = (rows + [BLANK] * room)[:room]
+    if layout.keys.height:
+        keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)
+        rows.append(((f" {message}", strong(WARN)),) if message else keys)
+        zones += [] if message else key_zones
+    return rows
+
+
+def _lane_line(index: int, lane: LaneState) -> Row:
+    return (
+        (f" {lane.spec.letter} ", strong(lane_style(index))),
+        (_short_speed(lane), STRONG),
+        (f"  {lane.phase}  ", TEXT),
+        (lane.trouble.message if lane.trouble is not None else lane.title, DIM),
+    )
+
+
+def one_line(snapshot: Snapshot, width: int) -> Row:
+    """Return the race in one line: `C 7.7k ex/s  G 2.4k ex/s  C 3.2×`."""
+    spans: list[tuple[str, str]] = []
+    for index, lane in enumerate(snapshot.lanes):
+        spans += [(f" {lane.spec.letter} ", strong(lane_style(index))), (_short_speed(lane) + " ", TEXT)]
+    said = standing(snapshot)
+    for index, lane in enumerate(snapshot.lanes):
+        if lane.spec.name == said.winner and said.ratio is not None:
+            spans.append((f" ▲ {lane.spec.letter} {units.ratio(said.ratio)}", strong(lane_style(index))))
+    return fit(spans, width)
+
+
+def _short_speed(lane: LaneState) -> str:
+    speed = lane.recent().examples_per_s
+    if lane.over or speed is None:
+        return lane.phase
+    return f"{units.short_count(speed)} ex/s"
+
+
+def _too_small(width: int, height: int) -> list[Row]:
+    return [((line, WARN),) for line in wrap("terminal too small", width, height)]

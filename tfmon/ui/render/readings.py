@@ -1,0 +1,278 @@
+"""The lines of a pane that show one reading each. Pure; every line stands where it always stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfmon import units
+from tfmon.analysis.attribution import Shares
+from tfmon.analysis.bottleneck import Diagnosis
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import LaneState, seconds_left
+from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.samples import GpuSample
+from tfmon.ui.render import lifecycle
+from tfmon.ui.render.rows import BLANK, Row, cells
+from tfmon.ui.render.style import DIM, TEXT, WARN, banded
+from tfmon.ui.requests import short_name
+
+LABEL_CELLS = 8
+_WIDE = 44
+"""From so many cells on, the words after a bar may be longer."""
+_BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
+"""Cells kept for these words, so that the bars of all the lines are of one length."""
+UNKNOWN = "–"
+NO_GPU = Missing("no GPU in this lane")
+NO_SAMPLE = Missing("not sampled yet")
+
+
+def labelled(label: str, *spans: tuple[str, str]) -> Row:
+    """Return a line that begins with a quiet label."""
+    return ((label.ljust(LABEL_CELLS), DIM), *spans)
+
+
+def step_row(lane: LaneState) -> Row:
+    """Show step time, median and tail, over the steady windows since the last knob change."""
+    p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
+    if p50 is None or p95 is None or p99 is None:
+        return labelled("step", (UNKNOWN, DIM))
+    return labelled(
+        "step",
+        (units.milliseconds(p50).ljust(9), TEXT),
+        ("p95 ", DIM),
+        (_bare_ms(p95), TEXT),
+        ("p99 ", DIM),
+        (_bare_ms(p99).rstrip(), TEXT),
+    )
+
+
+def _bare_ms(value: float) -> str:
+    return units.milliseconds(value).removesuffix(" ms").ljust(6)
+
+
+def loss_row(lane: LaneState) -> Row:
+    """Show the loss of the first and of the last step that was reported."""
+    if lane.first_loss is None or lane.last_loss is None:
+        return labelled("loss", (UNKNOWN, DIM))
+    return labelled("loss", (units.loss(lane.first_loss), TEXT), (" → ", DIM), (units.loss(lane.last_loss), TEXT))
+
+
+def done_row(lane: LaneState, width: int) -> Row:
+    """Count steps and examples since the lane began to race, and the windows that no figure has a part in."""
+    if not lane.points:
+        return labelled("done", (UNKNOWN, DIM))
+    if lane.progress is not None and lane.progress.epochs:
+        return _epoch_row(lane, width)
+    left_out = sum(lane.excluded.values())
+    row = labelled(
+        "done",
+        (units.count(lane.steps), TEXT),
+        (" steps · ", DIM),
+        (units.count(lane.examples), TEXT),
+        (" ex.", DIM),
+    )
+    windows = (f" · {units.count(left_out)} of {units.count(lane.measured.windows)} left out", DIM)
+    return (*row, windows) if cells((*row, windows)) <= width else row
+
+
+def _epoch_row(lane: LaneState, width: int) -> Row:
+    """Show how far a script's `fit` is: the epoch, a bar of its batches, and the lane's own time left."""
+    progress = lane.progress
+    assert progress is not None
+    head = f"epoch {progress.epoch}/{progress.epochs} "
+    doing = f"{progress.doing} " if progress.doing not in ("", "fit") else ""
+    left = seconds_left(lane)
+    tail = f" {units.clock(left)} left" if left is not None and not lane.over else ""
+    if not progress.batches:
+        return labelled("done", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
+    length = max(4, min(16, width - LABEL_CELLS - len(head) - len(doing) - len(tail)))
+    filled = round(min(1.0, progress.batch / progress.batches) * length)
+    return labelled(
+        "done",
+        (head, TEXT),
+        ("━" * filled, TEXT),
+        ("─" * (length - filled), DIM),
+        (f" {doing}", DIM),
+        (tail, TEXT),
+    )
+
+
+def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
+    """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
+    value = known(lane.tree_cpu_pct)
+    if lane.over or value is None:
+        return labelled("cpu", (_why(lane, lane.tree_cpu_pct), DIM))
+    full = usable_cores * 100
+    words = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
+    return labelled("cpu", *bar(value / full if full else None, words, width - LABEL_CELLS, accent))
+
+
+def memory_row(lane: LaneState) -> Row:
+    """Show the memory that only this lane's processes hold."""
+    value = known(lane.private_bytes)
+    if lane.over or value is None:
+        return labelled("memory", (_why(lane, lane.private_bytes), DIM))
+    return labelled("memory", (units.memory(value), TEXT), (" private", DIM))
+
+
+def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
+    """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
+
+    Readings that should be younger are not shown, but how old they are.
+    """
+    if lane.spec.kind != "gpu":
+        return labelled("gpu", (units.absent(NO_GPU), DIM))
+    if gpu is None:
+        return labelled("gpu", (units.absent(NO_SAMPLE), DIM))
+    if stale_s is not None:
+        return labelled("gpu", (f"stale: read {units.seconds(stale_s)} ago", WARN))
+    if isinstance(gpu.busy_pct, Missing):
+        return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
+    words = f"{gpu.busy_pct:4.0f} % busy"
+    power, limit = known(gpu.power_w), known(gpu.power_limit_w)
+    room = width - LABEL_CELLS
+    if power is not None and limit is not None and room >= _WIDE:
+        words += f" · {power:.0f} W of {limit:.0f}"
+    return labelled("gpu", *bar(gpu.busy_pct / 100, words, room, accent))
+
+
+def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
+    """Show GPU memory: what the driver holds for the lane, and what its live tensors take."""
+    if lane.spec.kind != "gpu":
+        return BLANK
+    for peak in (True, False):
+        words = " · ".join(part for part in (_held(lane, gpu), _in_use(lane, peak=peak)) if part)
+        row = labelled("gpu mem", (words, TEXT) if words else (units.absent(NO_SAMPLE), DIM))
+        if cells(row) <= width:
+            break
+    return row
+
+
+def _held(lane: LaneState, gpu: GpuSample | None) -> str:
+    """Say what the driver holds for the lane, or where it does not tell, for everybody on the board."""
+    held = known(lane.gpu_held_bytes)
+    if held is not None:
+        source = lane.gpu_held_source
+        return f"{units.memory(held)} held" + (f" ({source})" if source not in ("", "driver") else "")
+    if gpu is None:
+        return ""
+    used, total = gpu.used_bytes, gpu.total_bytes
+    if isinstance(used, Missing) or isinstance(total, Missing):
+        return units.reading(used, units.memory)
+    return f"board {units.memory(used)} of {units.memory(total)}"
+
+
+def _in_use(lane: LaneState, *, peak: bool) -> str:
+    if lane.gpu_in_use_bytes is None:
+        return ""
+    most = f" (peak {units.memory(lane.gpu_peak_bytes)})" if peak and lane.gpu_peak_bytes is not None else ""
+    return f"{units.memory(lane.gpu_in_use_bytes)} in use{most}"
+
+
+_PARTS = (
+    ("input", "input_pct", "█"),
+    ("copy", "copy_pct", "▚"),
+    ("dispatch", "dispatch_pct", "▓"),
+    ("compute", "device_pct", "▒"),
+    ("retrace", "retrace_pct", "▞"),
+    ("sync", "sync_pct", "═"),
+    ("tfmon", "report_pct", "·"),
+    ("other", "other_pct", "░"),
+)
+_LEAST_PCT = 2.0
+"""Smaller shares have no words in the pane."""
+
+
+def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
+    """Return the parts of step time that are known: name, percent and the character that draws it; 100 in all."""
+    parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
+    found = [(name, value, glyph) for name, value, glyph in parts if value is not None]
+    if known(shares.dispatch_pct) is None and known(shares.device_pct) is None:
+        found.insert(1, ("step", shares.step_pct, "▓"))
+    return found
+
+
+def time_row(shares: Shares | None, width: int, accent: str) -> Row:
+    """Show where the time of a step goes: a bar that is 100 %, then the largest parts in words."""
+    if shares is None:
+        return labelled("time", (UNKNOWN, DIM))
+    parts = time_parts(shares)
+    length = min(20, max(8, (width - LABEL_CELLS) // 3))
+    spans: list[tuple[str, str]] = []
+    drawn, total = 0, 0.0
+    for _, value, glyph in parts:
+        total += value
+        end = round(total / 100 * length)
+        spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚▞" else DIM))
+        drawn = max(drawn, end)
+    room = width - LABEL_CELLS - drawn
+    words = ""
+    for name, value, glyph in sorted(parts, key=lambda part: -part[1]):
+        word = f" {glyph}{name} {value:.0f} %"
+        if value < _LEAST_PCT or len(words) + len(word) > room:
+            break
+        words += word
+    return labelled("time", *spans, (words, TEXT))
+
+
+def why_row(diagnosis: Diagnosis | None) -> Row:
+    """Say what bounds the lane."""
+    return labelled("why", (UNKNOWN, DIM) if diagnosis is None else (diagnosis.text, TEXT))
+
+
+def knobs_row(lane: LaneState, width: int) -> Row:
+    """Show every knob: in force as the lane said, and dim what was asked and is not in force yet.
+
+    Where they do not all fit, those go first that nobody asks to change.
+    """
+    settings = lane.settings or lane.spec.settings
+    names = [*settings, *(name for name in lane.asked if name not in settings)]
+    while True:
+        row = labelled("knobs", *_knob_spans(lane, names))
+        idle = [name for name in names if name not in lane.asked]
+        if cells(row) <= width or not idle or len(names) < 2:
+            return row
+        names.remove(idle[-1])
+
+
+def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
+    settings = lane.settings or lane.spec.settings
+    style = TEXT if lane.points else DIM
+    spans: list[tuple[str, str]] = []
+    for name in names:
+        spans += [(" · " if spans else "", DIM), (short_name(name), DIM)]
+        if name in settings:
+            spans.append((f" {show(settings[name])}", style))
+        if name in lane.asked:
+            spans.append((f" {show(lane.asked[name].value)} asked", DIM))
+    return tuple(spans) or ((UNKNOWN, DIM),)
+
+
+def note_row(lane: LaneState) -> Row:
+    """Say what goes wrong, or went wrong on the way, if anything did."""
+    if lane.pulse.stalled_since_ns is not None:
+        return labelled("stalled", (lifecycle.NOTE, WARN))
+    if lane.refused:
+        return labelled("refused", (lane.refused, WARN))
+    if lane.bad_lines:
+        lines = "line" if lane.bad_lines == 1 else "lines"
+        said = f"{units.count(lane.bad_lines)} unreadable {lines} passed over: {lane.last_bad_line}"
+        return labelled("note", (said, WARN))
+    return BLANK
+
+
+def bar(share: float | None, words: str, width: int, accent: str) -> Row:
+    """Draw a bar, then words that take a fixed place after it; None draws the words alone."""
+    tail = f" {words}"
+    length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= _WIDE else _BAR_TAIL))
+    if share is None or length < 4:
+        return ((words, TEXT),)
+    filled = max(0, min(length, round(share * length)))
+    row = (("▓" * filled, banded(accent, share)), ("░" * (length - filled), DIM), (tail, TEXT))
+    return tuple(span for span in row if cells((span,)))
+
+
+def _why(lane: LaneState, reading: Reading) -> str:
+    if lane.over:
+        return UNKNOWN
+    return units.reading(reading, units.rate)

@@ -1,0 +1,105 @@
+"""Rows of styled text, and how to fit them to a width. Text is always plain: it is never read as markup."""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from rich.cells import cell_len as measured_cells
+from rich.cells import set_cell_size
+
+Span: TypeAlias = tuple[str, str]
+"""Text and the name of its style; see `tfmon.ui.render.style`."""
+Row: TypeAlias = tuple[Span, ...]
+
+TEXT = "text"
+BLANK: Row = ()
+
+
+def cell_len(text: str) -> int:
+    """Return how many cells of the terminal a text takes."""
+    return len(text) if text.isascii() else measured_cells(text)
+
+
+def cells(row: Iterable[Span]) -> int:
+    """Return how many cells of the terminal a row takes."""
+    return sum(cell_len(text) for text, _ in row)
+
+
+def crop(text: str, width: int) -> str:
+    """Return the text, cut with an ellipsis if it is wider than `width` cells."""
+    if cell_len(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    return set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def fit(row: Iterable[Span], width: int) -> Row:
+    """Return the row cropped or padded to exactly `width` cells, without control characters."""
+    return _fit(tuple(row), width)
+
+
+@functools.lru_cache(maxsize=1_024)
+def _fit(row: Row, width: int) -> Row:
+    """Do it once: from one refresh to the next most rows stay as they are."""
+    out: list[Span] = []
+    left = width
+    for raw, style in row:
+        if left <= 0 or not raw:
+            continue
+        text = raw if raw.isprintable() else _printable(raw)
+        size = cell_len(text)
+        if size > left:
+            text = crop(text, left)
+            size = left if text.endswith("…") else cell_len(text)
+            text = set_cell_size(text, size)
+        left -= size
+        if out and out[-1][1] == style:
+            out[-1] = (out[-1][0] + text, style)
+        else:
+            out.append((text, style))
+    if left > 0:
+        if out and out[-1][1] == TEXT:
+            out[-1] = (out[-1][0] + " " * left, TEXT)
+        else:
+            out.append((" " * left, TEXT))
+    return tuple(out)
+
+
+def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
+    """Return one row with the left part at its left end and the right part, which has priority, at its right."""
+    right = fit_natural(right, width)
+    room = width - cells(right)
+    return (*fit(left, room), *right)
+
+
+def fit_natural(row: Iterable[Span], width: int) -> Row:
+    """Return the row as it is, cropped only if it is wider than `width` cells."""
+    row = tuple(row)
+    return row if cells(row) <= width else fit(row, width)
+
+
+def wrap(text: str, width: int, limit: int) -> list[str]:
+    """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
+    if width <= 0 or limit <= 0:
+        return []
+    lines: list[str] = []
+    for part in text.splitlines():
+        lines += textwrap.wrap(part, width) or [""]
+    lines = [crop(line, width) for line in lines]
+    if len(lines) > limit:
+        lines = lines[:limit]
+        lines[-1] = crop(lines[-1] + "…" if cell_len(lines[-1]) < width else lines[-1] + "……", width)
+    return lines
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def plain(rows: Sequence[Row]) -> list[str]:
+    """Return rows as text, for where there is no screen."""
+    return ["".join(text for text, _ in row).rstrip() for row in rows]

@@ -1,0 +1,260 @@
+"""The page of one lane: why it is as slow as it is, what may help, and every reading with its source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from tfmon import units
+from tfmon.analysis.advice import RETRACING_CODE, code_for
+from tfmon.analysis.bottleneck import Diagnosis
+from tfmon.analysis.tuning import advised
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import NOT_READ, Missing, Reading, known
+from tfmon.model.samples import GpuSample, HostSample
+from tfmon.model.session import HISTORY_SAMPLES, Snapshot
+from tfmon.ui.render import chart, lifecycle
+from tfmon.ui.render.readings import time_parts
+from tfmon.ui.render.rows import BLANK, Row, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
+from tfmon.ui.screens.help import entry
+from tfmon.ui.screens.page import ScrollSheet, bound, closer
+from tfmon.ui.view import Shell
+
+_MEANINGS = {
+    "input": "waiting for the next batch",
+    "copy": "copying the batch to the device, at most",
+    "dispatch": "starting the step's operations, while none of them ran",
+    "compute": "the device computes",
+    "retrace": "making new graphs of a tf.function",
+    "step": "the step: no profile tells how much of it computes",
+    "sync": "waiting for the device where the loss is read",
+    "tfmon": "tfmon's own work in the lane",
+    "other": "Python between the steps",
+}
+_CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "busy_pct": ("busy", units.percent),
+    "used_bytes": ("memory", units.memory),
+    "power_w": ("power", lambda value: f"{value:.0f} W"),
+    "temperature_c": ("temperature", lambda value: f"{value:.0f} °C"),
+    "sm_clock_mhz": ("clocks", lambda value: f"{value:.0f} MHz"),
+    "cpu_pct": ("cpu", units.percent),
+    "others_cpu_pct": ("others", units.percent),
+}
+"""Readings that are drawn over time, and how their peak is written."""
+Lines = Iterator[tuple[str, str]]
+
+
+class LaneSheet(ScrollSheet):
+    """Shows all that is known of a lane; Tab goes to the next one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        closer("lane.detail"),
+        bound("move.next"),
+        bound("move.previous"),
+        bound("lane.stack"),
+        bound("lane.kill"),
+    ]
+
+    def __init__(self, shell: Shell, index: int) -> None:
+        super().__init__(shell)
+        self._index = index
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return everything about the lane."""
+        if not snapshot.lanes:
+            return []
+        lane = snapshot.lanes[self._index % len(snapshot.lanes)]
+        self.title_text = f"Lane {lane.spec.letter}: {lane.title}   ({self.key('move.next')}: the next lane)"
+        return lane_rows(snapshot, lane, width, self.shell.view.charset)
+
+    def action_ask_stack(self) -> None:
+        """Have the lane tell where its threads stand."""
+        if (lane := self._lane()) is not None:
+            lifecycle.ask_stack(self.shell, lane)
+
+    def action_kill(self) -> None:
+        """End the lane, by force if it must be."""
+        if (lane := self._lane()) is not None:
+            lifecycle.kill(self.shell, lane)
+
+    def _lane(self) -> LaneState | None:
+        lanes = self.shell.snapshot.lanes
+        return lanes[self._index % len(lanes)] if lanes else None
+
+    def action_turn(self, direction: int) -> None:
+        """Show another lane."""
+        self._index += direction
+        self.cursor = 0
+        self.redraw()
+
+
+def lane_rows(snapshot: Snapshot, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
+    """Return the page of a lane for a width."""
+    rows = [*_diagnosis_rows(advised(snapshot, lane), width)]
+    rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
+    sections: list[tuple[str, Lines]] = [
+        ("Lane", _of_lane(lane)),
+        ("Signs of life", lifecycle.lines(lane, snapshot)),
+    ]
+    gpu = snapshot.gpu_of(lane)
+    if gpu is not None:
+        sections.append((_aged("GPU", snapshot, gpu), _of_gpu(lane, gpu)))
+    if snapshot.host is not None:
+        sections.append((_aged("Machine", snapshot, snapshot.host), _of_host(snapshot.host)))
+    for heading, lines in sections:
+        rows += [BLANK, ((f"  {heading}", STRONG),)]
+        for name, text in lines:
+            rows += entry(name, text, width, DIM)
+        rows += _curves(heading, snapshot, gpu, charset)
+    return rows
+
+
+def _curves(heading: str, snapshot: Snapshot, gpu: GpuSample | None, charset: Charset) -> list[Row]:
+    """Draw the last minute of the readings that change, each from 0 to its own peak."""
+    samples: Sequence[GpuSample | HostSample] = ()
+    if heading.startswith("GPU") and gpu is not None:
+        samples = snapshot.gpu_history.get(gpu.key, ())
+    elif heading.startswith("Machine"):
+        samples = snapshot.host_history
+    rows: list[Row] = []
+    for field, (name, write) in _CURVES.items():
+        values = [known(getattr(sample, field, NOT_READ)) for sample in samples]
+        peak = max((value for value in values if value is not None), default=0.0)
+        if len(samples) < 2 or peak <= 0:
+            continue
+        (line,) = chart.plot([*[None] * (HISTORY_SAMPLES - len(values)), *values], peak, 1, charset)
+        rows.append(((f"  {name:<13}", DIM), (line, TEXT), (f"  last minute, up to {write(peak)}", DIM)))
+    return rows
+
+
+def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> str:
+    """Name a section, and how old its readings are if they should be younger."""
+    age_s = snapshot.stale_s(sample)
+    return heading if age_s is None else f"{heading} (stale: read {units.seconds(age_s)} ago)"
+
+
+def _diagnosis_rows(diagnosis: Diagnosis | None, width: int) -> Iterator[Row]:
+    yield BLANK
+    yield (("  Why", STRONG),)
+    if diagnosis is None:
+        yield (("  not known before some steady windows are measured", TEXT),)
+        return
+    for line in wrap(diagnosis.text, width - 4, 3):
+        yield ((f"  {line}", TEXT),)
+    for also in diagnosis.also:
+        yield ((f"  {also}", WARN),)
+    yield BLANK
+    for name, value, _ in time_parts(diagnosis.shares):
+        yield ((f"  {name:<10}{value:5.1f} %  ", TEXT), (_MEANINGS[name], DIM))
+    for name, reading in (("copy", diagnosis.shares.copy_pct), ("compute", diagnosis.shares.device_pct)):
+        if isinstance(reading, Missing):
+            yield ((f"  {name:<10}    –    ", TEXT), (reading.reason, DIM))
+    if diagnosis.kind == "retracing":
+        yield from _code_rows(RETRACING_CODE)
+    if diagnosis.advice:
+        yield BLANK
+        yield (("  What may help", STRONG),)
+    for advice in diagnosis.advice:
+        yield ((f"  {advice.text}", STRONG), (f"  {advice.why}", TEXT))
+        yield from _code_rows(code_for(advice))
+
+
+def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
+    for line in lines:
+        yield ((f"      {line}", DIM),)
+
+
+# ---------------------------------------------------------------- readings
+
+
+def _of_lane(lane: LaneState) -> Lines:
+    yield "process", f"{lane.pid or '–'}, with {lane.processes or 1} in its tree; Python {lane.python or '–'}"
+    yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
+    yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
+    yield "memory", _said(lane.private_bytes, units.memory, " that no other process shares")
+    left_out = ", ".join(f"{reason} {count}" for reason, count in sorted(lane.excluded.items()))
+    yield "left out", f"{left_out or 'nothing'}; of {units.count(lane.measured.windows)} windows"
+    for reason in lane.measured.constant:
+        yield "all the time", f"{reason}: windows are not left out for it, for it is there most of the time"
+    if lane.computing_share is not None:
+        yield "step call", f"{100 * lane.computing_share:.0f} % of it computes, by a profile of a few steps"
+    if lane.traced:
+        yield "last trace", lane.traced
+
+
+def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
+    yield "name", f"{gpu.name} ({gpu.key})"
+    busy, most = _said(gpu.busy_pct, units.percent), _said(gpu.busy_max_pct, units.percent)
+    yield "busy", f"{busy}, at most {most} ({gpu.busy_source})"
+    yield "this lane", _said(lane.gpu_lane_busy_pct, units.percent, " of the GPU's time")
+    yield (
+        "memory",
+        f"{_said(gpu.used_bytes, units.memory)} of {_said(gpu.total_bytes, units.memory)}"
+        + (", shared with the CPU" if gpu.unified else ""),
+    )
+    source = f" ({lane.gpu_held_source})" if lane.gpu_held_source else ""
+    yield "held", _said(lane.gpu_held_bytes, units.memory) + source
+    yield (
+        "power",
+        f"{_said(gpu.power_w, _watts)} of {_said(gpu.power_limit_w, _watts)} {gpu.power_source}".rstrip(),
+    )
+    yield "energy", _said(lane.gpu_j_per_1000_examples, _joules, " for 1 000 examples")
+    yield "temperature", _said(gpu.temperature_c, lambda value: f"{value:.0f} °C")
+    yield "clocks", f"{_said(gpu.sm_clock_mhz, _mhz)} of {_said(gpu.sm_clock_max_mhz, _mhz)}"
+    reasons = gpu.clock_reasons
+    if isinstance(reasons, Missing):
+        yield "held down by", units.absent(reasons)
+    else:
+        yield "held down by", "; ".join(one.text for one in reasons) or "nothing"
+    sent, received = gpu.pcie_sent_bytes_per_s, gpu.pcie_received_bytes_per_s
+    yield "PCIe", f"{_said(received, _rate)} to the GPU, {_said(sent, _rate)} from it {gpu.pcie_source}".rstrip()
+    yield (
+        "link",
+        gpu.pcie_warning
+        or (f"generation {_said(gpu.pcie_generation, units.cores)}, {_said(gpu.pcie_width, units.cores)} lanes"),
+    )
+    yield "ECC", _said(gpu.ecc_errors, units.cores, " errors that could not be corrected")
+    for fault in gpu.faults:
+        yield "fault", fault.text
+
+
+def _of_host(host: HostSample) -> Lines:
+    yield "cpu", _said(host.cpu_pct, units.percent, " of a core, all programs together")
+    yield "others", _said(host.others_cpu_pct, units.percent, " by programs that are neither tfmon nor its lanes")
+    yield "tfmon", _said(host.monitor_cpu_pct, lambda value: f"{value:.1f} %", " of a core by this monitor")
+    yield "cores", _said(host.usable_cores, units.cores, " may be used")
+    yield (
+        "memory",
+        f"{_said(host.memory_used_bytes, units.memory)} of {_said(host.memory_total_bytes, units.memory)}",
+    )
+    yield "swap", f"{_said(host.swap_in_bytes_per_s, _rate)} in, {_said(host.swap_out_bytes_per_s, _rate)} out"
+    yield "steal", _said(host.steal_pct, lambda value: f"{value:.1f} %", " of a core went to other machines")
+    yield "throttled", _said(host.throttled_pct, units.percent, " of the container's periods")
+    waited, short = host.cpu_pressure_pct, host.memory_pressure_pct
+    yield "for a core", _said(waited, units.percent, " of the last 10 s some process waited for one")
+    yield "for memory", _said(short, units.percent, " of the last 10 s some process waited for it")
+    yield "power", _said(host.package_power_w, _watts, " by the CPU packages")
+
+
+def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:
+    """Write a reading and what it is of, or why it is not known."""
+    return units.reading(reading, lambda value: write(value) + after)
+
+
+def _watts(value: float) -> str:
+    return f"{value:.0f} W"
+
+
+def _joules(value: float) -> str:
+    return f"≈ {value:.3g} J"
+
+
+def _mhz(value: float) -> str:
+    return f"{value:.0f} MHz"
+
+
+def _rate(value: float) -> str:
+    return f"{units.memory(value)}/s"

@@ -1,0 +1,84 @@
+"""The command palette: every action by what it is for, with its key. Loaded when it is first asked for."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from textual.binding import Binding
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+from textual.screen import Screen
+
+from tfmon.ui.keys import label
+from tfmon.ui.render.style import Charset
+
+
+class Palette(CommandPalette):
+    """Textual's palette without its icon, which not every terminal can show, and its moving bar.
+
+    Without colour the chosen line is bold and underlined: Textual 8.2 drops `reverse` from the styles of a list.
+    """
+
+    CSS: ClassVar[str] = """
+    Palette SearchIcon, Palette LoadingIndicator { display: none; }
+    Palette CommandInput { padding-left: 1; }
+    Palette.colourless CommandList > .option-list--option { text-style: none; }
+    Palette.colourless CommandList > .option-list--option-highlighted { text-style: bold underline; }
+    Palette.plain #--input { border: ascii $border; }
+    Palette.plain CommandList { border: none; scrollbar-size-vertical: 0; }
+    """
+
+    def on_unmount(self) -> None:
+        """Let go of the lines that were shown: 250 kB that Textual 8.2 would keep, see `Sheet.BLANK`."""
+        with contextlib.suppress(ImportError, AttributeError):  # Textual's own affair, so it may change
+            from textual._styles_cache import StylesCache
+
+            StylesCache.get_inner_outer.cache_clear()
+
+
+def open_palette(screen: Screen[Any], keys: Mapping[str, str], charset: Charset) -> None:
+    """Open the palette with all that a screen's keys do; what is chosen is done there.
+
+    `keys` are those that the user has remapped, by the binding's id.
+    """
+    if CommandPalette.is_open(screen.app):
+        return
+    actions = {text: action for text, action in _actions(screen, keys) if action != "show_palette"}
+
+    class Actions(Provider):
+        """Finds actions by their words."""
+
+        async def discover(self) -> Hits:
+            for text, action in actions.items():
+                yield DiscoveryHit(Content(text), _doing(screen, action), text)
+
+        async def search(self, query: str) -> Hits:
+            matcher = self.matcher(query)
+            for text, action in actions.items():
+                if score := matcher.match(text):
+                    yield Hit(score, matcher.highlight(text), _doing(screen, action), text)
+
+    palette = Palette([Actions], placeholder="What do you want to do?")
+    palette.set_class(charset == "ascii", "plain")
+    palette.set_class(screen.app.no_color, "colourless")
+    screen.app.push_screen(palette)
+
+
+def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what stands in the palette, and the action behind it: those of the screen's keys, then the themes."""
+    found = []
+    for binding in type(screen).BINDINGS:
+        if isinstance(binding, Binding) and binding.action != "refuse":
+            key = keys.get(binding.id or "", binding.key).split(",")[0]
+            found.append((f"{binding.description}  ({label(key)})", binding.action))
+    themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
+    return found + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
+
+
+def _doing(screen: Screen[Any], action: str) -> Any:  # noqa: ANN401 - what Textual calls without arguments
+    def do() -> None:
+        screen.call_next(screen.run_action, action)
+
+    return do

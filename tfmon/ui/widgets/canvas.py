@@ -1,0 +1,219 @@
+"""A widget that holds rows of cells and repaints only the runs of cells that changed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
+from typing import Protocol, cast
+
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tfmon.ui.render.rows import BLANK, TEXT, Row, cell_len, cells
+
+MERGE_CELLS = 10
+"""Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
+
+
+class Terminal(Protocol):
+    """What a canvas needs of the app it is in."""
+
+    def may_paint(self) -> bool:
+        """Tell whether the terminal has taken the frame before; if not, the app draws anew once it has."""
+
+    def paint(self, text: str) -> None:
+        """Write text and escape codes to the terminal, as one frame."""
+
+
+class Canvas(Widget):
+    """Shows rows. Thread: the app's only.
+
+    Textual paints a canvas as a whole: when it is new, resized, or comes into sight again. What changes from then
+    on is written to the terminal directly: to update a region, Textual renders the whole widget and the screen
+    behind it, and waits for its next frame.
+    """
+
+    DEFAULT_CSS = "Canvas { width: 100%; height: 100%; }"
+
+    def __init__(self, styles: Mapping[str, Style]) -> None:
+        super().__init__()
+        self._palette = styles
+        self._seen: dict[str, Style] = {}
+        self._rows: tuple[Row, ...] = ()
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Show these rows; what is on the screen already is left alone.
+
+        A terminal that still takes the frame before gets the rows of a later call instead.
+        """
+        terminal = cast(Terminal, self.app)
+        if not terminal.may_paint():
+            return
+        old, self._rows = self._rows, tuple(rows)
+        runs = [
+            (y, first, last)
+            for y, (before, after) in enumerate(zip_longest(old, self._rows, fillvalue=BLANK))
+            if before != after
+            for first, last in changed_runs(before, after)
+        ]
+        if not runs:
+            return
+        if len(old) == len(self._rows) and cells(old[0]) == cells(self._rows[0]) and self._in_sight():
+            colours = self.app.console.color_system
+            system = None if colours is None else _SYSTEMS[colours]
+            terminal.paint(repaint(self._rows, runs, self._styles(), system))
+        else:
+            self.refresh()
+
+    def dress(self, styles: Mapping[str, Style]) -> None:
+        """Take the styles of another theme."""
+        self._palette = styles
+        self._seen = {}
+        self.refresh()
+
+    def _in_sight(self) -> bool:
+        """Tell whether the terminal shows this canvas, as it is, and nothing else."""
+        screen = self.screen
+        if screen is not self.app.screen or self.app._batch_count:
+            return False
+        waits = (
+            self._repaint_required or screen._repaint_required or screen._layout_required or screen._dirty_widgets
+        )
+        alone = screen._compositor.visible_widgets.keys() == {screen, self}
+        return bool(self._seen) and alone and not waits
+
+    def _styles(self) -> dict[str, Style]:
+        """Return the styles as the terminal is to show them: without colour, say, if the user wants none."""
+        if not self._seen:
+            ground = self.background_colors[1]
+            for name, style in self._palette.items():
+                segments = [Segment("x", style)]
+                for line_filter in self.app.get_line_filters():
+                    segments = line_filter.apply(segments, ground)
+                self._seen[name] = segments[0].style or Style.null()
+        return self._seen
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return lines of the screen, for Textual."""
+        styles = self._styles()
+        strips = []
+        for y in crop.line_range:
+            row = self._rows[y] if y < len(self._rows) else BLANK
+            strip = Strip([Segment(text, styles[style]) for text, style in row])
+            strips.append(strip.adjust_cell_length(self.size.width, styles[TEXT]).crop(crop.x, crop.right))
+        return strips
+
+    def text(self) -> str:
+        """Return what is shown as plain text."""
+        return "\n".join("".join(text for text, _ in row).rstrip() for row in self._rows)
+
+
+_SYSTEMS = {
+    "standard": ColorSystem.STANDARD,
+    "256": ColorSystem.EIGHT_BIT,
+    "truecolor": ColorSystem.TRUECOLOR,
+    "windows": ColorSystem.WINDOWS,
+}
+
+
+def changed_runs(before: Row, after: Row) -> list[tuple[int, int]]:
+    """Return the runs of cells, first and one past the last, in which two rows differ.
+
+    Rows with characters that are not one cell wide count as one run.
+    """
+    old, new = _cells(before), _cells(after)
+    if old is None or new is None:
+        return [(0, max(sum(cell_len(text) for text, _ in row) for row in (before, after)))]
+    runs: list[tuple[int, int]] = []
+    for place, (left, right) in enumerate(zip_longest(old, new)):
+        if left == right:
+            continue
+        if runs and place - runs[-1][1] < MERGE_CELLS:
+            runs[-1] = (runs[-1][0], place + 1)
+        else:
+            runs.append((place, place + 1))
+    return runs
+
+
+def _cells(row: Row) -> list[tuple[str, str]] | None:
+    """Return a row as cells with their styles; None if some character is not one cell wide."""
+    cells: list[tuple[str, str]] = []
+    for text, style in row:
+        if not text.isascii() and cell_len(text) != len(text):
+            return None
+        cells += [(character, style) for character in text]
+    return cells
+
+
+# ---------------- the escape codes that bring the changed cells of a terminal up to date, and no more. Pure
+
+
+RESET = "\x1b[0m"
+
+
+def repaint(
+    rows: Sequence[Row],
+    runs: Iterable[tuple[int, int, int]],
+    styles: Mapping[str, Style],
+    colours: ColorSystem | None,
+) -> str:
+    """Return what to write: for each run (row, first cell, one past the last) a move, its text, and its styles.
+
+    A style is written where it differs from that of the cell written before, and only in what differs.
+    """
+    out: list[str] = []
+    now: Style | None = None
+    for y, first, last in runs:
+        out.append(f"\x1b[{y + 1};{first + 1}H")
+        for text, name in cut(rows[y] if y < len(rows) else BLANK, first, last):
+            style = styles[name]
+            if now is not style:
+                out.append(change(now, style, colours))
+                now = style
+            out.append(text)
+    return "".join([*out, RESET]) if out else ""
+
+
+def cut(row: Row, first: int, last: int) -> Row:
+    """Return the cells of a row from the first to before the last; a wide character belongs to its first cell."""
+    kept: list[tuple[str, str]] = []
+    x = 0
+    for text, style in row:
+        if x >= last:
+            break
+        width = cell_len(text)
+        if x + width > first:
+            if width == len(text):
+                text = text[max(0, first - x) : last - x]
+            kept.append((text, style))
+        x += width
+    return tuple(kept)
+
+
+@functools.lru_cache(maxsize=1_024)
+def change(before: Style | None, after: Style, colours: ColorSystem | None) -> str:
+    """Return the code that goes over from one style to another; None is a terminal that was reset."""
+    if colours is None:
+        return ""
+    old, new = ("", "", "") if before is None else _codes(before, colours), _codes(after, colours)
+    if any(was and not now for was, now in zip(old, new, strict=True)) or (old[0] and old[0] != new[0]):
+        return f"\x1b[{';'.join(['0', *filter(None, new)])}m"  # what is to go can only be taken off all at once
+    changed = [now for was, now in zip(old, new, strict=True) if was != now]
+    return f"\x1b[{';'.join(changed)}m" if changed else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _codes(style: Style, colours: ColorSystem) -> tuple[str, str, str]:
+    """Return the codes of a style's attributes, of its colour and of its ground; empty for the terminal's own."""
+    attributes, _, rest = style.without_color.render("x", color_system=colours).partition("mx")
+    fore, ground = style.color, style.bgcolor
+    return (
+        attributes.removeprefix("\x1b[") if rest else "",
+        "" if fore is None else ";".join(fore.downgrade(colours).get_ansi_codes()),
+        "" if ground is None else ";".join(ground.downgrade(colours).get_ansi_codes(foreground=False)),
+    )
