@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.catalog import built_in_folder, find_card, list_cards, read_card
+from tfmon.catalog import built_in_folder, find_scenario, list_scenarios, read_scenario
 from tfmon.errors import UsageError
 
 MINIMAL = '''"""My net.
@@ -34,12 +34,12 @@ def with_body(*lines: str) -> str:
 
 def refusal(path) -> UsageError:
     with pytest.raises(UsageError) as caught:
-        read_card(path, "file")
+        read_scenario(path, "file")
     return caught.value
 
 
-def knob(card, name: str):
-    return next(knob for knob in card.knobs if knob.name == name)
+def knob(info, name: str):
+    return next(knob for knob in info.knobs if knob.name == name)
 
 
 # ------------------------------------------------------------ finding
@@ -47,56 +47,56 @@ def knob(card, name: str):
 
 def test_the_variants_that_the_contrast_names_are_remedies_for_each_other(write):
     body = ("variants = ('slow', 'fast', 'other')", "contrast = ('variant=slow', 'variant=fast')")
-    assert knob(read_card(write(with_body(*body)), "file"), "variant").remedies == ("slow", "fast")
+    assert knob(read_scenario(write(with_body(*body)), "file"), "variant").remedies == ("slow", "fast")
     body = ("variants = ('slow', 'fast')", "contrast = ('graph=off', 'graph=on')")
-    assert knob(read_card(write(with_body(*body)), "file"), "variant").remedies == ()
+    assert knob(read_scenario(write(with_body(*body)), "file"), "variant").remedies == ()
 
 
 def test_the_built_in_scenarios_are_listed_by_name():
-    cards = list_cards()
-    names = [card.name for card in cards]
+    infos = list_scenarios()
+    names = [info.name for info in infos]
     assert {"small-dense", "large-dense"} <= set(names)
     assert names == sorted(names)
-    assert {card.origin for card in cards} == {"built-in"}
+    assert {info.origin for info in infos} == {"built-in"}
 
 
 def test_every_built_in_file_is_listed_and_says_what_it_is():
-    cards = {card.path: card for card in list_cards()}
+    infos = {info.path: info for info in list_scenarios()}
     for path in built_in_folder().glob("[!_]*.py"):
-        assert cards[path].title and cards[path].doc
+        assert infos[path].title and infos[path].doc
 
 
 def test_a_built_in_scenario_is_found_by_name():
-    card = find_card("small-dense")
-    assert card.path == built_in_folder() / "small_dense.py"
-    assert card.defaults()["batch_size"] == 10
-    assert card.defaults()["prefetch"] == "off"
-    assert card.examples == 1_000
-    assert card.contrast == ("batch_size=10", "batch_size=256")
+    info = find_scenario("small-dense")
+    assert info.path == built_in_folder() / "small_dense.py"
+    assert info.defaults()["batch_size"] == 10
+    assert info.defaults()["prefetch"] == "off"
+    assert info.examples == 1_000
+    assert info.contrast == ("batch_size=10", "batch_size=256")
 
 
 def test_a_file_is_found_by_its_path(write):
     path = write(MINIMAL)
-    card = find_card(str(path))
-    assert (card.name, card.path, card.origin) == ("mine", path.resolve(), "file")
+    info = find_scenario(str(path))
+    assert (info.name, info.path, info.origin) == ("mine", path.resolve(), "file")
 
 
 def test_a_file_is_found_from_the_working_directory(write, monkeypatch):
     path = write(MINIMAL, "my_net.py")
     monkeypatch.chdir(path.parent)
-    assert find_card("my_net.py").path == find_card("./my_net.py").path == path.resolve()
-    assert find_card("my_net.py").name == "my-net"
+    assert find_scenario("my_net.py").path == find_scenario("./my_net.py").path == path.resolve()
+    assert find_scenario("my_net.py").name == "my-net"
 
 
 def test_a_misspelt_name_brings_the_nearest():
     with pytest.raises(UsageError, match="smal-dense") as caught:
-        find_card("smal-dense")
+        find_scenario("smal-dense")
     assert "did you mean small-dense" in caught.value.hint
 
 
 def test_a_name_like_no_other_brings_the_list():
     with pytest.raises(UsageError) as caught:
-        find_card("zzzz")
+        find_scenario("zzzz")
     assert "small-dense" in caught.value.hint and "large-dense" in caught.value.hint
 
 
@@ -104,7 +104,7 @@ def test_a_name_like_no_other_brings_the_list():
 def test_a_path_without_a_file_is_named(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=name):
-        find_card(name)
+        find_scenario(name)
 
 
 @pytest.mark.parametrize(
@@ -114,25 +114,25 @@ def test_a_path_without_a_file_is_named(name, tmp_path, monkeypatch):
 )
 def test_a_senseless_name_is_refused(name):
     with pytest.raises(UsageError):
-        find_card(name)
+        find_scenario(name)
 
 
 # ------------------------------------------------------------ reading
 
 
 def test_the_docstring_is_split_into_title_and_text(write):
-    card = read_card(write(MINIMAL), "file")
-    assert (card.title, card.doc) == ("My net.", "More of it.")
+    info = read_scenario(write(MINIMAL), "file")
+    assert (info.title, info.doc) == ("My net.", "More of it.")
 
 
 def test_a_file_without_docstring_is_called_by_its_name(write):
-    card = read_card(write(with_body("pass")), "file")
-    assert (card.title, card.doc) == ("mine.py", "")
+    info = read_scenario(write(with_body("pass")), "file")
+    assert (info.title, info.doc) == ("mine.py", "")
 
 
 def test_what_a_scenario_leaves_open_has_defaults(write):
-    card = read_card(write(MINIMAL), "file")
-    assert card.defaults() == {
+    info = read_scenario(write(MINIMAL), "file")
+    assert info.defaults() == {
         "batch_size": 32,
         "prefetch": "auto",
         "graph": True,
@@ -141,8 +141,8 @@ def test_what_a_scenario_leaves_open_has_defaults(write):
         "sync_every_step": False,
         "threads": "auto",
     }
-    assert card.contrast == ("prefetch=off", "prefetch=auto")
-    assert card.examples is None
+    assert info.contrast == ("prefetch=off", "prefetch=auto")
+    assert info.examples is None
 
 
 def test_literals_of_the_class_body_are_read(write):
@@ -154,39 +154,43 @@ def test_literals_of_the_class_body_are_read(write):
             "contrast = ('batch_size=1', 'batch_size=2')",
         )
     )
-    card = read_card(path, "file")
-    assert (card.defaults()["batch_size"], card.defaults()["prefetch"]) == (64, "off")
-    assert card.examples == 10_000
-    assert card.contrast == ("batch_size=1", "batch_size=2")
+    info = read_scenario(path, "file")
+    assert (info.defaults()["batch_size"], info.defaults()["prefetch"]) == (64, "off")
+    assert info.examples == 10_000
+    assert info.contrast == ("batch_size=1", "batch_size=2")
 
 
 def test_other_attributes_may_be_computed(write):
-    assert read_card(write(with_body("units = load()", "batch_size = 4")), "file").defaults()["batch_size"] == 4
+    assert (
+        read_scenario(write(with_body("units = load()", "batch_size = 4")), "file").defaults()["batch_size"] == 4
+    )
 
 
 def test_a_knob_of_its_own_is_read(write):
     call = "Knob('width', default=128, help='Units.', kind='restart', low=1, high=4096)"
-    card = read_card(write(with_body(f"knobs = ({call},)")), "file")
-    width = knob(card, "width")
+    info = read_scenario(write(with_body(f"knobs = ({call},)")), "file")
+    width = knob(info, "width")
     assert (width.default, width.help, width.kind, width.low, width.high) == (128, "Units.", "restart", 1, 4096)
     assert width.parse("256") == 256
 
 
 def test_a_knob_with_choices_and_in_any_spelling_is_read(write):
     calls = "trainer.Knob('variant', 'a', 'Which.', choices=('a', 'b')), Knob('augment', default=True, help='On.')"
-    card = read_card(write(with_body(f"knobs = [{calls}]")), "file")
-    assert knob(card, "variant").choices == ("a", "b")
-    assert card.defaults()["augment"] is True
+    info = read_scenario(write(with_body(f"knobs = [{calls}]")), "file")
+    assert knob(info, "variant").choices == ("a", "b")
+    assert info.defaults()["augment"] is True
 
 
 def test_the_default_of_an_own_knob_can_be_set_beside_it(write):
     path = write(with_body("knobs = (Knob('width', 128, 'Units.', low=1),)"))
-    assert read_card(path, "file").defaults()["width"] == 128
+    assert read_scenario(path, "file").defaults()["width"] == 128
 
 
 def test_a_base_class_may_be_named_through_its_module(write):
     assert (
-        read_card(write("class Mine(tfmon.trainer.Scenario): batch_size = 3\n"), "file").defaults()["batch_size"]
+        read_scenario(write("class Mine(tfmon.trainer.Scenario): batch_size = 3\n"), "file").defaults()[
+            "batch_size"
+        ]
         == 3
     )
 
@@ -194,8 +198,8 @@ def test_a_base_class_may_be_named_through_its_module(write):
 def test_a_file_is_never_run(write, tmp_path):
     trace = tmp_path / "it ran"
     path = write(f"open({str(trace)!r}, 'w')\nraise SystemExit(3)\n" + with_body("batch_size = 8"))
-    assert read_card(path, "file").defaults()["batch_size"] == 8
-    assert find_card(str(path)).name == "mine"
+    assert read_scenario(path, "file").defaults()["batch_size"] == 8
+    assert find_scenario(str(path)).name == "mine"
     assert not trace.exists()
 
 
@@ -290,7 +294,7 @@ def test_a_file_that_is_no_python_is_refused(write, source):
 def test_a_folder_is_refused(tmp_path):
     (tmp_path / "folder.py").mkdir()
     with pytest.raises(UsageError):
-        find_card(str(tmp_path / "folder.py"))
+        find_scenario(str(tmp_path / "folder.py"))
 
 
 def test_the_list_leaves_out_what_cannot_be_read(write, tmp_path, monkeypatch):
@@ -298,7 +302,7 @@ def test_the_list_leaves_out_what_cannot_be_read(write, tmp_path, monkeypatch):
     write("def (", "bad.py")
     write(MINIMAL, "_private.py")
     monkeypatch.setattr("tfmon.catalog.built_in_folder", lambda: tmp_path)
-    assert [card.name for card in list_cards() if card.origin == "built-in"] == ["good"]
+    assert [info.name for info in list_scenarios() if info.origin == "built-in"] == ["good"]
 
 
 class TestWhereScenariosAreFound:
@@ -328,15 +332,15 @@ class TestWhereScenariosAreFound:
         (tmp_path / "work/scenarios/local.py").write_text(MINIMAL)
 
     def test_all_places_are_listed_with_where_they_are(self):
-        cards = {card.name: card.origin for card in list_cards()}
-        assert list(cards) == ["small", "mine", "theirs", "local"]
-        assert cards["theirs"] == "from other"
-        assert "./scenarios" in cards["local"]
+        infos = {info.name: info.origin for info in list_scenarios()}
+        assert list(infos) == ["small", "mine", "theirs", "local"]
+        assert infos["theirs"] == "from other"
+        assert "./scenarios" in infos["local"]
 
     @pytest.mark.parametrize("name", ["small", "mine", "theirs", "local"])
     def test_each_can_be_raced_by_its_name(self, name):
-        assert find_card(name).path.stem == name
+        assert find_scenario(name).path.stem == name
 
     def test_a_local_file_cannot_take_the_place_of_a_built_in_one(self, tmp_path):
         (tmp_path / "work/scenarios/small.py").write_text(MINIMAL)
-        assert find_card("small").origin == "built-in"
+        assert find_scenario("small").origin == "built-in"

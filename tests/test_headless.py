@@ -23,7 +23,7 @@ class Lanes:
     """Lanes that are over after some looks."""
 
     looks: int = 1
-    stillness: object = None
+    suspension: object = None
 
     @property
     def all_over(self) -> bool:

@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "profile": {"profile", *SHARED},
     "probes": {"probes", "model", "errors", "psutil", "pynvml"},
     "lanes": {"lanes", "race", "model", "errors"},
-    "trials": {"trials", "race", "model", "errors"},
+    "experiments": {"experiments", "race", "model", "errors"},
     "recordings": {"recordings", "race", *SHARED, "platformdirs", "tensorboard"},
     "doctor": {"doctor", "probes", "model", "units", "errors"},
     "trainer": {"trainer", "model", "profile", "numpy", "tensorflow", "keras"},

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.catalog import Card, find_card
+from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.planner import MOST_LANES, Wishes, find_python, plan_race
+from tfmon.runner.planner import MOST_LANES, RaceOptions, find_python, plan_race
 
-FIRST = Gpu(index=0, uuid="GPU-aaaa", name="NVIDIA H200", board=0)
-SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", board=3)
+FIRST = Gpu(index=0, uuid="GPU-aaaa", name="NVIDIA H200", physical_gpu=0)
+SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", physical_gpu=3)
 TWO_GPUS = GpuSearch(gpus=(FIRST, SECOND))
 NO_GPU = GpuSearch(why="the NVIDIA driver is not installed", hint="install it")
 
-CARD = Card(
+CARD = ScenarioInfo(
     name="net",
     path=Path("/scenarios/net.py"),
     origin="file",
@@ -34,9 +34,9 @@ CARD = Card(
 
 
 def plan(
-    *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, card: Card = CARD, **more
+    *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, info: ScenarioInfo = CARD, **more
 ) -> RacePlan:
-    return plan_race(card, Wishes(lanes=lanes, settings=sets, **more), lambda: found)[0]
+    return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda: found)[0]
 
 
 def names(race: RacePlan) -> list[str]:
@@ -55,25 +55,25 @@ def never() -> GpuSearch:
 
 
 def test_with_a_gpu_the_cpu_races_the_first_one():
-    race, no_gpu = plan_race(CARD, Wishes(), lambda: TWO_GPUS)
+    race, no_gpu = plan_race(CARD, RaceOptions(), lambda: TWO_GPUS)
     assert names(race) == ["cpu", "gpu:0"]
     assert no_gpu == ""
 
 
 def test_without_a_gpu_two_variants_race_on_the_cpu_and_the_reason_is_told():
-    race, no_gpu = plan_race(CARD, Wishes(), lambda: NO_GPU)
+    race, no_gpu = plan_race(CARD, RaceOptions(), lambda: NO_GPU)
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
     assert no_gpu == "the NVIDIA driver is not installed"
 
 
 def test_a_contrast_may_set_several_knobs_and_own_ones():
-    race = plan(card=replace(CARD, contrast=("width=8,prefetch=off", "width=16,prefetch=2")))
+    race = plan(info=replace(CARD, contrast=("width=8,prefetch=off", "width=16,prefetch=2")))
     assert values(race, "width") == [8, 16]
     assert values(race, "prefetch") == ["off", 2]
 
 
 def test_a_setting_for_all_lanes_is_not_overridden_by_the_contrast():
-    race = plan(sets=("width=64",), card=replace(CARD, contrast=("width=8", "width=16")))
+    race = plan(sets=("width=64",), info=replace(CARD, contrast=("width=8", "width=16")))
     assert set(values(race, "width")) == {64}
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
 
@@ -84,14 +84,14 @@ def test_one_lane_is_left_when_the_user_has_set_what_would_tell_two_apart():
 
 def test_a_contrast_that_cannot_be_is_blamed_on_the_file():
     with pytest.raises(UsageError, match=r"the contrast of net\.py: .*depth"):
-        plan(card=replace(CARD, contrast=("depth=1", "depth=2")))
+        plan(info=replace(CARD, contrast=("depth=1", "depth=2")))
 
 
 # ------------------------------------------------------------ lanes that were asked for
 
 
 def test_cpu_lanes_need_no_search_for_gpus():
-    race, no_gpu = plan_race(CARD, Wishes(lanes=("cpu", "cpu")), never)
+    race, no_gpu = plan_race(CARD, RaceOptions(lanes=("cpu", "cpu")), never)
     assert names(race) == ["cpu #1", "cpu #2"]
     assert no_gpu == ""
 
@@ -147,7 +147,7 @@ def test_a_batch_may_be_as_large_as_the_data_and_no_larger():
 
 
 def test_a_batch_is_left_to_the_trainer_where_the_file_does_not_say_how_many_examples_there_are():
-    assert values(plan("cpu,batch_size=100000", card=replace(CARD, examples=None)), "batch_size") == [100_000]
+    assert values(plan("cpu,batch_size=100000", info=replace(CARD, examples=None)), "batch_size") == [100_000]
 
 
 def test_too_many_lanes_are_refused():
@@ -160,10 +160,10 @@ def test_too_many_lanes_are_refused():
 @pytest.mark.parametrize("where", ["lane", "set", "default"])
 def test_a_number_that_the_wire_and_json_cannot_carry_is_refused(value, where):
     rate = Knob("rate", default=float(value) if where == "default" else 0.5, help="A rate.", low=0.0)
-    card = replace(CARD, knobs=(*CARD.knobs, rate))
+    info = replace(CARD, knobs=(*CARD.knobs, rate))
     lane = f"cpu,rate={value}" if where == "lane" else "cpu"
     with pytest.raises(UsageError, match="rate=inf is not possible"):
-        plan(lane, sets=(f"rate={value}",) if where == "set" else (), card=card)
+        plan(lane, sets=(f"rate={value}",) if where == "set" else (), info=info)
 
 
 # ------------------------------------------------------------ devices
@@ -228,5 +228,5 @@ def test_what_cannot_be_run_is_refused(make, tmp_path):
 
 @pytest.mark.parametrize("scenario", ["small-dense", "large-dense"])
 def test_the_built_in_scenarios_can_be_planned_with_and_without_a_gpu(scenario):
-    assert len(plan(card=find_card(scenario)).lanes) == 2
-    assert len(plan(card=find_card(scenario), found=TWO_GPUS).lanes) == 2
+    assert len(plan(info=find_scenario(scenario)).lanes) == 2
+    assert len(plan(info=find_scenario(scenario), found=TWO_GPUS).lanes) == 2

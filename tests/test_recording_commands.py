@@ -83,8 +83,8 @@ def test_what_a_crossover_measured_is_recorded(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["recording"] == str(tmp_path / "curve.jsonl")
     _, end = play_all(tmp_path / "curve.jsonl")
-    assert end.trial is not None and end.trial.over
-    assert end.trial.values == (8, 16)
+    assert end.experiment is not None and end.experiment.over
+    assert end.experiment.values == (8, 16)
 
 
 def test_a_race_that_is_interrupted_says_so_in_the_replay_too(environment, run, place, tmp_path):

@@ -9,13 +9,13 @@ import pytest
 
 from tfmon import __version__
 from tfmon.model import lane_statistics as histogram
-from tfmon.model.events import LaneEnded, LaneStarted, RecordingTold
+from tfmon.model.events import LaneEnded, LaneStarted, RecordingChanged
 from tfmon.model.knobs import COMMON
-from tfmon.model.lane_events import Built, Equipped, Finished, LaneFailed, PhaseEntered, Progressed, Window
+from tfmon.model.lane_events import Built, Finished, LaneFailed, LibrariesLoaded, PhaseEntered, Progressed, Window
 from tfmon.model.lane_state import RACING
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, TreeSample
-from tfmon.model.session import CONCURRENT, Machine, Race, Recorded, Session
+from tfmon.model.session import CONCURRENT, Machine, Race, RecordingState, Session
 from tfmon.model.spec import name_lanes, parse_lane
 from tfmon.reports.race import to_json, to_text
 
@@ -28,12 +28,12 @@ TOP = {"schema", "tfmon", "scenario", "mode", "seconds", "machine", "lanes", "ve
 }
 LANE = {
     "name", "device", "device_name", "state", "why", "knobs", "steps", "examples", "examples_per_s", "step_ms",
-    "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_held_bytes", "gpu_in_use_bytes", "missing",
+    "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_memory_used_bytes", "gpu_memory_allocated_bytes", "missing",
 }  # fmt: skip
 EXTRA = {
-    "excluded",
+    "discarded",
     "examples_per_s_ci95",
-    "gpu_held_source",
+    "gpu_memory_source",
     "gpu_j_per_1000_examples",
     "bound",
     "bound_text",
@@ -157,22 +157,26 @@ def test_windows_with_a_mark_are_no_part_of_the_figures_and_are_counted(raced):
     raced.window("cpu", 4, steps=1_000, marks=("knob change",))
     lane = raced.lane()
     assert lane["examples_per_s"] == 1_000.0
-    assert lane["excluded"] == {"knob change": 1}
+    assert lane["discarded"] == {"knob change": 1}
 
 
 def test_the_figures_of_a_gpu_lane_come_from_its_gpu():
     raced = Raced("gpu")
     equipped = {"tensorflow": "2.21", "keras": "3", "numpy": "2", "device_name": "H200", "gpu_uuid": "GPU-a"}
-    raced.tell(Equipped(lane="gpu:0", at_ns=0, **equipped))
+    raced.tell(LibrariesLoaded(lane="gpu:0", at_ns=0, **equipped))
     raced.tell(PhaseEntered(lane="gpu:0", at_ns=SECOND, phase=RACING))
     raced.tell(TreeSample(lane="gpu:0", at_ns=0, cpu_pct=1.0, private_bytes=1.0, processes=1, pids=(42,)))
     unknown = dict.fromkeys(("power_w", "power_limit_w", "temperature_c"), Missing("not told"))
-    memory = {"used_bytes": 2e9, "total_bytes": 8e9, "held_by_pid": {42: 1_000, 43: 7}}
+    memory = {"used_bytes": 2e9, "total_bytes": 8e9, "used_by_pid": {42: 1_000, 43: 7}}
     gpu = {"key": "GPU-a", "index": 0, "name": "H200", "busy_pct": 80.0, "busy_source": "samples"}
     raced.tell(GpuSample(at_ns=0, **gpu, **memory, **unknown))
-    raced.window("gpu:0", gpu_in_use_bytes=500)
+    raced.window("gpu:0", gpu_memory_allocated_bytes=500)
     lane = raced.lane()
-    assert (lane["gpu_busy_pct"], lane["gpu_held_bytes"], lane["gpu_in_use_bytes"]) == (80.0, 1_000, 500)
+    assert (lane["gpu_busy_pct"], lane["gpu_memory_used_bytes"], lane["gpu_memory_allocated_bytes"]) == (
+        80.0,
+        1_000,
+        500,
+    )
     assert lane["device_name"] == "H200"
 
 
@@ -195,7 +199,7 @@ def test_a_lane_that_never_trained_has_no_figure_that_is_zero():
 
 def test_a_cpu_lane_has_no_figures_of_a_gpu_and_says_why(raced):
     lane = raced.lane()
-    for field in ("gpu_busy_pct", "gpu_held_bytes", "gpu_in_use_bytes"):
+    for field in ("gpu_busy_pct", "gpu_memory_used_bytes", "gpu_memory_allocated_bytes"):
         assert lane[field] is None
         assert lane["missing"][field] == "no GPU in this lane"
 
@@ -336,7 +340,7 @@ def test_it_says_where_the_race_was_recorded_and_why_no_longer():
     raced = Raced("cpu")
     told = raced.json()
     assert (told["recording"], told["recording_stopped"]) == (None, None)
-    raced.session.accept(RecordingTold(at_ns=1, recording=Recorded("/there/x.jsonl", 5, "disk full")))
+    raced.session.accept(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl", 5, "disk full")))
     told = raced.json()
     assert (told["recording"], told["recording_stopped"]) == ("/there/x.jsonl", "disk full")
     assert to_text(raced.session.snapshot()).endswith("recording stopped: disk full\nrecorded in /there/x.jsonl")

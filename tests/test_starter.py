@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.catalog import read_card
+from tfmon.catalog import read_scenario
 from tfmon.cli.scenarios import write
 from tfmon.errors import UsageError
 
@@ -15,11 +15,11 @@ def here(tmp_path, monkeypatch):
 
 
 def test_the_file_is_a_scenario_of_that_name():
-    card = read_card(write("my-net").resolve(), "file")
-    assert card.name == "my-net"
-    assert card.title.startswith("My net")
-    assert card.examples == 10_000
-    assert len(card.contrast) == 2
+    info = read_scenario(write("my-net").resolve(), "file")
+    assert info.name == "my-net"
+    assert info.title.startswith("My net")
+    assert info.examples == 10_000
+    assert len(info.contrast) == 2
 
 
 def test_a_file_that_is_there_is_left_alone(tmp_path):

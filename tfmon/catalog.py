@@ -29,7 +29,7 @@ _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class ScenarioInfo:
     """What a scenario says of itself."""
 
     name: str
@@ -69,27 +69,27 @@ def own_folder() -> Path:
     return user_config_path("tfmon") / "scenarios"
 
 
-def list_cards() -> list[Card]:
-    """Return the cards of all scenarios that can be found, grouped by where; unreadable files are left out.
+def list_scenarios() -> list[ScenarioInfo]:
+    """Return the infos of all scenarios that can be found, grouped by where; unreadable files are left out.
 
     Where two have the same name, the first found is the one that `race` takes: built-in ones cannot be
     replaced by a file that happens to lie in the working directory.
     """
-    cards: dict[str, Card] = {}
+    infos: dict[str, ScenarioInfo] = {}
     seen: set[Path] = set()
     for origin, path in _candidates():
         if path in seen:
             continue
         seen.add(path)
         try:
-            card = read_card(path, origin)
+            info = read_scenario(path, origin)
         except UsageError:
             continue
-        cards.setdefault(card.name, card)
-    return list(cards.values())
+        infos.setdefault(info.name, info)
+    return list(infos.values())
 
 
-def find_card(name: str) -> Card:
+def find_scenario(name: str) -> ScenarioInfo:
     """Return the scenario of that name or at that path.
 
     Errors: UsageError when there is none, with the nearest names; or when the file cannot be read as one.
@@ -98,18 +98,18 @@ def find_card(name: str) -> Card:
         path = Path(name).expanduser()
         if not _is_file(path):
             raise UsageError(f"there is no file {name}", "tfmon list shows the scenarios there are")
-        return read_card(path.resolve(), "file")
+        return read_scenario(path.resolve(), "file")
     for origin, path in _candidates():
         if path.stem.replace("_", "-") == name:
-            return read_card(path, origin)
-    names = [card.name for card in list_cards()]
+            return read_scenario(path, origin)
+    names = [info.name for info in list_scenarios()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
     raise UsageError(f"there is no scenario {name!r}", f"{hint}  A file of your own: ./{name or 'mine'}.py")
 
 
-def command_card(words: tuple[str, ...]) -> Card:
-    """Return the card of a user's own command.
+def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:
+    """Return the info of a user's own command.
 
     Errors: UsageError for a program that is not there.
     """
@@ -119,7 +119,7 @@ def command_card(words: tuple[str, ...]) -> Card:
             hint = f"a script needs its Python: tfmon race -- python {shlex.join(words)}"
         raise UsageError(f"{words[0]} is not a program that can be run", hint)
     script = next((word for word in words if word.endswith(".py")), words[0])
-    return Card(
+    return ScenarioInfo(
         name=Path(script).name,
         path=Path(script),
         origin="command",
@@ -146,8 +146,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "this directory (./scenarios)", path
 
 
-def read_card(path: Path, origin: str) -> Card:
-    """Read a scenario file's card.
+def read_scenario(path: Path, origin: str) -> ScenarioInfo:
+    """Read a scenario file's info.
 
     Errors: UsageError for a file that is not Python or does not define one scenario with literal attributes.
     """
@@ -168,7 +168,7 @@ def read_card(path: Path, origin: str) -> Card:
     methods = {node.name for node in classes[0].body if isinstance(node, ast.FunctionDef)}
     doc = ast.get_docstring(tree) or ast.get_docstring(classes[0]) or ""
     title, _, rest = doc.partition("\n")
-    return Card(
+    return ScenarioInfo(
         name=path.stem.replace("_", "-"),
         path=path,
         origin=origin,

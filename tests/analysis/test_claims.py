@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.analysis.claims import Claim, Finding, judge, measured, prediction
+from tfmon.analysis.claims import Claim, ClaimResult, judge, measured, prediction
 from tfmon.model.readings import Estimate
 
 
@@ -53,5 +53,7 @@ def test_predictions_are_written_as_comparisons():
 
 
 def test_what_was_measured_is_written_with_its_interval():
-    assert measured(Finding("s", claim(), "supported", estimate(15.4, 15.8))) == "15.6× (15.4 to 15.8, 12 pairs)"
-    assert measured(Finding("s", claim(), "not testable here")) == ""
+    assert (
+        measured(ClaimResult("s", claim(), "supported", estimate(15.4, 15.8))) == "15.6× (15.4 to 15.8, 12 pairs)"
+    )
+    assert measured(ClaimResult("s", claim(), "not testable here")) == ""

@@ -19,7 +19,7 @@ from tfmon.analysis.crossover import (
 )
 from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import Earlier, Measured, TurnSpeed
+from tfmon.model.lane_statistics import Earlier, Measured, SliceSpeed
 from tfmon.model.race import CrossoverState
 from tfmon.model.session import Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
@@ -33,11 +33,11 @@ def lane(name: str, pace, pairs: dict[int, int], scatter: float, seed: int) -> L
     random = np.random.default_rng(seed)
     earlier = []
     for value, count in pairs.items():
-        turns = tuple(
-            TurnSpeed(1_000 * value + n, n, round(1_000 * pace(value) * noise), LONG_NS)
+        slices = tuple(
+            SliceSpeed(1_000 * value + n, n, round(1_000 * pace(value) * noise), LONG_NS)
             for n, noise in enumerate(np.exp(random.normal(0, scatter, count)))
         )
-        earlier.append(Earlier({"batch_size": value}, turns))
+        earlier.append(Earlier({"batch_size": value}, slices))
     return LaneState(
         spec=LaneSpec(name, name=name), settings={"batch_size": 0}, measured=Measured(earlier=tuple(earlier))
     )

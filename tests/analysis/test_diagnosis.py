@@ -11,7 +11,7 @@ from support.simulated_gpu import Gpu, busy_share, simulate
 
 from tfmon.analysis.advice import Advice, advice_for, code_for
 from tfmon.analysis.attribution import shares_of
-from tfmon.analysis.bottleneck import diagnose
+from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing
@@ -23,7 +23,7 @@ from tfmon.model.spec import LaneSpec
 
 def kind_of(state: LaneState, **more):
     snapshot = Snapshot(0, Machine(usable_cores=4), Race(knobs=KNOBS), (state,), **more)
-    return diagnose(snapshot, state)
+    return find_bottleneck(snapshot, state)
 
 
 CASES = {
@@ -153,7 +153,7 @@ class TestWhatElseThereIs:
         assert "threads=1 leaves cores idle: 4 may be used" in kind_of(state, host=host()).also
 
     def test_a_gpu_that_is_held_down_is_told(self):
-        hot = gpu(ClockReason("it is too hot", "alarm"), pcie_warning="4 of 16 lanes", held_by_pid={99: 5})
+        hot = gpu(ClockReason("it is too hot", "alarm"), pcie_warning="4 of 16 lanes", used_by_pid={99: 5})
         lines = kind_of(CASES["sync"], gpus=(hot,)).also
         assert lines == (
             "the GPU runs below full clocks: it is too hot",

@@ -20,9 +20,9 @@ from tfmon.model.lane_state import (
     STARTING,
     TRACING,
     WARMING_UP,
-    Asked,
+    Heartbeat,
+    KnobRequest,
     LaneState,
-    Pulse,
 )
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
@@ -45,7 +45,7 @@ def test_nobody_waits_for_a_lane_that_has_nothing_to_say(phase):
 @pytest.mark.parametrize("phase", [STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP])
 def test_a_lane_that_gets_ready_is_waited_for_whosever_turn_it_is(phase):
     lane = replace(LANE, phase=phase)
-    assert expected(lane, seen(lane, OTHER, turn="gpu:0"))
+    assert expected(lane, seen(lane, OTHER, training="gpu:0"))
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_a_lane_alone_is_always_waited_for():
 
 
 @pytest.mark.parametrize(
-    ("pulse", "seconds"),
+    ("heartbeat", "seconds"),
     [
-        (Pulse(), LEAST_S),
-        (Pulse(slowest_ns=SECOND // 5, warm_up_ns=SECOND), LEAST_S),
-        (Pulse(slowest_ns=3 * SECOND), 90),
-        (Pulse(slowest_ns=SECOND // 5, warm_up_ns=60 * SECOND), 180),
+        (Heartbeat(), LEAST_S),
+        (Heartbeat(slowest_ns=SECOND // 5, warm_up_ns=SECOND), LEAST_S),
+        (Heartbeat(slowest_ns=3 * SECOND), 90),
+        (Heartbeat(slowest_ns=SECOND // 5, warm_up_ns=60 * SECOND), 180),
     ],
     ids=["nothing known", "quick steps", "slow steps", "a long compilation"],
 )
-def test_patience_grows_with_the_lanes_own_steps_and_warm_up(pulse, seconds):
-    assert patience_s(replace(LANE, pulse=pulse)) == seconds
+def test_patience_grows_with_the_lanes_own_steps_and_warm_up(heartbeat, seconds):
+    assert patience_s(replace(LANE, heartbeat=heartbeat)) == seconds
 
 
 @pytest.mark.parametrize("phase", [IMPORTING, BUILDING, TRACING, WARMING_UP])
@@ -110,12 +110,12 @@ def test_between_its_steps_a_script_may_do_other_things(progress, seconds):
 
 
 def test_a_knob_that_is_asked_for_may_mean_a_compilation():
-    assert patience_s(replace(LANE, asked={"xla": Asked(1, True, 0)})) == PREPARING_S
+    assert patience_s(replace(LANE, asked={"xla": KnobRequest(1, True, 0)})) == PREPARING_S
 
 
 @pytest.mark.parametrize(
     ("heard_s", "expected_s", "since_s"), [(5, 3, 5), (3, 5, 5), (999, 5, 5)], ids=["heard", "turn", "future"]
 )
 def test_silence_begins_with_the_last_word_or_the_turn(heard_s, expected_s, since_s):
-    lane = replace(LANE, pulse=Pulse(heard_ns=heard_s * SECOND))
+    lane = replace(LANE, heartbeat=Heartbeat(heard_ns=heard_s * SECOND))
     assert silent_since_ns(lane, expected_s * SECOND, 10 * SECOND) == since_s * SECOND

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tfmon.analysis.verdict import CONTENDED, standing
+from tfmon.analysis.verdict import CONTENDED, find_verdict
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
-from tfmon.model.lane_statistics import Measured, Tally, TurnSpeed
+from tfmon.model.lane_statistics import Measured, SliceSpeed, Tally
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample
 from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
@@ -20,16 +20,16 @@ LONG_NS = 2_000_000_000_000_000
 
 def lane(name: str, speeds=(), phase: str = RACING, first: int = 1) -> LaneState:
     """Make a lane that had one long slice at each of these speeds."""
-    turns = tuple(
-        TurnSpeed(number, number, round(speed * LONG_NS / 1e9), LONG_NS)
+    slices = tuple(
+        SliceSpeed(number, number, round(speed * LONG_NS / 1e9), LONG_NS)
         for number, speed in enumerate(speeds, first)
     )
     steady = Tally(
-        windows=len(turns),
-        examples=sum(turn.examples for turn in turns),
-        span_ns=sum(turn.span_ns for turn in turns),
+        windows=len(slices),
+        examples=sum(one.examples for one in slices),
+        span_ns=sum(one.span_ns for one in slices),
     )
-    return LaneState(spec=LaneSpec(name, name=name), phase=phase, measured=Measured(turns=turns, steady=steady))
+    return LaneState(spec=LaneSpec(name, name=name), phase=phase, measured=Measured(slices=slices, steady=steady))
 
 
 def snapshot(*lanes: LaneState, mode: str = TURNS) -> Snapshot:
@@ -54,22 +54,22 @@ class TestNothingToSay:
     )
     @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
     def test_says_why(self, lanes, text, mode):
-        verdict = standing(snapshot(*lanes, mode=mode))
+        verdict = find_verdict(snapshot(*lanes, mode=mode))
         assert verdict.text == text
         assert (verdict.winner, verdict.ratio, verdict.interval, verdict.ranking) == (None, None, None, ())
 
     def test_counts_the_pairs_that_there_are(self):
-        verdict = standing(snapshot(lane("cpu", [100.0] * 3), lane("gpu:0", [300.0] * 4)))
+        verdict = find_verdict(snapshot(lane("cpu", [100.0] * 3), lane("gpu:0", [300.0] * 4)))
         assert (verdict.text, verdict.winner) == ("no verdict yet: 3 of the 5 pairs that an interval takes", None)
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
-        verdict = standing(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
+        verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
         assert verdict.text == "no verdict yet: 2 of the 5 pairs that an interval takes"
 
 
 class TestInTurns:
     def test_the_winner_is_named_with_the_factor_and_its_interval(self):
-        verdict = standing(snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))))
+        verdict = find_verdict(snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))))
         assert (verdict.winner, verdict.note) == ("gpu:0", "")
         assert verdict.interval.low < 3 < verdict.interval.high
         assert verdict.ratio == verdict.interval.value == pytest.approx(3, rel=0.03)
@@ -77,17 +77,17 @@ class TestInTurns:
 
     def test_the_order_of_the_lanes_does_not_matter(self):
         slow, fast = lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))
-        assert standing(snapshot(slow, fast)) == standing(snapshot(fast, slow))
+        assert find_verdict(snapshot(slow, fast)) == find_verdict(snapshot(fast, slow))
 
     def test_the_title_is_that_in_force_and_the_winner_is_a_name(self):
         spec = LaneSpec("cpu", {"prefetch": "off"}, name="cpu prefetch=off", apart=("prefetch",))
         fast = replace(lane("cpu", [300.0] * 9), spec=spec, settings={"prefetch": 2})
-        verdict = standing(snapshot(fast, lane("cpu", [100.0] * 9)))
+        verdict = find_verdict(snapshot(fast, lane("cpu", [100.0] * 9)))
         assert verdict.text.startswith("cpu prefetch=2 is ")
         assert verdict.winner == "cpu prefetch=off"
 
     def test_a_difference_within_the_interval_is_too_close_to_call(self):
-        verdict = standing(
+        verdict = find_verdict(
             snapshot(lane("cpu", noisy(100, scatter=0.1)), lane("gpu:0", noisy(100, scatter=0.1, seed=2)))
         )
         assert verdict.winner is None
@@ -95,11 +95,11 @@ class TestInTurns:
         assert verdict.interval.low < 1 < verdict.interval.high
 
     def test_equal_lanes_have_no_winner(self):
-        assert standing(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [100.0] * 9))).winner is None
+        assert find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [100.0] * 9))).winner is None
 
     def test_every_lane_but_the_slowest_is_ranked_against_it(self):
         lanes = lane("cpu", noisy(100)), lane("gpu:1", noisy(400, seed=2)), lane("gpu:0", noisy(200, seed=3))
-        verdict = standing(snapshot(*lanes))
+        verdict = find_verdict(snapshot(*lanes))
         assert [rank.lane for rank in verdict.ranking] == ["gpu:1", "gpu:0"]
         assert [rank.ratio.value for rank in verdict.ranking] == [
             pytest.approx(4, rel=0.03),
@@ -109,19 +109,19 @@ class TestInTurns:
 
     def test_the_two_fastest_must_be_told_apart_for_a_winner(self):
         lanes = lane("cpu", noisy(100)), lane("gpu:1", noisy(400, seed=2)), lane("gpu:0", noisy(400, seed=3))
-        verdict = standing(snapshot(*lanes))
+        verdict = find_verdict(snapshot(*lanes))
         assert verdict.winner is None
         assert "too close to call: gpu:" in verdict.text and "over gpu:" in verdict.text
 
     def test_a_disturbed_slice_does_not_turn_the_verdict_round(self):
         fast, slow = [105.0] * 11 + [1.0], [100.0] * 12
         assert sum(fast) < sum(slow)
-        verdict = standing(snapshot(lane("cpu", fast), lane("gpu:0", slow)))
+        verdict = find_verdict(snapshot(lane("cpu", fast), lane("gpu:0", slow)))
         assert (verdict.winner, verdict.ratio) == ("cpu", pytest.approx(1.05))
 
     def test_the_fastest_is_never_slower_than_the_one_it_is_ahead_of(self):
         alone, together = [900.0] * 30, [100.0] * 9
-        verdict = standing(snapshot(lane("cpu", alone + together), lane("gpu:0", [110.0] * 9, first=31)))
+        verdict = find_verdict(snapshot(lane("cpu", alone + together), lane("gpu:0", [110.0] * 9, first=31)))
         assert verdict.winner != "cpu"
 
     def test_a_lane_that_finished_still_counts_and_one_that_failed_does_not(self):
@@ -130,11 +130,11 @@ class TestInTurns:
             lane("gpu:0", noisy(300, seed=2), DONE),
             lane("gpu:1", noisy(900), FAILED),
         )
-        assert standing(snapshot(*lanes)).winner == "gpu:0"
+        assert find_verdict(snapshot(*lanes)).winner == "gpu:0"
 
     def test_a_lane_that_became_slower_is_noted(self):
         hot = [*noisy(300), *noisy(150, seed=2)]
-        verdict = standing(snapshot(lane("cpu", noisy(100, 24, seed=3)), lane("gpu:0", hot)))
+        verdict = find_verdict(snapshot(lane("cpu", noisy(100, 24, seed=3)), lane("gpu:0", hot)))
         assert verdict.note.startswith("gpu:0 has become ") and verdict.note.endswith(" % slower meanwhile")
 
     @pytest.mark.parametrize(("disturbed", "noted"), [(0, False), (1, False), (5, True)])
@@ -143,20 +143,20 @@ class TestInTurns:
         odd = [
             speed / 9 if number % 4 == 1 and number < 4 * disturbed else speed for number, speed in enumerate(fast)
         ]
-        verdict = standing(snapshot(lane("cpu", noisy(100, 20, seed=3)), lane("gpu:0", odd)))
+        verdict = find_verdict(snapshot(lane("cpu", noisy(100, 20, seed=3)), lane("gpu:0", odd)))
         assert (f"{disturbed} pairs out of line" in verdict.note) is noted
         assert verdict.winner == "gpu:0"
 
 
 class TestAtOnce:
     def test_the_factor_is_that_of_the_totals_and_is_called_contended(self):
-        verdict = standing(snapshot(lane("cpu", [100.0, 300.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
+        verdict = find_verdict(snapshot(lane("cpu", [100.0, 300.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
         assert verdict.text == "gpu:0 is 2.5× faster than cpu"
         assert (verdict.winner, verdict.ratio, verdict.note) == ("gpu:0", pytest.approx(2.5), CONTENDED)
         assert (verdict.interval, verdict.ranking) == (None, ())
 
     def test_a_lane_that_trained_nothing_gives_no_factor(self):
-        verdict = standing(snapshot(lane("cpu", [0.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
+        verdict = find_verdict(snapshot(lane("cpu", [0.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
         assert verdict.text == "no verdict: nothing was measured"
 
 
@@ -179,10 +179,10 @@ class TestWhatLimitsIt:
             gpus=samples[-1:],
             gpu_history={"GPU-1": samples},
         )
-        assert ("clocks sink between its turns (345 to 1980 MHz)" in standing(raced).note) is noted
+        assert ("clocks sink between its slices (345 to 1980 MHz)" in find_verdict(raced).note) is noted
 
     def test_a_disturbance_that_is_always_there_is_noted(self):
         slow = lane("cpu", noisy(100))
         slow = replace(slow, measured=replace(slow.measured, constant=("cgroup throttled",)))
-        note = standing(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
+        note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
         assert note == "cgroup throttled most of the time: the figures are those of such a machine"

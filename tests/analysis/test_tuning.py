@@ -23,8 +23,8 @@ from tfmon.analysis.tuning import (
 )
 from tfmon.model.knobs import COMMON, VARIANT
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import Earlier, Measured, TurnSpeed
-from tfmon.model.ports import TrialError
+from tfmon.model.lane_statistics import Earlier, Measured, SliceSpeed
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
 from tfmon.model.readings import Estimate, known
 from tfmon.model.spec import LaneSpec
@@ -38,7 +38,7 @@ def tried(
 ) -> tuple[LaneState, Attempt]:
     """Return a lane that trained two slices with prefetch off, two with auto, and so on."""
     random = np.random.default_rng(seed)
-    slices: dict[bool, list[TurnSpeed]] = {False: [], True: []}
+    slices: dict[bool, list[SliceSpeed]] = {False: [], True: []}
     blocks = []
     clock = 0
     for block in range(-(-pairs // 2) * 2):
@@ -46,7 +46,7 @@ def tried(
         for _ in range(min(2, pairs - block // 2 * 2)):
             clock += SECOND
             speed = 1_000 * (factor if changed else 1) * np.exp(random.normal(0, scatter))
-            slices[changed].append(TurnSpeed(clock, clock, round(1_000 * speed), 1_000 * SECOND))
+            slices[changed].append(SliceSpeed(clock, clock, round(1_000 * speed), 1_000 * SECOND))
         blocks.append(Block(changed, since, clock))
     measured = Measured(earlier=(Earlier(OFF, tuple(slices[False])), Earlier(AUTO, tuple(slices[True]))))
     lane = LaneState(LaneSpec("cpu", name="cpu"), settings={"prefetch": "off", "batch_size": 1}, measured=measured)
@@ -57,7 +57,7 @@ class TestPairs:
     def test_the_slices_of_neighbouring_blocks_are_paired_in_their_order(self):
         lane, attempt = tried(6, 1.5)
         pairs = pairs_of(lane, attempt)
-        assert [new.turn - old.turn for old, new in pairs] == [2 * SECOND] * 6
+        assert [new.round - old.round for old, new in pairs] == [2 * SECOND] * 6
         assert gain_of(lane, attempt).value == pytest.approx(1.5)
 
     def test_slices_of_other_times_do_not_count(self):
@@ -219,7 +219,7 @@ class TestSeries:
         assert [one.outcome for one in state.attempts] == [UNDONE, KEPT]
 
     def test_without_any_there_is_nothing_to_undo(self):
-        with pytest.raises(TrialError, match="nothing to undo"):
+        with pytest.raises(ExperimentError, match="nothing to undo"):
             find_kept(racing_demo().session.snapshot())
 
     def test_the_best_are_the_settings_that_were_kept_with_their_code(self):

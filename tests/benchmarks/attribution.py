@@ -1,4 +1,4 @@
-"""Hold where step time goes, and what is said of it, against the profiler; and measure what knowing it costs.
+"""Pause where step time goes, and what is said of it, against the profiler; and measure what knowing it costs.
 
     python tests/benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
     python tests/benchmarks/attribution.py cost [--scenario small-dense] [--pairs 40] [--starts 3]
@@ -38,7 +38,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.overhead import ANSWER_S, Watch, bootstrap, plan_one_lane, racing
 from tfmon.analysis.attribution import shares_of
-from tfmon.analysis.bottleneck import diagnose
+from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
@@ -102,7 +102,7 @@ def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
     each = [by_profile(one) for one in profiles]
     ours, theirs = by_windows(lane), {name: statistics.fmean(one[name] for one in each) for name in each[0]}
     apart = {name: abs(ours[name] - theirs[name]) for name in ours if name in theirs}
-    found = diagnose(snapshot, lane)
+    found = find_bottleneck(snapshot, lane)
     kind = found.kind if found else "none"
     right = kind in one.kinds
     bound = profile.verdict.bound if not isinstance(profile.verdict, Missing) else "none"
@@ -157,7 +157,7 @@ def _train(watch: Watch, seconds: float) -> None:
     """Let the lane train for so long, and at least until it has been diagnosed."""
     deadline = time.monotonic() + PATIENCE_S
     until = time.monotonic() + seconds
-    while time.monotonic() < until or diagnose(watch.snapshot(), watch.snapshot().lanes[0]) is None:
+    while time.monotonic() < until or find_bottleneck(watch.snapshot(), watch.snapshot().lanes[0]) is None:
         if time.monotonic() > deadline:
             raise SystemExit("the lane trained for long and was not diagnosed")
         time.sleep(0.1)

@@ -28,12 +28,12 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.overhead import Watch
 from tfmon.analysis.statistics import ratio
-from tfmon.analysis.verdict import standing
-from tfmon.catalog import find_card
+from tfmon.analysis.verdict import find_verdict
+from tfmon.catalog import find_scenario
 from tfmon.model.lane_events import Window
 from tfmon.model.readings import Estimate
 from tfmon.model.session import CONCURRENT, TURNS
-from tfmon.runner.planner import Wishes
+from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
 PAIRS = {
@@ -118,10 +118,10 @@ class Counted(Scenario):
 class Race:
     """A race that this script conducts."""
 
-    def __init__(self, scenario: str, lanes: Sequence[str], **wishes: Any) -> None:
-        self.program = Program(Wishes(lanes=tuple(lanes), python=Path(sys.executable), **wishes))
+    def __init__(self, scenario: str, lanes: Sequence[str], **race_options: Any) -> None:
+        self.program = Program(RaceOptions(lanes=tuple(lanes), python=Path(sys.executable), **race_options))
         self.watch = Watch(self.program.session)
-        self.program.begin(self.program.plan(find_card(scenario)))
+        self.program.begin(self.program.plan(find_scenario(scenario)))
         self.names = [lane.spec.name for lane in self.program.session.snapshot().lanes]
 
     def __enter__(self) -> Race:
@@ -151,7 +151,7 @@ class Race:
 
     def ratio(self) -> Estimate:
         first, second = self.program.session.snapshot().lanes
-        found = ratio(first.turns, second.turns)
+        found = ratio(first.slices, second.slices)
         assert found is not None, "too few slices"
         return found
 
@@ -167,7 +167,7 @@ def alone(repetitions: int) -> dict[str, Any]:
                 order = (one, two, two, one) if number % 2 else (two, one, one, two)
                 speeds: dict[str, list[float]] = {one: [], two: []}
                 for lane in order:
-                    speeds[lane].append(race.alone(lane))
+                    speeds[lane].append(race.exclusive(lane))
                 truth = statistics.mean(speeds[one]) / statistics.mean(speeds[two])
                 race.program.lanes.run(race.names)
                 together = race.speed(one, TOGETHER_S), race.speed(two, TOGETHER_S)
@@ -231,7 +231,7 @@ def identical(races: int) -> dict[str, Any]:
         with Race(scenario, ["cpu", "cpu"]) as race:
             race.until_racing()
             time.sleep(15)
-            verdict = standing(race.program.session.snapshot())
+            verdict = find_verdict(race.program.session.snapshot())
             found = race.ratio()
         rows.append({"scenario": scenario, "ratio": found.value, "ci95": [found.low, found.high]})
         rows[-1]["winner"] = verdict.winner
@@ -255,7 +255,7 @@ def handicap(races: int) -> dict[str, Any]:
                 found_after = None
                 while time.monotonic() - began < 30:
                     time.sleep(0.5)
-                    right = standing(race.program.session.snapshot()).winner == race.names[0]
+                    right = find_verdict(race.program.session.snapshot()).winner == race.names[0]
                     found_after = (found_after or time.monotonic() - began) if right else None
                 ratio_now = race.ratio()
             rows.append({"found_after_s": found_after, "ratio": ratio_now.value})

@@ -34,7 +34,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tfmon.catalog import find_card
+from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
@@ -46,7 +46,7 @@ from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
-from tfmon.runner.planner import Wishes, plan_race
+from tfmon.runner.planner import RaceOptions, plan_race
 
 LEFT_OUT_S = 0.2
 """The start of every slice that is left out."""
@@ -135,8 +135,8 @@ def plan_one_lane(scenario: str, lane: str) -> RacePlan:
     """Plan a race of one lane."""
     try:
         python = Path(sys.executable)
-        wishes = Wishes(lanes=(lane,), mode=CONCURRENT, python=python)
-        return plan_race(find_card(scenario), wishes, lambda: find_gpus(python))[0]
+        race_options = RaceOptions(lanes=(lane,), mode=CONCURRENT, python=python)
+        return plan_race(find_scenario(scenario), race_options, lambda: find_gpus(python))[0]
     except TfmonError as error:
         raise SystemExit(str(error)) from error
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tfmon.catalog import find_card
+from tfmon.catalog import find_scenario
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import WARMING_UP
 from tfmon.model.wire import Stop
-from tfmon.runner.planner import Wishes
+from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
 PATIENCE_S = 120.0
@@ -68,11 +68,11 @@ class Watch:
 
 def restarts(scenario: str, times: int, *, spare: bool) -> tuple[list[float], list[float], list[float]]:
     """Return how long each restart took to train and to be measured, and how long lanes took to end."""
-    program = Program(Wishes(lanes=("cpu", "cpu,batch_size=256"), spare=spare))
+    program = Program(RaceOptions(lanes=("cpu", "cpu,batch_size=256"), spare=spare))
     watch = Watch(program, "cpu")
     training, measured, ended = [], [], []
     try:
-        program.begin(program.plan(find_card(scenario)))
+        program.begin(program.plan(find_scenario(scenario)))
         for _ in range(times):
             watch.wait("measured")
             deadline = time.monotonic() + PATIENCE_S

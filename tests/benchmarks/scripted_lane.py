@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.lanes.children.trainer import FakeTrainer
 from tfmon.model import lane_statistics as histogram
-from tfmon.model.lane_events import TurnEnded, Window
+from tfmon.model.lane_events import SliceEnded, Window
 
 WINDOW_S = 0.2
 STEP_NS = 700_000
@@ -53,7 +53,7 @@ class ScriptedLane(FakeTrainer):
             histogram=histogram.count(times),
             loss=0.9 + self.dice.uniform(-0.05, 0.05),
             settings=self.settings,
-            turn=self.turn.number if self.turn else None,
+            round=self.turn.round if self.turn else None,
             computing_share=0.6,
             sampled=1,
             sampled_examples=self.settings["batch_size"],
@@ -62,8 +62,8 @@ class ScriptedLane(FakeTrainer):
             sampled_tail_ns=STEP_NS // 50,
         )
         if self.turn is not None and time.monotonic_ns() >= self.turn_ends_ns:
-            number, self.turn, self.racing = self.turn.number, None, False
-            self.say(TurnEnded, turn=number)
+            number, self.turn, self.racing = self.turn.round, None, False
+            self.say(SliceEnded, round=number)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ KEYS = {
     "race": " tr",
     "pages": ("\r\x1b", "?\x1b", "k\x1b", "E\x1b", "c\x1b", "\rS\x1b", "\rK\x1b", "s\x1b"),
     "focus": ("\t", "\x1b"),
-    "trial": "eu",
+    "experiment": "eu",
 }
 MOST_GROWTH = {"memory": 4_000_000, "descriptors": 4, "threads": 4}
 """What the last quarter of the time may take more than the second: histories fill up in the first."""
@@ -86,7 +86,7 @@ class Soak:
         self.done[what] += 1
 
     def press(self, *keys: str) -> None:
-        """Press keys with a pause after each: an Escape and a letter at once would be another key."""
+        """Press keys with a pause after each: an Escape and a id at once would be another key."""
         for key in keys:
             self.terminal.process.send(key)
             until = time.monotonic() + 0.3

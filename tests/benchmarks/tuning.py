@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import best_of, change_text, gain_text, settings_text
-from tfmon.catalog import find_card
+from tfmon.catalog import find_scenario
 from tfmon.experiments.driver import Driver
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import TuneState
-from tfmon.runner.planner import Wishes
+from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
 WORST: dict[str, KnobValue] = {"batch_size": 1, "prefetch": "off", "parallel_calls": "off", "cache": False}
@@ -81,7 +81,7 @@ class Lane:
         self.driver.wait(
             lambda: "" if self.driver.turns_ended(self.name) > ended + count else None, "no slice ended"
         )
-        return [turn for turn in self.driver.lane(self.name).turns if turn.at_ns > since_ns][-count:]
+        return [one for one in self.driver.lane(self.name).slices if one.at_ns > since_ns][-count:]
 
 
 def combinations() -> Iterator[dict[str, KnobValue]]:
@@ -94,9 +94,9 @@ def main() -> None:
     """Tune, sweep, compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenario", default="slow-preprocess")
-    card = find_card(parser.parse_args().scenario)
-    program = Program(Wishes(lanes=("cpu",)))
-    program.begin(program.plan(card))
+    info = find_scenario(parser.parse_args().scenario)
+    program = Program(RaceOptions(lanes=("cpu",)))
+    program.begin(program.plan(info))
     lane = Lane(program, "cpu")
     try:
         if why := lane.driver.wait_until_racing(["cpu"]):
@@ -125,7 +125,7 @@ def main() -> None:
         for speed, settings in speeds[:5]:
             print(f"  {speed:9.0f} examples/s  {settings}", flush=True)
 
-        program.lanes.set_alone("cpu")
+        program.lanes.set_exclusive("cpu")
         pairs = []
         for _ in range(ROUNDS):
             lane.bring(speeds[0][1])

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.doctor.facts import Device, Driver, Facts, Library
+from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Library
 from tfmon.doctor.findings import Finding
-from tfmon.doctor.gathering import Places, gather
+from tfmon.doctor.gathering import Roots, gather
 from tfmon.doctor.libraries import DRIVER, wanted_libraries
 from tfmon.doctor.report import CHECKS
-from tfmon.probes.nvidia.nvml import Board
+from tfmon.probes.nvidia.nvml import PhysicalGpu
 
 REQUIRES = (
     "keras>=3.12.0",
@@ -25,7 +25,7 @@ REQUIRES = (
     'nvidia-cudnn-cu12<10.0,>=9.3.0.75; extra == "and-cuda"',
     'nvidia-cublas-cu12<13.0,>=12.5.3.2; extra == "and-cuda"',
 )
-H200 = Device(
+H200 = GpuFacts(
     index=0,
     uuid="GPU-aa",
     name="NVIDIA H200",
@@ -48,7 +48,7 @@ H200 = Device(
 )
 
 
-class Bench:
+class ExperimentControl:
     """A faked environment and machine."""
 
     def __init__(self, python: Path, folder: Path) -> None:
@@ -123,7 +123,7 @@ class Bench:
 
     def facts(self, **changes: object) -> Facts:
         """Gather the facts of this environment and machine; without the import."""
-        places = Places(root=self.root, folder=self.cwd, environ=self.environ, **self.more)
+        places = Roots(root=self.root, folder=self.cwd, environ=self.environ, **self.more)
         return replace(gather(self.python, imports=False, places=places), **changes)
 
     def find(self, id: str, **changes: object) -> Finding:
@@ -136,18 +136,18 @@ def find(id: str, facts: Facts) -> Finding:
     return next(one for one in CHECKS if one.id == id)(facts)
 
 
-def with_gpu(facts: Facts, *devices: Device, visible: str | None = None, **driver: object) -> Facts:
+def with_gpu(facts: Facts, *devices: GpuFacts, visible: str | None = None, **driver: object) -> Facts:
     """Put GPUs and their driver into facts, and every library that TensorFlow opens."""
     devices = devices or (H200,)
-    boards = tuple(Board(one.index, None, one.uuid, one.name) for one in devices)
-    sight = replace(facts.sight, boards=boards, refusal=None, visible=visible)
+    physical_gpus = tuple(PhysicalGpu(one.index, None, one.uuid, one.name) for one in devices)
+    sight = replace(facts.sight, physical_gpus=physical_gpus, refusal=None, visible=visible)
     told = {"version": "550.54.15", "module_version": "550.54.15", "cuda": (12, 4), "devices": devices, **driver}
     folder = "/usr/lib/x86_64-linux-gnu"
     libraries = tuple(
         Library(name, path=f"{folder}/{name}", version="9.3.0" if "cudnn" in name else "")
         for name in (DRIVER, *wanted_libraries(facts.build))
     )
-    return replace(facts, sight=sight, driver=Driver(**told), libraries=libraries)
+    return replace(facts, sight=sight, driver=DriverFacts(**told), libraries=libraries)
 
 
 def build_library(file: Path, code: str = "int nothing;", *flags: str) -> Path:

@@ -11,7 +11,7 @@ from support.nvml import build_fake_nvml, driver, load_driver
 
 from tfmon.doctor import machine as host
 
-from .bench import Bench
+from .bench import ExperimentControl
 
 __all__ = ["build_fake_nvml", "driver", "load_driver"]
 
@@ -25,9 +25,9 @@ def bare_python(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def bench(bare_python, tmp_path, monkeypatch) -> Bench:
+def bench(bare_python, tmp_path, monkeypatch) -> ExperimentControl:
     """An environment and a machine that a test furnishes; no GPU, and TensorFlow 2.21 with all it needs."""
     if sys.platform != "linux":
         pytest.skip("the faked machine is one with Linux")
     monkeypatch.setattr(host, "WATCH_S", 0.0)
-    return Bench(bare_python, tmp_path)
+    return ExperimentControl(bare_python, tmp_path)

@@ -10,19 +10,19 @@ from typing import ClassVar
 import pytest
 from support.nvml import TWO_GPUS
 
-from tfmon.doctor.facts import Device, Driver, Platform
+from tfmon.doctor.facts import DriverFacts, GpuFacts, Platform
 from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.machine import DriverReader
 from tfmon.doctor.report import no_gpu_reason
-from tfmon.probes.gpus import Sight, find_gpus
+from tfmon.probes.gpus import GpuVisibility, find_gpus
 from tfmon.probes.nvidia.nvml import (
     DRIVER_NOT_LOADED,
     LIBRARY_MISMATCH,
     LIBRARY_NOT_FOUND,
     NO_PERMISSION,
     NOT_SUPPORTED,
-    Board,
-    Refusal,
+    NvmlFailure,
+    PhysicalGpu,
 )
 from tfmon.probes.wheel import Wheel
 
@@ -42,7 +42,7 @@ def server(bench):
 @pytest.fixture
 def mac(bench):
     """Facts of an Apple Silicon Mac with tensorflow-metal."""
-    facts = bench.facts(platform=Platform("Darwin", "arm64"), sight=Sight("Darwin", "arm64"))
+    facts = bench.facts(platform=Platform("Darwin", "arm64"), sight=GpuVisibility("Darwin", "arm64"))
     python = replace(facts.python, version=(3, 12, 4), machine="arm64")
     return replace(facts, python=python, wheel=Wheel("tensorflow", "2.18.1", None, "1.2.0"))
 
@@ -62,7 +62,7 @@ def test_nothing_is_wrong_with_a_server(server, id):
 class TestSupport:
     @pytest.mark.parametrize("system", ["Windows", "FreeBSD"])
     def test_other_systems(self, bench, system):
-        finding = bench.find("gpu-system", sight=Sight(system, "x86_64"))
+        finding = bench.find("gpu-system", sight=GpuVisibility(system, "x86_64"))
         assert (finding.status, system in finding.found) == (BROKEN, True)
 
     def test_cpu_only_wheel(self, bench):
@@ -175,21 +175,21 @@ class TestDriver:
     @pytest.mark.parametrize(
         ("refusal", "found", "fix"),
         [
-            (Refusal(DRIVER_NOT_LOADED), "the NVIDIA driver is not loaded", "modprobe"),
-            (Refusal(NO_PERMISSION), "no permission", "/dev/nvidiactl"),
+            (NvmlFailure(DRIVER_NOT_LOADED), "the NVIDIA driver is not loaded", "modprobe"),
+            (NvmlFailure(NO_PERMISSION), "no permission", "/dev/nvidiactl"),
             (None, "the NVIDIA driver lists no GPU", "--gpus all"),
         ],
     )
     def test_that_lists_nothing(self, bench, refusal, found, fix):
-        finding = bench.find("driver", sight=Sight("Linux", "x86_64", refusal=refusal))
+        finding = bench.find("driver", sight=GpuVisibility("Linux", "x86_64", refusal=refusal))
         assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
 
     def test_that_hangs(self, bench):
-        finding = bench.find("driver", sight=Sight("Linux", "x86_64", answered=False))
+        finding = bench.find("driver", sight=GpuVisibility("Linux", "x86_64", answered=False))
         assert finding.found == "the NVIDIA driver does not answer"
 
     def test_files_that_may_not_be_opened(self, bench, server):
-        driver = Driver(nodes=("/dev/nvidia0", "/dev/nvidiactl"), denied=("/dev/nvidia0",))
+        driver = DriverFacts(nodes=("/dev/nvidia0", "/dev/nvidiactl"), denied=("/dev/nvidia0",))
         finding = find("driver-files", replace(server, driver=driver))
         assert (finding.status, "/dev/nvidia0" in finding.fix) == (BROKEN, True)
 
@@ -206,7 +206,9 @@ class TestDriver:
         finding = find("driver-match", with_gpu(server, version="570.86.10"))
         assert (finding.status, finding.fix) == (BROKEN, "restart the machine")
         assert finding.found == "library 570.86.10, kernel module 550.54.15"
-        finding = bench.find("driver-match", sight=Sight("Linux", "x86_64", refusal=Refusal(LIBRARY_MISMATCH)))
+        finding = bench.find(
+            "driver-match", sight=GpuVisibility("Linux", "x86_64", refusal=NvmlFailure(LIBRARY_MISMATCH))
+        )
         assert (finding.status, "updated while it ran" in finding.found) == (BROKEN, True)
 
     @pytest.mark.parametrize(
@@ -305,20 +307,20 @@ class TestDriverReader:
         "nvmlDeviceGetTemperature": 71,
     }
 
-    def read(self, answers: dict[str, object], **more: object) -> Driver:
+    def read(self, answers: dict[str, object], **more: object) -> DriverFacts:
         class Stub:
             def call(self, function: str, *arguments: object) -> object:
-                return answers.get(function, Refusal(NOT_SUPPORTED))
+                return answers.get(function, NvmlFailure(NOT_SUPPORTED))
 
         reader = DriverReader(Path("/nowhere"), **more)
-        reader(Stub(), [Board(0, None, "GPU-aa", "NVIDIA H200")])
+        reader(Stub(), [PhysicalGpu(0, None, "GPU-aa", "NVIDIA H200")])
         return reader.driver
 
     def test_all_that_is_told(self):
         driver = self.read(self.ANSWERS)
         assert (driver.version, driver.cuda) == ("550.54.15", (12, 4))
         device = replace(
-            Device(0, "GPU-aa", "NVIDIA H200"),
+            GpuFacts(0, "GPU-aa", "NVIDIA H200"),
             capability=(9, 0), persistence=False, exclusive=True, instances=True, power_limit_w=350.0,
             power_default_w=700.0, pcie_width=4, pcie_width_max=16, clock_reasons=0x40, used_bytes=40,
             total_bytes=100, processes=(7, 9), temperature_c=71.0,
@@ -328,7 +330,7 @@ class TestDriverReader:
     def test_what_is_not_told_or_not_understood(self):
         odd = {"nvmlDeviceGetCudaComputeCapability": [9], "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=0)}
         for answers in ({}, odd):
-            assert self.read(answers).devices == (Device(0, "GPU-aa", "NVIDIA H200"),)
+            assert self.read(answers).devices == (GpuFacts(0, "GPU-aa", "NVIDIA H200"),)
 
     def test_processes_are_not_asked_for_in_wsl(self):
         assert self.read(self.ANSWERS, lists_processes=False).devices[0].processes is None
@@ -385,4 +387,4 @@ class TestOneSource:
         assert no_gpu_reason(broken).why == "CUDA libraries: libcudnn.so.9 cannot be opened"
 
     def test_refusal_is_told_without_a_library(self, bench):
-        assert bench.facts().sight.refusal == Refusal(LIBRARY_NOT_FOUND)
+        assert bench.facts().sight.refusal == NvmlFailure(LIBRARY_NOT_FOUND)

@@ -12,7 +12,7 @@ from tfmon.doctor.facts import Host, Import, Interpreter, Platform
 from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.report import CHECKS
 
-from .bench import Bench, find
+from .bench import ExperimentControl, find
 
 VERSION = f"{sys.version_info.major}{sys.version_info.minor}"
 HEALTHY = [one.id for one in CHECKS if one.subject == "tensorflow" and one.id not in ("rosetta", "import")]
@@ -239,7 +239,7 @@ class TestRequirements:
 class TestCommands:
     """The fix fits the environment."""
 
-    def fix(self, bench: Bench, **changes: object) -> str:
+    def fix(self, bench: ExperimentControl, **changes: object) -> str:
         bench.tensorflow(cuda=False)
         facts = bench.facts(platform=Platform())
         python: Interpreter = replace(facts.python, executable="/p/bin/python", **changes)

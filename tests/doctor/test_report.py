@@ -13,9 +13,9 @@ import pytest
 from tfmon.doctor import report as module
 from tfmon.doctor.facts import Facts, Host, Import, Interpreter, Platform
 from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
-from tfmon.doctor.gathering import Places
+from tfmon.doctor.gathering import Roots
 from tfmon.doctor.report import CHECKS, Report, judge, run_checks
-from tfmon.probes.gpus import Sight
+from tfmon.probes.gpus import GpuVisibility
 from tfmon.reports.doctor import to_json, to_text
 
 from .bench import H200, with_gpu
@@ -83,7 +83,7 @@ class TestChecks:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
     def test_each_copes_with_knowing_nothing(self, check):
-        nothing = Facts(Interpreter("/p"), Sight("Linux", "x86_64"))
+        nothing = Facts(Interpreter("/p"), GpuVisibility("Linux", "x86_64"))
         finding = check(nothing)
         assert finding.status in (OK, WARNING, BROKEN, NOT_APPLICABLE)
         assert finding.found
@@ -144,7 +144,7 @@ def test_json(bench):
 
 
 def test_everything_is_gathered_and_judged_at_once(bench):
-    places = Places(root=bench.root, folder=bench.cwd, environ=bench.environ, library="libno-such-driver.so.1")
+    places = Roots(root=bench.root, folder=bench.cwd, environ=bench.environ, library="libno-such-driver.so.1")
     begun = time.monotonic()
     report = run_checks(bench.python, imports=True, places=places)
     assert report.seconds <= time.monotonic() - begun
@@ -156,7 +156,7 @@ def test_what_shadows_tensorflow_is_not_run(bench, tmp_path):
     ran = tmp_path / "ran"
     (tmp_path / "tensorflow.py").write_text(f"open({str(ran)!r}, 'w')\n")
     environ = {**bench.environ, "PYTHONPATH": f"{tmp_path}:{bench.site}"}
-    places = Places(root=bench.root, folder=bench.cwd, environ=environ, library="libno-such-driver.so.1")
+    places = Roots(root=bench.root, folder=bench.cwd, environ=environ, library="libno-such-driver.so.1")
     report = run_checks(bench.python, places=places)
     assert (report.exit_code, report.facts.imported, ran.exists()) == (3, None, False)
 

@@ -7,9 +7,9 @@ from support.lanes import RacingGroup
 from support.waiting import wait_for
 
 from tfmon.analysis.crossover import curve_of
-from tfmon.experiments.control import Bench
+from tfmon.experiments.control import ExperimentControl
 from tfmon.model.lane_state import RACING
-from tfmon.model.ports import TrialError
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CrossoverState
 from tfmon.model.session import CONCURRENT, TURNS
 
@@ -25,7 +25,7 @@ def group(tmp_path):
 
 @pytest.fixture
 def bench(group):
-    bench = Bench(group.session, group)
+    bench = ExperimentControl(group.session, group)
     yield bench
     bench.stop()
 
@@ -36,7 +36,7 @@ def begin(group, *lanes: str, mode: str = TURNS, **environment) -> None:
 
 
 def state(group):
-    return group.session.snapshot().trial
+    return group.session.snapshot().experiment
 
 
 def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, bench):
@@ -44,7 +44,7 @@ def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, 
     bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (4, 8, 16, 32, 64, 128)))
     assert bench.join(60)
     snapshot = group.session.snapshot()
-    (crossing,) = curve_of(snapshot, snapshot.trial).crossings
+    (crossing,) = curve_of(snapshot, snapshot.experiment).crossings
     assert 16 <= crossing.low <= crossing.about <= crossing.high <= 32
     assert (crossing.ahead, crossing.behind) == ("gpu:0", "cpu")
     assert (state(group).over, state(group).ended) == (True, "")
@@ -56,7 +56,7 @@ def test_a_knob_that_restarts_the_lanes_is_raced_too(group, bench):
     bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 128)))
     assert bench.join(60)
     snapshot = group.session.snapshot()
-    assert all(place.pairs >= 6 for place in curve_of(snapshot, snapshot.trial).places)
+    assert all(place.pairs >= 6 for place in curve_of(snapshot, snapshot.experiment).places)
     assert any("'width': 64" in request for request in group.requests("cpu"))
 
 
@@ -65,7 +65,7 @@ def test_a_value_at_which_a_lane_fails_is_left_out_and_says_why(group, bench):
     bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 128, 256)))
     assert bench.join(60)
     snapshot = group.session.snapshot()
-    places = curve_of(snapshot, snapshot.trial).places
+    places = curve_of(snapshot, snapshot.experiment).places
     assert [place.refused for place in places] == ["", "", "out of memory: it is too wide"]
     wait_for(lambda: group.lane("gpu:0").phase == RACING, 30, "the lane that failed trains again")
 
@@ -83,8 +83,8 @@ def test_stopping_keeps_what_there_is(group, bench):
     wait_for(lambda: state(group).at == 2, 30, "the second value")
     bench.stop()
     snapshot = group.session.snapshot()
-    assert (snapshot.trial.over, snapshot.trial.ended) == (True, "stopped")
-    first = curve_of(snapshot, snapshot.trial).places[0]
+    assert (snapshot.experiment.over, snapshot.experiment.ended) == (True, "stopped")
+    first = curve_of(snapshot, snapshot.experiment).places[0]
     assert first.ratio is not None
 
 
@@ -118,24 +118,24 @@ def test_another_race_ends_it(group, bench):
 class TestRefusals:
     def test_one_lane_is_too_few(self, group, bench):
         begin(group, "cpu")
-        with pytest.raises(TrialError, match="this race has fewer"):
+        with pytest.raises(ExperimentError, match="this race has fewer"):
             bench.start_crossover("batch_size")
 
     def test_the_knob_that_tells_the_lanes_apart_has_no_curve(self, group, bench):
         begin(group, "cpu,batch_size=8", "cpu,batch_size=16")
-        with pytest.raises(TrialError, match="needs another knob"):
+        with pytest.raises(ExperimentError, match="needs another knob"):
             bench.start_crossover("batch_size")
 
     @pytest.mark.parametrize(("knob", "why"), [("graph", "a knob that is a number"), ("hue", "no knob 'hue'")])
     def test_a_knob_without_a_curve_is_refused(self, group, bench, knob, why):
         begin(group)
-        with pytest.raises(TrialError, match=why):
+        with pytest.raises(ExperimentError, match=why):
             bench.start_crossover(knob)
 
     def test_two_at_once_are_refused(self, group, bench):
         begin(group)
         bench.start_crossover("batch_size")
-        with pytest.raises(TrialError, match="under way already"):
+        with pytest.raises(ExperimentError, match="under way already"):
             bench.start_crossover("batch_size")
 
     def test_a_batch_is_never_larger_than_the_data(self, group, bench):

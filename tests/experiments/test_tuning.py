@@ -8,9 +8,9 @@ from support.waiting import wait_for
 
 from tfmon.analysis.tuning import best_of, news
 from tfmon.experiments import tuning
-from tfmon.experiments.control import Bench
+from tfmon.experiments.control import ExperimentControl
 from tfmon.model.lane_state import PAUSED, RACING
-from tfmon.model.ports import TrialError
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN
 from tfmon.model.session import CONCURRENT, TURNS
 
@@ -35,7 +35,7 @@ def group(tmp_path):
 
 @pytest.fixture
 def bench(group):
-    bench = Bench(group.session, group)
+    bench = ExperimentControl(group.session, group)
     yield bench
     bench.stop()
 
@@ -90,12 +90,12 @@ class TestOne:
         bench.start_tuning("gpu:0", everything=False)
         wait_for(lambda: group.session.snapshot().tuned.attempts, 30, "the first attempt")
         held = group.lane("cpu").steps
-        assert group.session.snapshot().race.alone == "gpu:0"
+        assert group.session.snapshot().race.exclusive == "gpu:0"
         assert bench.join(60)
         assert group.lane("cpu").settings["parallel_calls"] == "off"
         group.wait_for_steps("cpu", held + 1 - group.lane("cpu").steps)
         group.wait_for_steps("gpu:0")
-        assert group.session.snapshot().race.alone == ""
+        assert group.session.snapshot().race.exclusive == ""
 
     def test_a_paused_lane_is_let_go_for_it(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.5")
@@ -111,7 +111,7 @@ class TestUndo:
         assert bench.undo() == "parallel calls auto"
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
         assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
-        with pytest.raises(TrialError, match="nothing to undo"):
+        with pytest.raises(ExperimentError, match="nothing to undo"):
             bench.undo()
 
     def test_not_what_a_key_has_changed_since(self, group, bench):
@@ -119,13 +119,13 @@ class TestUndo:
         tune(group, bench)
         group.set_knob("cpu", "parallel_calls", 4)
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)
-        with pytest.raises(TrialError, match="nothing to undo"):
+        with pytest.raises(ExperimentError, match="nothing to undo"):
             bench.undo()
 
     def test_not_while_something_is_tried(self, group, bench):
         begin(group)
         bench.start_tuning("cpu", everything=True)
-        with pytest.raises(TrialError, match="under way"):
+        with pytest.raises(ExperimentError, match="under way"):
             bench.undo()
 
 
@@ -187,16 +187,16 @@ class TestRefusals:
         begin(group)
         group.finish()
         wait_for(lambda: group.lane("cpu").over)
-        with pytest.raises(TrialError, match="does not train any more"):
+        with pytest.raises(ExperimentError, match="does not train any more"):
             bench.start_tuning("cpu", everything=False)
 
     def test_a_lane_that_is_not_there(self, group, bench):
         begin(group)
-        with pytest.raises(TrialError, match="no lane tpu"):
+        with pytest.raises(ExperimentError, match="no lane tpu"):
             bench.start_tuning("tpu", everything=False)
 
     def test_where_nothing_is_left_to_try(self, group, bench):
         begin(group, EXAMPLES="1000")
         tune(group, bench, everything=True)
-        with pytest.raises(TrialError, match="that was not tried helps cpu: input-bound"):
+        with pytest.raises(ExperimentError, match="that was not tried helps cpu: input-bound"):
             bench.start_tuning("cpu", everything=False)

@@ -22,7 +22,7 @@ class FaultyGroup(RacingGroup):
 
     def __init__(self, logs: Path) -> None:
         super().__init__(logs, FAULTY)
-        note_gap = self.stillness.note_gap
+        note_gap = self.suspension.note_gap
         self.watchdog = Watchdog(self.session.snapshot, self, note_gap, slice_s=0.1, least_s=STALL_S)
         self.watchdog.start()
 
@@ -41,7 +41,7 @@ class FaultyGroup(RacingGroup):
         return self.lane("gpu:0")
 
     def wait_for_stall(self) -> None:
-        wait_for(lambda: self.faulty.pulse.stalled_since_ns is not None, 30, "a stall")
+        wait_for(lambda: self.faulty.heartbeat.stalled_since_ns is not None, 30, "a stall")
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ def test_a_line_of_50_mb_is_dropped_and_said(faulty_group):
 def test_rubbish_of_every_kind_is_counted_and_the_lane_trains_on(faulty_group):
     race_through(faulty_group, "sends_rubbish")
     assert faulty_group.faulty.bad_lines == 8
-    assert faulty_group.faulty.pulse.stalled_since_ns is None
+    assert faulty_group.faulty.heartbeat.stalled_since_ns is None
 
 
 def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_path, monkeypatch):
@@ -71,7 +71,7 @@ def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_pat
     script.write_text("import time\ntime.sleep(600)\n")
     monkeypatch.setattr(faulty_group._children, "_script", script)
     faulty_group.begin(faulty_group.plan("cpu", mode=CONCURRENT))
-    wait_for(lambda: faulty_group.lane("cpu").pulse.stalled_since_ns is not None, 30, "a stall")
+    wait_for(lambda: faulty_group.lane("cpu").heartbeat.stalled_since_ns is not None, 30, "a stall")
     faulty_group.kill("cpu")
     wait_for(lambda: faulty_group.lane("cpu").ended, 10, "its end")
     assert "said nothing" in faulty_group.lane("cpu").trouble.message

@@ -89,7 +89,7 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
     snapshot = demo.session.snapshot()
     for width, height in ((120, 36), (60, 14), (30, 3)):
         for row in draw(snapshot, View(), width, height).rows:
-            assert not {letter for text, _ in row for letter in text if letter < " " or "\x7f" <= letter < "\xa0"}
+            assert not {id for text, _ in row for id in text if id < " " or "\x7f" <= id < "\xa0"}
     for lane in snapshot.lanes:
         assert lane_rows(snapshot, lane, 100)
     plain(to_json(snapshot, ""))

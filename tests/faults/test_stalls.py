@@ -22,17 +22,17 @@ def test_it_is_told_with_since_when_and_the_others_go_on(faulty_group, mode):
     faulty_group.wait_for_stall()
     faulty = faulty_group.faulty
     assert faulty.phase == RACING
-    assert faulty.points[-1].at_ns <= faulty.pulse.stalled_since_ns
+    assert faulty.points[-1].at_ns <= faulty.heartbeat.stalled_since_ns
     faulty_group.wait_for_steps("cpu", 200)
-    assert faulty_group.sound.pulse.stalled_since_ns is None
+    assert faulty_group.sound.heartbeat.stalled_since_ns is None
 
 
 def test_it_is_frozen_while_another_is_measured_and_gets_a_slice_in_every_round(faulty_group):
     faulty_group.race_with("hangs_for_ever", mode=TURNS)
     faulty_group.wait_for_stall()
     for _ in range(2):
-        wait_for(lambda: faulty_group.session.snapshot().race.turn == "cpu", 30, "the other's turn")
-        wait_for(lambda: faulty_group.session.snapshot().race.turn == "gpu:0", 30, "its turn")
+        wait_for(lambda: faulty_group.session.snapshot().race.training == "cpu", 30, "the other's turn")
+        wait_for(lambda: faulty_group.session.snapshot().race.training == "gpu:0", 30, "its turn")
     faulty_group.wait_for_steps("cpu", 100)
 
 
@@ -40,11 +40,11 @@ def test_it_is_frozen_while_another_is_measured_and_gets_a_slice_in_every_round(
 def test_one_that_wakes_up_races_on_and_its_long_window_is_left_out(faulty_group, mode):
     faulty_group.race_with("hangs_for_a_while", mode=mode, HANGS_S="2.5")
     faulty_group.wait_for_stall()
-    wait_for(lambda: faulty_group.faulty.pulse.stalled_since_ns is None, 30, "it wakes up")
+    wait_for(lambda: faulty_group.faulty.heartbeat.stalled_since_ns is None, 30, "it wakes up")
     faulty_group.wait_for_steps("gpu:0", 200)
     faulty_group.wait_for_steps("cpu", 200)
     faulty = faulty_group.faulty
-    assert faulty.excluded[STALL] == 1
+    assert faulty.discarded[STALL] == 1
     assert faulty.steady.span_ns < 10 * len(faulty.points) * faulty.points[0].span_ns
     assert faulty.steps == sum(point.steps for point in faulty.points)
 
@@ -56,7 +56,7 @@ def test_a_process_that_somebody_else_stopped_is_a_stall_too(faulty_group):
     faulty_group.wait_for_stall()
     os.kill(faulty_group.pid("gpu:0"), signal.SIGCONT)
     faulty_group.wait_for_steps("gpu:0")
-    assert faulty_group.faulty.pulse.stalled_since_ns is None
+    assert faulty_group.faulty.heartbeat.stalled_since_ns is None
 
 
 @pytest.mark.parametrize(("fault", "mode"), [("hangs_for_ever", CONCURRENT), ("hangs_in_c", TURNS)])

@@ -13,7 +13,7 @@ from support.lanes import CHILDREN, RacingGroup
 from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.reader import Pump
+from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered
 
@@ -58,8 +58,8 @@ class Child(LaneProcess):
 
 
 @pytest.fixture
-def pump() -> Iterator[Pump]:
-    pump = Pump()
+def pump() -> Iterator[PipeReader]:
+    pump = PipeReader()
     pump.start()
     yield pump
     pump.close()

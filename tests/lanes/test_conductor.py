@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.lanes.scheduler import Conductor
+from tfmon.lanes.scheduler import Scheduler
 from tfmon.model.session import CONCURRENT, TURNS
-from tfmon.model.wire import Hold, Run, Turn
+from tfmon.model.wire import Pause, Run, RunSlice
 
 
 class FakeOrders:
@@ -25,12 +25,12 @@ class FakeOrders:
     def send(self, lane, request):
         assert lane not in self.frozen, "a frozen lane would not read this"
         match request:
-            case Turn():
+            case RunSlice():
                 self.seconds.append(request.seconds)
                 self.log.append(f"{lane}{request.number}")
             case Run():
                 self.log.append(f"run {lane}")
-            case Hold():
+            case Pause():
                 self.log.append(f"hold {lane}")
 
     def freeze(self, lane):
@@ -73,14 +73,14 @@ def orders():
 def begin(orders):
     """Start a race; with `ready`, all its lanes are, and their first requests are taken."""
 
-    def start(lanes: str = "AB", mode: str = TURNS, ready: bool = True) -> Conductor:
-        conductor = Conductor(orders)
-        conductor.begin(lanes, mode, 0.5)
+    def start(lanes: str = "AB", mode: str = TURNS, ready: bool = True) -> Scheduler:
+        scheduler = Scheduler(orders)
+        scheduler.begin(lanes, mode, 0.5)
         if ready:
             for lane in lanes:
-                conductor.ready(lane)
+                scheduler.ready(lane)
             orders.taken()
-        return conductor
+        return scheduler
 
     return start
 
@@ -88,25 +88,25 @@ def begin(orders):
 class TestStart:
     @pytest.mark.parametrize(("mode", "first"), [(TURNS, "A1"), (CONCURRENT, "run A, run B, run C")])
     def test_the_signal_comes_when_the_last_lane_is_ready(self, orders, begin, mode, first):
-        conductor = begin("ABC", mode, ready=False)
-        conductor.ready("C")
-        conductor.ready("A")
+        scheduler = begin("ABC", mode, ready=False)
+        scheduler.ready("C")
+        scheduler.ready("A")
         assert (orders.taken(), orders.starts) == ("", 0)
-        conductor.ready("B")
+        scheduler.ready("B")
         assert (orders.taken(), orders.starts) == (first, 1)
 
     @pytest.mark.parametrize(("mode", "first"), [(TURNS, "A1"), (CONCURRENT, "run A")])
     @pytest.mark.parametrize("fails_first", [True, False])
     def test_a_lane_that_fails_does_not_block_the_others(self, orders, begin, mode, first, fails_first):
-        conductor = begin("AB", mode, ready=False)
-        for step in (conductor.over, conductor.ready)[:: 1 if fails_first else -1]:
-            step("B" if step == conductor.over else "A")
+        scheduler = begin("AB", mode, ready=False)
+        for step in (scheduler.over, scheduler.ready)[:: 1 if fails_first else -1]:
+            step("B" if step == scheduler.over else "A")
         assert (orders.taken(), orders.starts) == (first, 1)
 
     def test_when_all_lanes_fail_nothing_starts(self, orders, begin):
-        conductor = begin(ready=False)
-        conductor.over("A")
-        conductor.over("B")
+        scheduler = begin(ready=False)
+        scheduler.over("A")
+        scheduler.over("B")
         assert (orders.taken(), orders.starts) == ("", 0)
 
     def test_lanes_that_wait_for_the_signal_are_frozen_in_turns_only(self, orders, begin):
@@ -116,219 +116,219 @@ class TestStart:
         assert orders.frozen == {"A"}
 
     def test_lanes_paused_before_the_signal_start_when_they_may(self, orders, begin):
-        conductor = begin(ready=False)
-        conductor.hold("AB")
-        conductor.ready("A")
-        conductor.ready("B")
+        scheduler = begin(ready=False)
+        scheduler.hold("AB")
+        scheduler.ready("A")
+        scheduler.ready("B")
         assert (orders.taken(), orders.starts) == ("", 0)
-        conductor.run("B")
+        scheduler.run("B")
         assert (orders.taken(), orders.starts) == ("B1", 1)
 
     def test_the_signal_is_given_once_in_a_race_and_again_in_the_next(self, orders, begin):
-        conductor = begin()
-        conductor.restarting("A")
-        conductor.ready("A")
+        scheduler = begin()
+        scheduler.restarting("A")
+        scheduler.ready("A")
         assert orders.starts == 1
-        conductor.begin("C", TURNS, 0.5)
-        conductor.ready("C")
+        scheduler.begin("C", TURNS, 0.5)
+        scheduler.ready("C")
         assert orders.starts == 2
 
 
 class TestTurns:
     def test_turns_alternate_a_b_b_a(self, orders, begin):
-        conductor = begin()
+        scheduler = begin()
         for lane in "ABBAABB":
             assert orders.whose == lane
-            conductor.stood_still(lane)
+            scheduler.stood_still(lane)
         assert orders.taken() == "B1, B2, A2, A3, B3, B4, A4"
 
     def test_all_but_the_lane_that_trains_are_frozen(self, orders, begin):
-        conductor = begin("ABC")
+        scheduler = begin("ABC")
         for lane in "ABCCBA":
             assert orders.whose == lane
             assert orders.frozen == set("ABC") - {lane}
-            conductor.stood_still(lane)
+            scheduler.stood_still(lane)
 
     def test_a_lane_alone_trains_without_turns(self, orders, begin):
-        conductor = begin("A", ready=False)
-        conductor.ready("A")
+        scheduler = begin("A", ready=False)
+        scheduler.ready("A")
         assert (orders.taken(), orders.frozen, orders.whose) == ("run A", set(), "")
 
     def test_a_lane_that_is_over_in_its_turn_passes_it_on(self, orders, begin):
-        conductor = begin()
-        conductor.over("A")
+        scheduler = begin()
+        scheduler.over("A")
         assert (orders.taken(), orders.whose) == ("B1", "B")
 
     def test_the_last_lane_goes_on_alone(self, orders, begin):
-        conductor = begin()
-        conductor.over("B")
-        conductor.stood_still("A")
-        conductor.stood_still("A")
+        scheduler = begin()
+        scheduler.over("B")
+        scheduler.stood_still("A")
+        scheduler.stood_still("A")
         assert orders.taken() == "A2, A3"
 
     def test_when_the_last_lane_is_over_nobody_has_the_turn(self, orders, begin):
-        conductor = begin()
-        conductor.over("A")
-        conductor.over("B")
+        scheduler = begin()
+        scheduler.over("A")
+        scheduler.over("B")
         assert (orders.taken(), orders.whose) == ("B1", "")
 
     def test_an_end_that_is_told_twice_takes_no_turn_away(self, orders, begin):
-        conductor = begin()
-        conductor.over("A")
-        conductor.over("A")
+        scheduler = begin()
+        scheduler.over("A")
+        scheduler.over("A")
         assert orders.taken() == "B1"
 
 
 class TestRestart:
     def test_nobody_gets_a_turn_while_a_lane_gets_ready(self, orders, begin):
-        conductor = begin()
-        conductor.restarting("B")
+        scheduler = begin()
+        scheduler.restarting("B")
         assert orders.whose == "A"
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.whose, orders.frozen) == ("", "", {"A", "B"})
-        conductor.ready("B")
+        scheduler.ready("B")
         assert (orders.taken(), orders.whose) == ("B1", "B")
 
     def test_a_lane_that_is_restarted_in_its_turn_has_it_no_more(self, orders, begin):
-        conductor = begin()
-        conductor.restarting("A")
+        scheduler = begin()
+        scheduler.restarting("A")
         assert (orders.taken(), orders.whose) == ("", "")
-        conductor.ready("A")
+        scheduler.ready("A")
         assert orders.taken() == "B1"
 
     def test_a_lane_that_was_over_comes_back(self, orders, begin):
-        conductor = begin()
-        conductor.over("B")
-        conductor.restarting("B")
-        conductor.stood_still("A")
+        scheduler = begin()
+        scheduler.over("B")
+        scheduler.restarting("B")
+        scheduler.stood_still("A")
         assert orders.taken() == ""
-        conductor.ready("B")
+        scheduler.ready("B")
         assert orders.taken() == "B1"
 
     def test_a_restart_that_fails_lets_the_others_go_on(self, orders, begin):
-        conductor = begin()
-        conductor.restarting("A")
-        conductor.over("A")
+        scheduler = begin()
+        scheduler.restarting("A")
+        scheduler.over("A")
         assert orders.taken() == "B1"
 
     def test_at_once_the_others_train_on_and_the_new_one_joins(self, orders, begin):
-        conductor = begin(mode=CONCURRENT)
-        conductor.restarting("A")
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.restarting("A")
         assert orders.taken() == ""
-        conductor.ready("A")
+        scheduler.ready("A")
         assert orders.taken() == "run A"
 
 
 class TestPause:
     def test_in_turns_a_paused_lane_is_passed_over(self, orders, begin):
-        conductor = begin()
-        conductor.hold("B")
+        scheduler = begin()
+        scheduler.hold("B")
         assert (orders.taken(), orders.frozen, orders.whose) == ("", {"B"}, "A")
         assert orders.said_paused == ["B"]
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert orders.taken() == "A2"
 
     def test_a_lane_paused_in_its_turn_passes_it_on_when_it_stands(self, orders, begin):
-        conductor = begin()
-        conductor.hold("A")
+        scheduler = begin()
+        scheduler.hold("A")
         assert (orders.taken(), orders.whose) == ("hold A", "A")
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.whose, orders.frozen) == ("B1", "B", {"A"})
         assert orders.said_paused == ["A"]
 
     def test_pausing_again_does_not_thaw(self, orders, begin):
-        conductor = begin()
-        conductor.hold("B")
-        conductor.hold("B")
+        scheduler = begin()
+        scheduler.hold("B")
+        scheduler.hold("B")
         assert (orders.taken(), orders.frozen) == ("", {"B"})
 
     def test_all_paused_nobody_has_the_turn_until_one_may_run(self, orders, begin):
-        conductor = begin()
-        conductor.hold("AB")
-        conductor.stood_still("A")
+        scheduler = begin()
+        scheduler.hold("AB")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.whose, orders.frozen) == ("hold A", "", {"A", "B"})
-        conductor.run("AB")
+        scheduler.run("AB")
         assert (orders.taken(), orders.frozen) == ("B2", {"A"})
 
     def test_at_once_only_the_paused_lane_stands(self, orders, begin):
-        conductor = begin(mode=CONCURRENT)
-        conductor.hold("A")
-        conductor.stood_still("A")
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.hold("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("hold A", set())
-        conductor.run("A")
+        scheduler.run("A")
         assert orders.taken() == "run A"
 
     def test_a_lane_that_may_run_before_it_stood_still_runs_on(self, orders, begin):
-        conductor = begin(mode=CONCURRENT)
-        conductor.hold("A")
-        conductor.run("A")
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.hold("A")
+        scheduler.run("A")
         assert orders.taken() == "hold A"
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert orders.taken() == "run A"
 
     def test_a_lane_that_is_over_or_not_ready_is_told_nothing(self, orders, begin):
-        conductor = begin("ABC")
-        conductor.over("C")
-        conductor.restarting("B")
-        conductor.hold("BC")
+        scheduler = begin("ABC")
+        scheduler.over("C")
+        scheduler.restarting("B")
+        scheduler.hold("BC")
         assert orders.taken() == ""
 
 
 class TestMode:
     def test_from_turns_to_at_once_all_run_when_the_slice_is_over(self, orders, begin):
-        conductor = begin("ABC")
-        conductor.set_mode(CONCURRENT)
+        scheduler = begin("ABC")
+        scheduler.set_mode(CONCURRENT)
         assert (orders.taken(), orders.frozen, orders.whose) == ("run B, run C", set(), "")
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("run A", set())
 
     def test_from_at_once_to_turns_all_stand_still_before_the_first_turn(self, orders, begin):
-        conductor = begin(mode=CONCURRENT)
-        conductor.set_mode(TURNS)
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.set_mode(TURNS)
         assert orders.taken() == "hold A, hold B"
-        conductor.stood_still("B")
+        scheduler.stood_still("B")
         assert (orders.taken(), orders.frozen) == ("", {"B"})
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen, orders.whose) == ("A1", {"B"}, "A")
 
     def test_a_lane_that_stood_already_is_frozen_when_turns_begin(self, orders, begin):
-        conductor = begin(mode=CONCURRENT)
-        conductor.hold("B")
-        conductor.stood_still("B")
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.hold("B")
+        scheduler.stood_still("B")
         orders.taken()
-        conductor.set_mode(TURNS)
+        scheduler.set_mode(TURNS)
         assert (orders.taken(), orders.frozen) == ("hold A", {"B"})
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("A1", {"B"})
 
     def test_rounds_are_not_counted_anew(self, orders, begin):
-        conductor = begin()
-        conductor.set_mode(CONCURRENT)
-        conductor.stood_still("A")
-        conductor.set_mode(TURNS)
+        scheduler = begin()
+        scheduler.set_mode(CONCURRENT)
+        scheduler.stood_still("A")
+        scheduler.set_mode(TURNS)
         orders.taken()
-        conductor.stood_still("A")
-        conductor.stood_still("B")
+        scheduler.stood_still("A")
+        scheduler.stood_still("B")
         assert orders.taken() == "B2"
 
     def test_the_same_mode_again_changes_nothing(self, orders, begin):
-        conductor = begin()
-        conductor.set_mode(TURNS)
+        scheduler = begin()
+        scheduler.set_mode(TURNS)
         assert (orders.taken(), orders.whose) == ("", "A")
 
     def test_a_mode_chosen_before_the_signal_counts(self, orders, begin):
-        conductor = begin(ready=False)
-        conductor.ready("A")
-        conductor.set_mode(CONCURRENT)
+        scheduler = begin(ready=False)
+        scheduler.ready("A")
+        scheduler.set_mode(CONCURRENT)
         assert orders.taken() == ""
-        conductor.ready("B")
+        scheduler.ready("B")
         assert (orders.taken(), orders.frozen) == ("run A, run B", set())
 
     def test_a_lane_alone_runs_on_in_either_mode(self, orders, begin):
-        conductor = begin("A")
-        conductor.set_mode(CONCURRENT)
+        scheduler = begin("A")
+        scheduler.set_mode(CONCURRENT)
         assert orders.taken() == ""
-        conductor.set_mode(TURNS)
+        scheduler.set_mode(TURNS)
         assert (orders.taken(), orders.frozen) == ("", set())
 
 
@@ -336,112 +336,112 @@ class TestLending:
     """Time for something else between two rounds, and word of when nothing is measured."""
 
     def test_before_a_round_and_never_within_one(self, orders, begin):
-        conductor = begin("AB")
+        scheduler = begin("AB")
         orders.to_lend = 1
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert orders.taken() == "B1"
-        conductor.stood_still("B")
+        scheduler.stood_still("B")
         assert (orders.taken(), orders.whose, orders.measured) == ("lent", "", False)
-        conductor.returned()
+        scheduler.returned()
         assert (orders.taken(), orders.measured) == ("B2", True)
 
     def test_once_a_round(self, orders, begin):
-        conductor = begin("AB")
+        scheduler = begin("AB")
         orders.to_lend = 9
-        conductor.stood_still("A")
-        conductor.stood_still("B")
-        conductor.returned()
+        scheduler.stood_still("A")
+        scheduler.stood_still("B")
+        scheduler.returned()
         assert orders.taken() == "B1, lent, B2"
-        conductor.stood_still("B")
-        conductor.stood_still("A")
+        scheduler.stood_still("B")
+        scheduler.stood_still("A")
         assert orders.taken() == "A2, lent"
 
     def test_nobody_gets_a_turn_meanwhile(self, orders, begin):
-        conductor = begin("AB")
+        scheduler = begin("AB")
         orders.to_lend = 1
-        conductor.stood_still("A")
-        conductor.stood_still("B")
+        scheduler.stood_still("A")
+        scheduler.stood_still("B")
         orders.taken()
-        conductor.hold("A")
-        conductor.run("A")
+        scheduler.hold("A")
+        scheduler.run("A")
         assert orders.taken() == ""
 
     def test_not_during_a_trial(self, orders, begin):
-        conductor = begin("AB")
-        conductor.set_alone("A")
+        scheduler = begin("AB")
+        scheduler.set_exclusive("A")
         orders.to_lend = 1
-        conductor.stood_still("A")
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
+        scheduler.stood_still("A")
         assert "lent" not in orders.taken()
 
     @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
     def test_it_is_told_when_nothing_is_measured(self, orders, begin, mode):
-        conductor = begin("AB", mode)
+        scheduler = begin("AB", mode)
         assert orders.measured
-        conductor.hold("AB")
-        conductor.stood_still("A")
-        conductor.stood_still("B")
+        scheduler.hold("AB")
+        scheduler.stood_still("A")
+        scheduler.stood_still("B")
         assert not orders.measured
-        conductor.run("A")
+        scheduler.run("A")
         assert orders.measured
-        conductor.over("A")
+        scheduler.over("A")
         assert not orders.measured
 
 
 class TestAlone:
-    """A lane that a trial has for itself."""
+    """A lane that a experiment has for itself."""
 
     def test_in_turns_it_gets_every_slice_when_the_other_has_ended_its_own(self, orders, begin):
-        conductor = begin("AB")
-        conductor.set_alone("B")
+        scheduler = begin("AB")
+        scheduler.set_exclusive("B")
         assert (orders.taken(), orders.whose) == ("", "A")
-        conductor.stood_still("A")
-        conductor.stood_still("B")
+        scheduler.stood_still("A")
+        scheduler.stood_still("B")
         assert (orders.taken(), orders.frozen, orders.whose) == ("B1, B2", {"A"}, "B")
 
     def test_training_at_once_the_others_hold_and_it_goes_over_to_slices(self, orders, begin):
-        conductor = begin("AB", CONCURRENT)
-        conductor.set_alone("A")
+        scheduler = begin("AB", CONCURRENT)
+        scheduler.set_exclusive("A")
         assert orders.taken() == "hold A, hold B"
-        conductor.stood_still("B")
+        scheduler.stood_still("B")
         assert orders.taken() == ""
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("A1", {"B"})
 
     def test_afterwards_all_go_on_as_the_mode_says(self, orders, begin):
-        conductor = begin("AB", CONCURRENT)
-        conductor.set_alone("A")
-        conductor.stood_still("B")
-        conductor.stood_still("A")
+        scheduler = begin("AB", CONCURRENT)
+        scheduler.set_exclusive("A")
+        scheduler.stood_still("B")
+        scheduler.stood_still("A")
         orders.taken()
-        conductor.set_alone("")
+        scheduler.set_exclusive("")
         assert (orders.taken(), orders.whose) == ("run B", "")
-        conductor.stood_still("A")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("run A", set())
 
     def test_a_race_of_one_lane_goes_over_to_slices_and_back(self, orders, begin):
-        conductor = begin("A")
-        conductor.set_alone("A")
-        conductor.stood_still("A")
+        scheduler = begin("A")
+        scheduler.set_exclusive("A")
+        scheduler.stood_still("A")
         assert orders.taken() == "hold A, A1"
-        conductor.set_alone("")
-        conductor.stood_still("A")
+        scheduler.set_exclusive("")
+        scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("run A", set())
 
     def test_its_slices_may_be_of_another_length(self, orders, begin):
-        conductor = begin("AB")
-        conductor.stood_still("A")
+        scheduler = begin("AB")
+        scheduler.stood_still("A")
         orders.seconds.clear()
-        conductor.set_alone("A", 0.25)
-        conductor.stood_still("B")
-        conductor.set_alone("")
-        conductor.stood_still("A")
+        scheduler.set_exclusive("A", 0.25)
+        scheduler.stood_still("B")
+        scheduler.set_exclusive("")
+        scheduler.stood_still("A")
         assert orders.seconds == [0.25, 0.5]
 
     def test_another_race_knows_nothing_of_it(self, orders, begin):
-        conductor = begin("AB")
-        conductor.set_alone("B")
-        conductor.begin("AB", TURNS, 0.5)
-        conductor.ready("A")
-        conductor.ready("B")
+        scheduler = begin("AB")
+        scheduler.set_exclusive("B")
+        scheduler.begin("AB", TURNS, 0.5)
+        scheduler.ready("A")
+        scheduler.ready("B")
         assert orders.taken() == "A1"

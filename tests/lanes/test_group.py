@@ -1,4 +1,4 @@
-"""The lanes of a race, as real children: one start signal, wishes, restarts, and an end that leaves nothing."""
+"""The lanes of a race, as real children: one start signal, race_options, restarts, and an end that leaves nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.waiting import wait_for
 
 from tfmon.errors import UsageError
 from tfmon.lanes.process import BOOTSTRAP
-from tfmon.model.events import Wished
+from tfmon.model.events import UserRequested
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.session import CONCURRENT, TURNS
@@ -96,7 +96,7 @@ def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(grou
 def test_in_turns_one_lane_trains_and_the_other_is_frozen(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
-    assert group.session.snapshot().race.turn == "cpu"
+    assert group.session.snapshot().race.training == "cpu"
     assert frozen(group.pid("gpu:0"))
     assert not frozen(group.pid("cpu"))
     assert group.lane("gpu:0").steps == 0
@@ -104,9 +104,9 @@ def test_in_turns_one_lane_trains_and_the_other_is_frozen(group):
 
 def test_turns_go_round_and_each_slice_is_measured_apart(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS))
-    wait_for(lambda: all(len(lane.turns) >= 4 for lane in group.session.snapshot().lanes), 30, "four rounds")
+    wait_for(lambda: all(len(lane.slices) >= 4 for lane in group.session.snapshot().lanes), 30, "four rounds")
     for lane in group.session.snapshot().lanes:
-        assert [turn.turn for turn in lane.turns][:4] == [1, 2, 3, 4]
+        assert [one.round for one in lane.slices][:4] == [1, 2, 3, 4]
 
 
 @BOTH_MODES
@@ -126,7 +126,7 @@ def test_a_lane_that_dies_in_its_turn_gives_it_up(group):
     group.wait_for_steps("gpu:0")
 
 
-# ------------------------------------------------------------ wishes
+# ------------------------------------------------------------ race_options
 
 
 @BOTH_MODES
@@ -161,7 +161,7 @@ def test_a_live_knob_is_asked_at_once_and_in_force_when_the_child_says_so(group)
     group.session.listen(heard.append)
     pid = group.pid("cpu")
     group.set_knob("cpu", "batch_size", 64)
-    assert [type(event).__name__ for event in heard if event.lane == "cpu"].count("KnobAsked") == 1
+    assert [type(event).__name__ for event in heard if event.lane == "cpu"].count("KnobRequested") == 1
     wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").asked, 30, "64")
     assert any(line.startswith("SetKnob") and "value=64" in line for line in group.requests("cpu"))
     assert group.pid("cpu") == pid
@@ -465,7 +465,7 @@ def test_what_a_user_wishes_is_an_event(group):
     group.run(["cpu"])
     group.restart(["cpu"])
     group.race("other")
-    told = [(event.wish, event.lanes, event.scenario) for event in heard if isinstance(event, Wished)]
+    told = [(event.wish, event.lanes, event.scenario) for event in heard if isinstance(event, UserRequested)]
     assert told == [
         ("pause", ("cpu",), ""),
         ("go on", ("cpu",), ""),

@@ -108,7 +108,7 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
 
     def looked() -> bool:
         with group._lock:
-            if group._conductor.busy:
+            if group._scheduler.busy:
                 assert group._children.spare._frozen
                 seen.add("measured")
             elif not group._children.spare._frozen:
@@ -121,8 +121,8 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
 def test_between_rounds_it_gets_on_until_it_is_ready(begin):
     group = begin("cpu", "gpu", loads=1.5, slice_s=0.1)
     wait_for(lambda: group.spare_ready, 60, "the spare is ready")
-    rounds = len(group.lane("cpu").turns)
-    wait_for(lambda: len(group.lane("cpu").turns) > rounds + 3, 30, "the race goes on")
+    rounds = len(group.lane("cpu").slices)
+    wait_for(lambda: len(group.lane("cpu").slices) > rounds + 3, 30, "the race goes on")
 
 
 def test_a_spare_that_dies_is_done_without(begin):

@@ -6,8 +6,8 @@ import threading
 
 from support.waiting import wait_for
 
-from tfmon.lanes.suspend import Stillness
-from tfmon.model.lane_state import STOOD_STILL
+from tfmon.lanes.suspend import Suspension
+from tfmon.model.lane_state import SUSPENDED
 from tfmon.model.session import CONCURRENT, TURNS
 
 from .conftest import frozen
@@ -17,53 +17,53 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
     group.begin(group.plan("cpu", "gpu", mode=CONCURRENT))
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
-    group.stillness.stop_lanes()
+    group.suspension.stop_lanes()
     wait_for(lambda: all(map(frozen, group.pids().values())), what="both are stopped")
-    group.stillness.let_go_on()
-    wait_for(lambda: len(group.lane("gpu:0").pulse.gaps) == 1, what="the gap is known")
+    group.suspension.let_go_on()
+    wait_for(lambda: len(group.lane("gpu:0").heartbeat.gaps) == 1, what="the gap is known")
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
     for lane in group.session.snapshot().lanes:
-        (gap,) = lane.pulse.gaps
+        (gap,) = lane.heartbeat.gaps
         over = [p for p in lane.points if p.at_ns > gap.since_ns and p.at_ns - p.span_ns < gap.until_ns]
         assert not any(point.steady for point in over)
-        assert lane.excluded.get(STOOD_STILL, 0) == len(over)
-        assert [mark.text.startswith(STOOD_STILL) for mark in lane.knob_marks] == [True]
+        assert lane.discarded.get(SUSPENDED, 0) == len(over)
+        assert [mark.text.startswith(SUSPENDED) for mark in lane.knob_marks] == [True]
 
 
 def test_a_lane_whose_turn_it_is_not_stays_frozen(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
-    group.stillness.stop_lanes()
+    group.suspension.stop_lanes()
     wait_for(lambda: frozen(group.pid("cpu")), what="stopped")
-    group.stillness.let_go_on()
+    group.suspension.let_go_on()
     group.wait_for_steps("cpu")
     assert frozen(group.pid("gpu:0"))
 
 
 def test_what_was_not_stopped_need_not_go_on(group):
     group.begin(group.plan("cpu"))
-    group.stillness.let_go_on()
+    group.suspension.let_go_on()
     group.wait_for_steps("cpu")
-    assert group.lane("cpu").pulse.gaps == ()
+    assert group.lane("cpu").heartbeat.gaps == ()
 
 
 class TestGaps:
     def test_one_that_is_known_is_not_told_again(self):
         told = []
-        stillness = Stillness(tuple, lambda *gap: told.append(gap))
-        stillness.note_gap(100, 200, 1.0)
-        stillness.note_gap(150, 201, 1.0)
-        stillness.note_gap(201, 300, 1.0)
+        suspension = Suspension(tuple, lambda *gap: told.append(gap))
+        suspension.note_gap(100, 200, 1.0)
+        suspension.note_gap(150, 201, 1.0)
+        suspension.note_gap(201, 300, 1.0)
         assert [gap[:2] for gap in told] == [(100, 200), (201, 300)]
 
     def test_what_is_to_happen_after_a_time_waits_for_the_time_that_was_lost(self):
-        stillness = Stillness(tuple, lambda *gap: None)
+        suspension = Suspension(tuple, lambda *gap: None)
         called = threading.Event()
         rung = threading.Event()
-        stillness.call_after(0.05, called.set)
-        stillness.note_gap(0, 400_000_000, 0.4)
-        stillness.call_after(0.1, rung.set)
+        suspension.call_after(0.05, called.set)
+        suspension.note_gap(0, 400_000_000, 0.4)
+        suspension.call_after(0.1, rung.set)
         assert rung.wait(10)
         assert not called.is_set()
         assert called.wait(10)

@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from tfmon.lanes.watchdog import Watchdog, time_asleep_ns
-from tfmon.model.lane_state import RACING, WARMING_UP, LaneState, Pulse
+from tfmon.model.lane_state import RACING, WARMING_UP, Heartbeat, LaneState
 from tfmon.model.session import TURNS, Machine, Race, Snapshot
 from tfmon.model.spec import LaneSpec
 
 SECOND = 1_000_000_000
 
 
-class Bench:
+class ExperimentControl:
     """Two lanes, a clock, and what the watchdog did about them."""
 
     def __init__(self) -> None:
         self.now_s, self.slept_s = 100.0, 0.0
         self.lanes = {name: LaneState(LaneSpec(name, name=name), phase=RACING) for name in ("cpu", "gpu:0")}
-        self.race = Race(mode=TURNS, turn="cpu")
+        self.race = Race(mode=TURNS, training="cpu")
         self.done: list[tuple[object, ...]] = []
         self.gaps: list[tuple[float, float, float]] = []
         self.watchdog = Watchdog(
@@ -34,7 +34,7 @@ class Bench:
 
     def note_stall(self, lane: str, since_ns: int) -> None:
         self.done.append(("stall", lane, since_ns / SECOND))
-        self.lanes[lane] = replace(self.lanes[lane], pulse=Pulse(stalled_since_ns=since_ns))
+        self.lanes[lane] = replace(self.lanes[lane], heartbeat=Heartbeat(stalled_since_ns=since_ns))
 
     def pass_over(self, lane: str) -> None:
         self.done.append(("pass over", lane))
@@ -43,7 +43,7 @@ class Bench:
         pass
 
     def heard(self, lane: str) -> None:
-        self.lanes[lane] = replace(self.lanes[lane], pulse=Pulse(heard_ns=round(self.now_s * SECOND)))
+        self.lanes[lane] = replace(self.lanes[lane], heartbeat=Heartbeat(heard_ns=round(self.now_s * SECOND)))
 
     def after(self, seconds: float) -> list[tuple[object, ...]]:
         """Let time pass, beat by beat, and return what was done in it."""
@@ -57,7 +57,7 @@ class Bench:
 
 @pytest.fixture
 def bench():
-    return Bench()
+    return ExperimentControl()
 
 
 def test_a_lane_that_speaks_now_and_then_is_left_alone(bench):
@@ -74,20 +74,20 @@ def test_a_silent_lane_is_told_once_with_its_last_sign_of_life(bench):
 
 def test_a_turn_begins_the_time_anew(bench):
     bench.heard("cpu")
-    bench.race = replace(bench.race, turn="gpu:0")
+    bench.race = replace(bench.race, training="gpu:0")
     bench.heard("gpu:0")
     bench.after(15)
-    bench.race = replace(bench.race, turn="cpu")
+    bench.race = replace(bench.race, training="cpu")
     assert bench.after(15) == []
     assert bench.after(6) == [("stall", "cpu", 115.5)]
 
 
 def test_one_that_hangs_still_gets_a_slice_in_its_turn_and_no_more(bench):
     bench.after(22)
-    bench.race = replace(bench.race, turn="gpu:0")
+    bench.race = replace(bench.race, training="gpu:0")
     bench.heard("gpu:0")
     assert bench.after(10) == []
-    bench.race = replace(bench.race, turn="cpu")
+    bench.race = replace(bench.race, training="cpu")
     assert bench.after(2) == []
     assert bench.after(1) == [("pass over", "cpu")]
     assert bench.after(2.5) == [("pass over", "cpu")]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tfmon.model.events import LaneStarted
-from tfmon.model.gpu_accounting import HIDDEN, NO_SHARE, NOT_LISTED, busy_pct, held_bytes
-from tfmon.model.lane_events import Built, Equipped, PhaseEntered, Window
+from tfmon.model.gpu_accounting import HIDDEN, NO_SHARE, NOT_LISTED, busy_pct, used_bytes_of_lane
+from tfmon.model.lane_events import Built, LibrariesLoaded, PhaseEntered, Window
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, TreeSample
@@ -25,25 +25,25 @@ SAMPLE = GpuSample(
 
 def held(sample=SAMPLE, pids=(7, 8), *, alone=True, peak=None, before=None, **changes):
     sample = replace(sample, **changes)
-    return held_bytes(sample, pids, alone=alone, peak_bytes=peak, before_bytes=before)
+    return used_bytes_of_lane(sample, pids, alone=alone, peak_bytes=peak, before_bytes=before)
 
 
 class TestHeld:
     def test_what_the_driver_lists_for_the_lanes_processes(self):
-        assert held(held_by_pid={7: 100, 8: 20, 9: 5_000}, peak=3) == (120.0, "driver")
+        assert held(used_by_pid={7: 100, 8: 20, 9: 5_000}, peak=3) == (120.0, "driver")
 
     def test_in_a_container_the_only_process_with_the_hosts_number(self):
-        inside = {"held_by_pid": {31_337: 500}, "foreign_pids": True}
+        inside = {"used_by_pid": {31_337: 500}, "foreign_pids": True}
         assert held(**inside) == (500.0, "only process")
         assert held(**inside, alone=False) == (HIDDEN, "")
         assert held(**{**inside, "foreign_pids": False}) == (NOT_LISTED, "")
 
     def test_in_a_container_one_of_several_processes_is_not_guessed(self):
-        assert held(held_by_pid={31_337: 500, 31_338: 1}, foreign_pids=True) == (HIDDEN, "")
+        assert held(used_by_pid={31_337: 500, 31_338: 1}, foreign_pids=True) == (HIDDEN, "")
 
     @pytest.mark.parametrize("amount", [0, None])
     def test_own_numbers_without_an_amount_tell_nothing(self, amount):
-        listed = {"held_by_pid": {7: amount}, "foreign_pids": True}
+        listed = {"used_by_pid": {7: amount}, "foreign_pids": True}
         assert held(**listed) == (HIDDEN, "")
         assert held(**listed, peak=300) == (300.0, "TensorFlow's allocator")
 
@@ -118,11 +118,11 @@ class TestInASession:
         session.accept(replace(SAMPLE, used_bytes=180.0))  # the first one counts: importing may open the GPU
         session.accept(phase(BUILDING))
         session.accept(replace(SAMPLE, used_bytes=900.0))
-        assert isinstance(gpu_lane(session).gpu_held_bytes, Missing)
+        assert isinstance(gpu_lane(session).gpu_memory_used_bytes, Missing)
         session.accept(phase(RACING))
         session.accept(replace(SAMPLE, used_bytes=900.0))
         lane = gpu_lane(session)
-        assert (lane.gpu_held_bytes, lane.gpu_held_source) == (800.0, "device change")
+        assert (lane.gpu_memory_used_bytes, lane.gpu_memory_source) == (800.0, "device change")
 
     def test_two_lanes_on_one_gpu_leave_it_unknown(self, begin):
         session = begin("gpu:0", "gpu:0")
@@ -132,7 +132,7 @@ class TestInASession:
         for lane in session.snapshot().lanes:
             session.accept(PhaseEntered(lane=lane.spec.name, at_ns=1, phase=RACING))
         session.accept(SAMPLE)
-        assert {lane.gpu_held_source for lane in session.snapshot().lanes} == {""}
+        assert {lane.gpu_memory_source for lane in session.snapshot().lanes} == {""}
 
     def test_share_of_the_gpus_time(self, session):
         session.accept(replace(SAMPLE, busy_by_pid={7: 35.0, 8: 20.0}))
@@ -145,7 +145,7 @@ class TestInASession:
         for sample in (whole, part):
             session.accept(sample)
         assert session.snapshot().gpu_of(gpu_lane(session)) == whole
-        told = Equipped(
+        told = LibrariesLoaded(
             lane="gpu:0", at_ns=2, tensorflow="2", keras="3", numpy="2", device_name="Board", gpu_uuid="GPU-2"
         )
         session.accept(told)

@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from tfmon.model import lane_statistics as histogram
-from tfmon.model.events import BadLine, KnobAsked, LaneEnded, LaneStarted
+from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.lane_events import (
     Built,
-    Equipped,
     Finished,
     Hello,
     KnobApplied,
     KnobRefused,
     LaneFailed,
+    LibrariesLoaded,
     PhaseEntered,
     Progressed,
-    TurnEnded,
+    SliceEnded,
     Window,
 )
 from tfmon.model.lane_reducer import advance, trains_on
@@ -33,11 +33,11 @@ from tfmon.model.lane_state import (
     RACING,
     RECENT_NS,
     STARTING,
+    Heartbeat,
     LaneState,
-    Pulse,
     seconds_left,
 )
-from tfmon.model.lane_statistics import MOST_TURNS, Mean, Measured, Point, Tally
+from tfmon.model.lane_statistics import MOST_SLICES, Mean, Measured, Point, Tally
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, HostSample, TreeSample
 from tfmon.model.spec import LaneSpec
@@ -77,8 +77,8 @@ def window(at_ns: int = SECOND, span_ns: int = 200 * MS, **changes) -> Window:
     return replace(whole, **changes)
 
 
-def asked(request: int, value="off", knob: str = "prefetch") -> KnobAsked:
-    return KnobAsked(lane="cpu", at_ns=3, request=request, knob=knob, value=value)
+def asked(request: int, value="off", knob: str = "prefetch") -> KnobRequested:
+    return KnobRequested(lane="cpu", at_ns=3, request=request, knob=knob, value=value)
 
 
 def applied(request: int = 1, value="off", at_ns: int = 3 * SECOND) -> KnobApplied:
@@ -111,12 +111,12 @@ def gpu(key: str = "GPU-a", index: int = 0, busy_pct=60.0, held=None) -> GpuSamp
         power_w=HIDDEN,
         power_limit_w=HIDDEN,
         temperature_c=HIDDEN,
-        held_by_pid=held or {},
+        used_by_pid=held or {},
     )
 
 
-def equipped(uuid: str | None) -> Equipped:
-    return Equipped(at_ns=2, tensorflow="2.21", keras="3", numpy="2.4", device_name="Board", gpu_uuid=uuid)
+def equipped(uuid: str | None) -> LibrariesLoaded:
+    return LibrariesLoaded(at_ns=2, tensorflow="2.21", keras="3", numpy="2.4", device_name="Board", gpu_uuid=uuid)
 
 
 class TestLife:
@@ -166,7 +166,7 @@ class TestLife:
         before = lane("cpu", window())
         host = HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
         assert advance(before, host) is before
-        assert replace(advance(before, TurnEnded(at_ns=1, turn=1)), pulse=before.pulse) == before
+        assert replace(advance(before, SliceEnded(at_ns=1, round=1)), heartbeat=before.heartbeat) == before
 
 
 class TestEnd:
@@ -216,7 +216,7 @@ class TestRestart:
             phase_since_ns=50,
             pid=43,
             settings={"prefetch": 2},
-            pulse=Pulse(heard_ns=50),
+            heartbeat=Heartbeat(heard_ns=50),
         )
         assert replace(state, log=()) == fresh
 
@@ -226,9 +226,9 @@ class TestRestart:
             LaneStarted(lane="cpu", at_ns=50, pid=43, settings={"prefetch": 2}, source=name)
             for name in ("same", source)
         )
-        state = lane("cpu", first, window(turn=1), again)
-        assert (state.turns, state.steady.windows) == ((), 0)
-        assert len(state.turns_under(window().settings)) == kept
+        state = lane("cpu", first, window(round=1), again)
+        assert (state.slices, state.steady.windows) == ((), 0)
+        assert len(state.slices_under(window().settings)) == kept
 
     def test_a_restarted_lane_can_race_again(self):
         start = LaneStarted(lane="cpu", at_ns=50, pid=43, settings={})
@@ -236,8 +236,8 @@ class TestRestart:
 
     def test_a_gpu_lane_never_says_that_it_has_no_gpu(self):
         start = LaneStarted(lane="gpu:0", at_ns=50, pid=43, settings={})
-        assert lane("gpu:0", start).gpu_held_bytes == NOT_SAMPLED
-        assert lane("cpu", start).gpu_held_bytes == NO_GPU
+        assert lane("gpu:0", start).gpu_memory_used_bytes == NOT_SAMPLED
+        assert lane("cpu", start).gpu_memory_used_bytes == NO_GPU
 
 
 class TestWindows:
@@ -265,10 +265,10 @@ class TestWindows:
         assert (Tally().examples_per_s, Tally().steps_per_s, Tally().step_ms(0.5)) == (None, None, None)
 
     def test_a_marked_window_is_counted_as_left_out_and_is_not_steady(self):
-        marked = window(marks=("garbage collection", "turn start"), longest_ns=SECOND, turn=1)
-        state = lane("cpu", window(), marked, window(marks=("turn start",)))
-        assert state.excluded == {"garbage collection": 1, "turn start": 2}
-        assert (state.steady.windows, state.turns) == (1, ())
+        marked = window(marks=("garbage collection", "slice start"), longest_ns=SECOND, round=1)
+        state = lane("cpu", window(), marked, window(marks=("slice start",)))
+        assert state.discarded == {"garbage collection": 1, "slice start": 2}
+        assert (state.steady.windows, state.slices) == (1, ())
         assert state.examples == 960
         assert [point.steady for point in state.points] == [True, False, False]
 
@@ -282,8 +282,16 @@ class TestWindows:
         assert (state.first_loss, state.last_loss) == (2.0, 1.0)
 
     def test_settings_and_gpu_memory_are_those_of_the_latest_window(self):
-        state = lane("gpu:0", window(gpu_in_use_bytes=5, gpu_peak_bytes=9), window(settings={"prefetch": 1}))
-        assert (state.settings, state.gpu_in_use_bytes, state.gpu_peak_bytes) == ({"prefetch": 1}, None, None)
+        state = lane(
+            "gpu:0",
+            window(gpu_memory_allocated_bytes=5, gpu_memory_peak_bytes=9),
+            window(settings={"prefetch": 1}),
+        )
+        assert (state.settings, state.gpu_memory_allocated_bytes, state.gpu_memory_peak_bytes) == (
+            {"prefetch": 1},
+            None,
+            None,
+        )
 
 
 class TestRecent:
@@ -309,21 +317,21 @@ class TestRecent:
 class TestTurns:
     def test_the_windows_of_one_round_add_up(self):
         windows = [
-            window(at_ns=1 * SECOND, turn=1),
-            window(at_ns=2 * SECOND, turn=1, examples=100, span_ns=100 * MS),
-            window(at_ns=3 * SECOND, turn=2),
+            window(at_ns=1 * SECOND, round=1),
+            window(at_ns=2 * SECOND, round=1, examples=100, span_ns=100 * MS),
+            window(at_ns=3 * SECOND, round=2),
         ]
-        first, second = lane("cpu", *windows).turns
+        first, second = lane("cpu", *windows).slices
         assert (first.turn, first.examples, first.span_ns, first.at_ns) == (1, 420, 300 * MS, 2 * SECOND)
         assert first.examples_per_s == pytest.approx(1400)
         assert (second.turn, second.examples) == (2, 320)
 
     def test_windows_outside_a_turn_make_no_turn(self):
-        assert lane("cpu", window()).turns == ()
+        assert lane("cpu", window()).slices == ()
 
     def test_the_oldest_turns_are_dropped(self):
-        turns = lane("cpu", *(window(turn=number) for number in range(MOST_TURNS + 3))).turns
-        assert (len(turns), turns[0].turn, turns[-1].turn) == (MOST_TURNS, 3, MOST_TURNS + 2)
+        turns = lane("cpu", *(window(round=number) for number in range(MOST_SLICES + 3))).slices
+        assert (len(turns), turns[0].turn, turns[-1].round) == (MOST_SLICES, 3, MOST_SLICES + 2)
 
 
 class TestKnobs:
@@ -332,10 +340,10 @@ class TestKnobs:
         assert (wish.request, wish.value, wish.at_ns) == (1, "off", 3)
 
     def test_a_knob_in_force_clears_the_wish_and_all_that_was_measured_before(self):
-        state = lane("cpu", window(turn=1), asked(1), applied(1, "off"))
+        state = lane("cpu", window(round=1), asked(1), applied(1, "off"))
         assert state.asked == {}
         assert state.settings == {"prefetch": "off"}
-        assert (state.steady, state.turns) == (Tally(), ())
+        assert (state.steady, state.slices) == (Tally(), ())
         assert (state.steps, state.examples, len(state.points)) == (10, 320, 1)
         assert [(mark.text, mark.at_ns, mark.gap_ns) for mark in state.knob_marks] == [
             ("prefetch off", 3 * SECOND, 40 * MS)
@@ -396,11 +404,11 @@ class TestSamples:
 
     def test_memory_is_that_of_the_lanes_own_processes(self):
         state = lane("gpu:0", tree(), gpu(held={7: 100, 8: 20, 9: 5_000}))
-        assert state.gpu_held_bytes == 120.0
+        assert state.gpu_memory_used_bytes == 120.0
 
     @pytest.mark.parametrize("held", [{}, {9: 5_000}, {7: None}])
     def test_memory_that_the_driver_does_not_tell_is_missing_and_not_zero(self, held):
-        assert isinstance(lane("gpu:0", tree(), gpu(held=held)).gpu_held_bytes, Missing)
+        assert isinstance(lane("gpu:0", tree(), gpu(held=held)).gpu_memory_used_bytes, Missing)
 
 
 class TestMean:

@@ -31,7 +31,7 @@ def window(number: int, turn: int | None = 1, marks: tuple[str, ...] = (), examp
         loss=1.0,
         settings=SMALL,
         marks=marks,
-        turn=turn,
+        round=turn,
     )
 
 
@@ -47,12 +47,12 @@ class TestDisturbances:
         calm = after(window(1), window(3))
         measured = after(window(1), window(2), window(3)).disturbed(250 * MS, 300 * MS, "swapping")
         assert measured.steady == calm.steady
-        assert measured.excluded == {"swapping": 1}
-        assert [(turn.examples, turn.span_ns) for turn in measured.turns] == [(200, 400 * MS)]
+        assert measured.discarded == {"swapping": 1}
+        assert [(turn.examples, turn.span_ns) for turn in measured.slices] == [(200, 400 * MS)]
 
     def test_a_slice_with_nothing_steady_left_is_gone(self):
-        measured = after(window(1, turn=1), window(2, turn=2)).disturbed(0, 200 * MS, "swapping")
-        assert [turn.turn for turn in measured.turns] == [2]
+        measured = after(window(1, round=1), window(2, round=2)).disturbed(0, 200 * MS, "swapping")
+        assert [one.round for one in measured.slices] == [2]
 
     def test_a_window_that_only_touches_it_stays(self):
         measured = after(window(1), window(3))
@@ -76,11 +76,11 @@ class TestDisturbances:
             measured = measured.plus(window(number))
             if number % 5 == 0:
                 measured = measured.disturbed((number - 1) * 200 * MS, number * 200 * MS, "swapping")
-        assert (measured.constant, measured.excluded) == ((), {"swapping": 20})
+        assert (measured.constant, measured.discarded) == ((), {"swapping": 20})
 
     @given(st.lists(st.booleans(), min_size=1, max_size=LATEST))
     def test_taking_out_is_as_never_having_counted(self, hits):
-        windows = [window(number, turn=number // 3, examples=50 + number) for number in range(1, len(hits) + 1)]
+        windows = [window(number, round=number // 3, examples=50 + number) for number in range(1, len(hits) + 1)]
         measured = after(*windows)
         for one, hit in zip(windows, hits, strict=True):
             if hit:
@@ -89,33 +89,33 @@ class TestDisturbances:
                 )
         kept = after(*(one for one, hit in zip(windows, hits, strict=True) if not hit))
         assert measured.steady == kept.steady
-        assert [(t.turn, t.examples, t.span_ns) for t in measured.turns] == [
-            (t.turn, t.examples, t.span_ns) for t in kept.turns
+        assert [(t.turn, t.examples, t.span_ns) for t in measured.slices] == [
+            (t.turn, t.examples, t.span_ns) for t in kept.slices
         ]
 
 
 class TestEarlierSettings:
     def test_slices_are_found_by_the_settings_they_ran_under(self):
-        measured = after(window(1, turn=1)).afresh(SMALL).plus(window(2, turn=2)).afresh(LARGE)
-        measured = measured.plus(window(3, turn=3))
-        assert [turn.turn for turn in measured.turns] == [3]
-        assert [turn.turn for turn in measured.turns_under(SMALL, SMALL)] == [1, 3]
-        assert [turn.turn for turn in measured.turns_under(LARGE, SMALL)] == [2]
-        assert measured.turns_under({"batch_size": 1}, SMALL) == ()
+        measured = after(window(1, round=1)).afresh(SMALL).plus(window(2, round=2)).afresh(LARGE)
+        measured = measured.plus(window(3, round=3))
+        assert [one.round for one in measured.slices] == [3]
+        assert [one.round for one in measured.slices_under(SMALL, SMALL)] == [1, 3]
+        assert [one.round for one in measured.slices_under(LARGE, SMALL)] == [2]
+        assert measured.slices_under({"batch_size": 1}, SMALL) == ()
 
     def test_going_back_and_forth_keeps_one_entry_for_each(self):
         measured = Measured()
         for number in range(1, 9):
-            measured = measured.plus(window(number, turn=number)).afresh(SMALL if number % 2 else LARGE)
-        assert [(one.settings, len(one.turns)) for one in measured.earlier] == [(SMALL, 4), (LARGE, 4)]
+            measured = measured.plus(window(number, round=number)).afresh(SMALL if number % 2 else LARGE)
+        assert [(one.settings, len(one.slices)) for one in measured.earlier] == [(SMALL, 4), (LARGE, 4)]
 
     def test_a_change_before_the_first_slice_leaves_no_entry(self):
         assert Measured().afresh(SMALL).earlier == ()
-        assert after(window(1, marks=("turn start",))).afresh(SMALL).earlier == ()
+        assert after(window(1, marks=("slice start",))).afresh(SMALL).earlier == ()
 
     def test_the_number_of_settings_is_bounded_and_the_oldest_goes_first(self):
         measured = Measured(
-            earlier=tuple(Earlier({"batch_size": n}, after(window(1)).turns) for n in range(MOST_EARLIER))
+            earlier=tuple(Earlier({"batch_size": n}, after(window(1)).slices) for n in range(MOST_EARLIER))
         )
         measured = measured.plus(window(2)).afresh({"batch_size": -1})
         assert len(measured.earlier) == MOST_EARLIER
@@ -123,4 +123,4 @@ class TestEarlierSettings:
 
     def test_steady_state_begins_anew(self):
         measured = after(window(1)).afresh(SMALL)
-        assert (measured.steady, measured.turns, measured.latest) == (Tally(), (), ())
+        assert (measured.steady, measured.slices, measured.latest) == (Tally(), (), ())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.events import KnobAsked, LaneStalled, LaneStarted, StoodStill
-from tfmon.model.lane_events import PhaseEntered, StackTold, TurnEnded, Window
+from tfmon.model.events import KnobRequested, LaneStalled, LaneStarted, Suspended
+from tfmon.model.lane_events import PhaseEntered, SliceEnded, StackReported, Window
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import MOST_GAPS, STALL, STOOD_STILL, LaneState
+from tfmon.model.lane_state import MOST_GAPS, STALL, SUSPENDED, LaneState
 from tfmon.model.readings import NOT_READ
 from tfmon.model.samples import GpuSample
 from tfmon.model.spec import LaneSpec
@@ -33,14 +33,14 @@ def stall(at_s: float, since_s: float) -> LaneStalled:
     return LaneStalled(lane="cpu", at_ns=round(at_s * SECOND), since_ns=round(since_s * SECOND))
 
 
-def still(since_s: float, until_s: float) -> StoodStill:
+def still(since_s: float, until_s: float) -> Suspended:
     stamps = {"since_ns": round(since_s * SECOND), "at_ns": round(until_s * SECOND)}
-    return StoodStill(lane="cpu", lasted_s=until_s - since_s, **stamps)
+    return Suspended(lane="cpu", lasted_s=until_s - since_s, **stamps)
 
 
 def test_every_word_of_a_lane_is_a_sign_of_life():
-    for event in (window(7), TurnEnded(lane="cpu", at_ns=7 * SECOND, turn=1), phase("racing", 7)):
-        assert after(event).pulse.heard_ns == 7 * SECOND
+    for event in (window(7), SliceEnded(lane="cpu", at_ns=7 * SECOND, round=1), phase("racing", 7)):
+        assert after(event).heartbeat.heard_ns == 7 * SECOND
 
 
 def phase(name: str, at_s: float) -> PhaseEntered:
@@ -52,25 +52,25 @@ def test_what_others_say_of_it_is_none():
         at_ns=9 * SECOND, key="G", index=0, name="", busy_pct=NOT_READ, busy_source="", used_bytes=NOT_READ,
         total_bytes=NOT_READ, power_w=NOT_READ, power_limit_w=NOT_READ, temperature_c=NOT_READ,
     )  # fmt: skip
-    asked = KnobAsked(lane="cpu", at_ns=9 * SECOND, request=1, knob="k", value=1)
-    told = StackTold(lane="cpu", at_ns=9 * SECOND, lines=())
+    asked = KnobRequested(lane="cpu", at_ns=9 * SECOND, request=1, knob="k", value=1)
+    told = StackReported(lane="cpu", at_ns=9 * SECOND, lines=())
     state = after(window(1), stall(8, 1), asked, gpu, told)
-    assert (state.pulse.heard_ns, state.pulse.stalled_since_ns) == (SECOND, SECOND)
+    assert (state.heartbeat.heard_ns, state.heartbeat.stalled_since_ns) == (SECOND, SECOND)
     assert state.stack is told
 
 
 def test_its_next_word_ends_a_stall_and_that_window_is_no_measurement():
     state = after(window(1), stall(30, 1), window(40, 39), window(40.2))
-    assert state.pulse.stalled_since_ns is None
-    assert state.excluded == {STALL: 1}
+    assert state.heartbeat.stalled_since_ns is None
+    assert state.discarded == {STALL: 1}
     assert state.steady.windows == 2
-    assert state.pulse.slowest_ns == SECOND // 5
+    assert state.heartbeat.slowest_ns == SECOND // 5
 
 
 def test_a_restart_ends_a_stall_and_keeps_the_gaps():
     state = after(still(1, 3), stall(30, 1), LaneStarted(lane="cpu", at_ns=40 * SECOND, pid=1, settings={}))
-    assert (state.pulse.stalled_since_ns, state.pulse.heard_ns) == (None, 40 * SECOND)
-    assert len(state.pulse.gaps) == 1
+    assert (state.heartbeat.stalled_since_ns, state.heartbeat.heard_ns) == (None, 40 * SECOND)
+    assert len(state.heartbeat.gaps) == 1
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_a_restart_ends_a_stall_and_keeps_the_gaps():
 )
 def test_a_window_over_a_gap_is_left_out_whichever_comes_first(events):
     state = after(*events, window(20.3))
-    assert state.excluded == {STOOD_STILL: 1}
+    assert state.discarded == {SUSPENDED: 1}
     assert state.steady.windows == 2
     assert state.steady.span_ns == 2 * SECOND // 5
-    assert state.pulse.gaps[0].until_ns - state.pulse.gaps[0].since_ns == 10 * SECOND
+    assert state.heartbeat.gaps[0].until_ns - state.heartbeat.gaps[0].since_ns == 10 * SECOND
 
 
 def test_a_gap_is_marked_on_the_time_line_with_how_long_it_lasted():
@@ -98,11 +98,11 @@ def test_a_gap_is_no_new_beginning_of_what_is_measured():
 
 
 def test_the_oldest_gaps_are_dropped():
-    gaps = after(*(still(at, at + 1) for at in range(0, 100, 2))).pulse.gaps
+    gaps = after(*(still(at, at + 1) for at in range(0, 100, 2))).heartbeat.gaps
     assert len(gaps) == MOST_GAPS
     assert gaps[-1].until_ns == 99 * SECOND
 
 
 def test_the_warm_up_is_timed():
     state = after(phase("warming up", 5), phase("ready", 12))
-    assert state.pulse.warm_up_ns == 7 * SECOND
+    assert state.heartbeat.warm_up_ns == 7 * SECOND

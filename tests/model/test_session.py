@@ -9,7 +9,7 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from tfmon.model.events import BadLine, Interrupted
-from tfmon.model.lane_events import Equipped, PhaseEntered, Window
+from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered, Window
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.lane_statistics import Tally
 from tfmon.model.race import CrossoverState
@@ -64,7 +64,7 @@ def window() -> Window:
         histogram={1: 10},
         loss=None,
         settings={},
-        turn=1,
+        round=1,
     )
 
 
@@ -102,7 +102,7 @@ def test_a_snapshot_stays_as_it_was_while_more_arrives(session):
     session.accept(HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0))
     session.set_turn("cpu")
     assert early.lane("cpu").phase == STARTING
-    assert (early.gpus, early.host, early.race.turn) == ((), None, "")
+    assert (early.gpus, early.host, early.race.training) == ((), None, "")
     with pytest.raises(FrozenInstanceError):
         early.lanes = ()
 
@@ -152,10 +152,10 @@ def test_the_start_signal_is_noted(session):
 
 def test_a_turn_is_noted_and_a_change_of_mode_ends_it(session):
     session.set_turn("gpu:1")
-    assert session.snapshot().race.turn == "gpu:1"
+    assert session.snapshot().race.training == "gpu:1"
     session.set_mode(CONCURRENT)
     race = session.snapshot().race
-    assert (race.mode, race.turn, race.scenario) == (CONCURRENT, "", "dense")
+    assert (race.mode, race.training, race.scenario) == (CONCURRENT, "", "dense")
 
 
 def test_what_was_measured_in_one_mode_is_not_mixed_with_the_other(session):
@@ -164,7 +164,7 @@ def test_what_was_measured_in_one_mode_is_not_mixed_with_the_other(session):
     assert [lane.steady.windows for lane in session.snapshot().lanes] == [1, 0]
     session.set_mode(CONCURRENT)
     cpu = session.snapshot().lane("cpu")
-    assert (cpu.steady, cpu.turns) == (Tally(), ())
+    assert (cpu.steady, cpu.slices) == (Tally(), ())
     assert (cpu.steps, cpu.examples, len(cpu.points)) == (10, 320, 1)
 
 
@@ -204,7 +204,7 @@ def test_a_device_is_called_as_the_machine_the_driver_or_tensorflow_says(session
     assert device_names() == ["A CPU", ""]
     session.accept(gpu_sample(1))
     assert device_names() == ["A CPU", "Board 1"]
-    told = Equipped(lane="gpu:1", at_ns=1, tensorflow="2", keras="3", numpy="2", device_name="Told")
+    told = LibrariesLoaded(lane="gpu:1", at_ns=1, tensorflow="2", keras="3", numpy="2", device_name="Told")
     session.accept(told)
     assert device_names() == ["A CPU", "Told"]
     session.know_machine(Machine(cpu_name="Another"))
@@ -229,7 +229,7 @@ def test_all_that_is_known_follows_from_the_events_in_their_order(session):
         again.accept(event)
     known, found = session.snapshot(), again.snapshot()
     assert replace(found, at_ns=known.at_ns) == known
-    assert (known.race.interrupted, known.race.started_ns, known.trial.knob) == (
+    assert (known.race.interrupted, known.race.started_ns, known.experiment.knob) == (
         "interrupted by SIGINT", 42, "batch_size",
     )  # fmt: skip
     assert replace(journal[-1][1], at_ns=known.at_ns) == known, "the journal gets what is known after each event"

@@ -16,8 +16,8 @@ def names(*texts: str) -> list[str]:
     return [lane.name for lane in lanes(*texts)]
 
 
-def letters(*texts: str) -> str:
-    return "".join(lane.letter for lane in lanes(*texts))
+def ids(*texts: str) -> str:
+    return "".join(lane.id for lane in lanes(*texts))
 
 
 @pytest.mark.parametrize(
@@ -87,14 +87,14 @@ def test_names_are_unique():
 
 
 def test_one_cpu_and_one_gpu_lane_are_c_and_g():
-    assert letters("cpu", "gpu:3") == "CG"
-    assert letters("gpu", "cpu") == "GC"
-    assert letters("cpu") == "C"
+    assert ids("cpu", "gpu:3") == "CG"
+    assert ids("gpu", "cpu") == "GC"
+    assert ids("cpu") == "C"
 
 
 def test_other_races_go_from_a():
-    assert letters("cpu", "cpu") == "AB"
-    assert letters("cpu", "gpu:0", "gpu:1") == "ABC"
+    assert ids("cpu", "cpu") == "AB"
+    assert ids("cpu", "gpu:0", "gpu:1") == "ABC"
 
 
 def test_a_title_shows_the_settings_in_force_and_the_name_stays():

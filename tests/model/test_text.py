@@ -69,5 +69,5 @@ def test_nothing_that_steers_is_left_of_any_text(text):
     shown = clean(text, limit=50)
     shown.encode()
     assert len(shown) <= 50
-    assert not {letter for letter in shown if unicodedata.category(letter) == "Cc"} - {"\n"}
+    assert not {id for id in shown if unicodedata.category(id) == "Cc"} - {"\n"}
     assert clean(shown, limit=50) == shown

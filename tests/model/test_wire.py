@@ -23,7 +23,17 @@ from tfmon.model.lane_events import (
     Progressed,
     Window,
 )
-from tfmon.model.wire import Assign, Request, Run, SetKnob, Turn, WireError, decode_event, decode_request, encode
+from tfmon.model.wire import (
+    Assign,
+    Request,
+    Run,
+    RunSlice,
+    SetKnob,
+    WireError,
+    decode_event,
+    decode_request,
+    encode,
+)
 
 EVENTS, REQUESTS = get_args(FromLane), get_args(Request)
 VALUES = {
@@ -184,7 +194,7 @@ def test_a_setting_that_is_no_number_is_refused(kind, part, value):
 
 
 def test_unknown_keys_are_ignored():
-    assert decode_request(line_of({**body_of(Turn), "later": [1], "lane": "x"})) == built(Turn)
+    assert decode_request(line_of({**body_of(RunSlice), "later": [1], "lane": "x"})) == built(RunSlice)
 
 
 def test_the_reader_names_the_lane_whatever_the_child_says():
@@ -212,9 +222,9 @@ def test_what_is_no_json_object_is_refused(line):
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf])
 def test_infinities_travel_as_words_that_json_has(value):
-    line = encode(Turn(number=1, seconds=value))
+    line = encode(RunSlice(round=1, seconds=value))
     assert json.loads(line, parse_constant=pytest.fail)["seconds"] == str(value)
-    assert decode_request(line) == Turn(number=1, seconds=value)
+    assert decode_request(line) == RunSlice(round=1, seconds=value)
 
 
 def test_a_loss_that_is_not_a_number_comes_back_as_one():
@@ -225,7 +235,7 @@ def test_a_loss_that_is_not_a_number_comes_back_as_one():
 
 
 def test_whole_numbers_are_read_as_floats_where_a_float_is_wanted():
-    seconds = decode_request(line_of({**body_of(Turn), "seconds": 1})).seconds
+    seconds = decode_request(line_of({**body_of(RunSlice), "seconds": 1})).seconds
     assert seconds == 1.0 and isinstance(seconds, float)
 
 
@@ -286,7 +296,7 @@ def test_any_json_is_read_or_refused(value, kind, data):
 @settings(deadline=None, max_examples=30)
 @given(st.integers(1, 30_000), st.sampled_from(["v", "type", "seconds", "later"]))
 def test_deep_nesting_is_read_or_refused(depth, key):
-    body = encode(Turn(number=1, seconds=1.0)).strip().removesuffix(b"}")
+    body = encode(RunSlice(round=1, seconds=1.0)).strip().removesuffix(b"}")
     read_or_refuse(body + f',"{key}":'.encode() + b"[" * depth + b"]" * depth + b"}")
 
 
@@ -297,6 +307,6 @@ def test_a_message_without_fields_is_its_type():
 @pytest.mark.parametrize("at_ns", [-1, 10**18])
 def test_an_event_at_a_time_that_cannot_be_is_refused(at_ns):
     """A recording of it could not be read again."""
-    line = json.dumps({"v": PROTOCOL, "type": "TurnEnded", "at_ns": at_ns, "turn": 1}).encode()
-    with pytest.raises(WireError, match=f"TurnEnded.at_ns is {at_ns}"):
+    line = json.dumps({"v": PROTOCOL, "type": "SliceEnded", "at_ns": at_ns, "turn": 1}).encode()
+    with pytest.raises(WireError, match=f"SliceEnded.at_ns is {at_ns}"):
         decode_event(line, "cpu")

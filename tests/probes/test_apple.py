@@ -16,7 +16,7 @@ from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu
 
 DATA = Path(__file__).parent / "data"
-GPU = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", board=0)
+GPU = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0)
 SCRIPT = """#!/bin/sh
 echo "$@" >> "$(dirname "$0")/asked"
 test -z "$DYLD_INSERT_LIBRARIES" || exit 1

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tfmon.model.readings import Missing
-from tfmon.probes.base import Rate
+from tfmon.probes.base import CounterRate
 from tfmon.probes.disturbances import FORBIDDEN, NOT_TOLD, Disturbances, PackagePower
 from tfmon.probes.machine import NO_GROUP, Throttling, cpu_folders, read_throttling
 
@@ -39,19 +39,19 @@ def around(tmp_path):
 
 class TestRate:
     def test_growth_a_second(self):
-        rate = Rate()
+        rate = CounterRate()
         assert rate.per_s(10, 0) == FIRST
         assert rate.per_s(16, 2 * SECOND) == 3
         assert rate.per_s(16, 3 * SECOND) == 0
 
     def test_too_soon_keeps_the_sample_before(self):
-        rate = Rate()
+        rate = CounterRate()
         rate.per_s(10, 0)
         assert rate.per_s(12, SECOND // 100) == Missing("sampled again too soon")
         assert rate.per_s(20, SECOND) == 10
 
     def test_counter_that_goes_back_and_one_that_wraps(self):
-        rate = Rate()
+        rate = CounterRate()
         rate.per_s(90, 0)
         assert rate.per_s(5, SECOND) == Missing("the system's counter began anew")
         assert rate.per_s(8, 2 * SECOND) == 3

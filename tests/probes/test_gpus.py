@@ -17,7 +17,7 @@ from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus
-from tfmon.probes.visible import counts_boards, names_instance, visible_boards
+from tfmon.probes.visible import counts_gpus, names_instance, visible_gpus
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
 
 CHECKOUT = Path(__file__).parents[2]
@@ -63,14 +63,14 @@ class TestFound:
     def test_two_gpus(self, search):
         assert search() == GpuSearch(
             gpus=(
-                Gpu(index=0, uuid=BUSY, name="NVIDIA Busy", board=0),
-                Gpu(index=1, uuid=IDLE, name="NVIDIA Idle", board=1),
+                Gpu(index=0, uuid=BUSY, name="NVIDIA Busy", physical_gpu=0),
+                Gpu(index=1, uuid=IDLE, name="NVIDIA Idle", physical_gpu=1),
             )
         )
 
     def test_visible_ones_are_counted_as_tensorflow_counts_them(self, search):
         found = search({"CUDA_VISIBLE_DEVICES": "1,0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-        assert [(gpu.index, gpu.uuid, gpu.board) for gpu in found.gpus] == [(0, IDLE, 1), (1, BUSY, 0)]
+        assert [(gpu.index, gpu.uuid, gpu.physical_gpu) for gpu in found.gpus] == [(0, IDLE, 1), (1, BUSY, 0)]
         assert found.note == ""
         assert [gpu.uuid for gpu in search({"CUDA_VISIBLE_DEVICES": "GPU-1d"}).gpus] == [IDLE]
 
@@ -84,7 +84,7 @@ class TestFound:
 
     def test_one_that_may_not_be_used_is_left_out(self, search, driver):
         driver.play(TWO_GPUS + "ret DeviceGetHandleByIndex 4 0\n")
-        assert [(gpu.index, gpu.uuid, gpu.board) for gpu in search().gpus] == [(0, IDLE, 1)]
+        assert [(gpu.index, gpu.uuid, gpu.physical_gpu) for gpu in search().gpus] == [(0, IDLE, 1)]
 
     @pytest.mark.parametrize("cuda", [True, None])
     def test_tensorflow_that_may_have_cuda(self, search, site, tmp_path, cuda):
@@ -222,11 +222,11 @@ class TestVisible:
         ],
     )
     def test_rules(self, value, seen):
-        assert visible_boards(value, self.UUIDS) == seen
+        assert visible_gpus(value, self.UUIDS) == seen
 
     def test_kinds(self):
-        assert counts_boards("1")
-        assert not any(counts_boards(value) for value in (None, "", "GPU-aa11", "MIG-1"))
+        assert counts_gpus("1")
+        assert not any(counts_gpus(value) for value in (None, "", "GPU-aa11", "MIG-1"))
         assert names_instance("MIG-GPU-aa11/1/0")
         assert not any(names_instance(value) for value in (None, "", "0", "GPU-aa11"))
 
@@ -302,7 +302,7 @@ def test_a_machine_without_a_driver_does_not_pay_for_one():
 
 
 def test_every_reading_of_a_gpu_that_cannot_be_read_has_the_reason():
-    sample = absent_gpu(Gpu(index=0, uuid="MIG-1", name="part", board=0), 7, "broken", part_of="GPU-1")
+    sample = absent_gpu(Gpu(index=0, uuid="MIG-1", name="part", physical_gpu=0), 7, "broken", part_of="GPU-1")
     assert (sample.key, sample.name, sample.at_ns, sample.kind, sample.part_of) == (
         "MIG-1",
         "part",

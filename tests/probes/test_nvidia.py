@@ -14,7 +14,7 @@ from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample
 from tfmon.model.session import Machine, Session
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, Refusal, open_nvml
+from tfmon.probes.nvidia.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, NvmlFailure, open_nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 
@@ -55,10 +55,10 @@ def test_two_gpus(probe, clock):
     assert (busy.key, busy.index, busy.name, busy.at_ns) == (BUSY.uuid, 0, "NVIDIA Busy", clock.now_ns)
     assert readings(busy) == (87, 39 * GB, 80 * GB, 412.345, 700, 61)
     assert busy.busy_source == "driver window"
-    assert busy.held_by_pid == {4242: 38 * GB}
+    assert busy.used_by_pid == {4242: 38 * GB}
     # A true zero of an idle GPU is a number, not a missing value.
     assert readings(idle) == (0, 0, 80 * GB, 61, 700, 34)
-    assert (idle.key, idle.index, idle.held_by_pid) == (IDLE.uuid, 1, {})
+    assert (idle.key, idle.index, idle.used_by_pid) == (IDLE.uuid, 1, {})
 
 
 def test_without_a_choice_all_that_the_driver_lists_are_sampled(driver, clock):
@@ -67,7 +67,7 @@ def test_without_a_choice_all_that_the_driver_lists_are_sampled(driver, clock):
 
 
 def test_only_the_chosen_gpu_is_sampled_under_its_own_number(driver, clock):
-    second_as_first = Gpu(index=0, uuid=IDLE.uuid, name=IDLE.name, board=1)
+    second_as_first = Gpu(index=0, uuid=IDLE.uuid, name=IDLE.name, physical_gpu=1)
     (sample,) = take(NvidiaProbe([second_as_first], clock_ns=clock))
     assert (sample.key, sample.index, sample.busy_pct) == (IDLE.uuid, 0, 0)
 
@@ -185,24 +185,24 @@ class TestPower:
 class TestProcesses:
     def test_memory_that_is_not_told_is_none(self, driver, probe):
         driver.play(TWO_GPUS + "proc 0 777 na\nproc 0 778 0\n")
-        assert take(probe)[0].held_by_pid == {4242: 38 * GB, 777: None, 778: 0}
+        assert take(probe)[0].used_by_pid == {4242: 38 * GB, 777: None, 778: 0}
 
     def test_many_processes(self, driver, probe):
         driver.play(TWO_GPUS + "".join(f"proc 1 {pid} {pid * 1000}\n" for pid in range(1, 41)))
-        assert take(probe)[1].held_by_pid == {pid: pid * 1000 for pid in range(1, 41)}
+        assert take(probe)[1].used_by_pid == {pid: pid * 1000 for pid in range(1, 41)}
 
     def test_library_without_the_third_version(self, load_driver, clock):
         load_driver("-DWITHOUT_V3")
         with pytest.raises(pynvml.NVMLError):
             pynvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
         busy, _ = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
-        assert busy.held_by_pid == {4242: 38 * GB}
+        assert busy.used_by_pid == {4242: 38 * GB}
 
     @pytest.mark.parametrize(("version", "listed"), [("535.54.03", {}), ("535.104.05", {4242: 38 * GB})])
     def test_drivers_with_a_broken_list(self, driver, probe, version, listed):
         driver.play(TWO_GPUS + f"driver {version}\n")
         busy, _ = take(probe)
-        assert busy.held_by_pid == listed
+        assert busy.used_by_pid == listed
         assert busy.busy_pct == 87
 
 
@@ -369,7 +369,7 @@ class TestLibrary:
     def test_wrong_package_of_that_name(self, monkeypatch):
         monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
         refusal = open_nvml()
-        assert refusal == Refusal(WRONG_PACKAGE)
+        assert refusal == NvmlFailure(WRONG_PACKAGE)
         assert "nvidia-ml-py" in refusal.hint
 
     def test_a_text_that_cannot_be_read(self, driver):
@@ -394,7 +394,7 @@ class TestLibrary:
             (pynvml.NVMLLibraryMismatchError("x"), "this driver does not tell"),
             (AttributeError("x"), "this driver does not tell"),
             (OSError("x"), "the system blocks the NVIDIA driver"),
-            (pynvml.NVMLError(0), Refusal(NOT_FOUND).reason),
+            (pynvml.NVMLError(0), NvmlFailure(NOT_FOUND).reason),
             (pynvml.NVMLError(15), "the GPU is lost: it fell off the bus"),
         ],
     )

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs that are split up (MIG), in containers, on WSL2 and on Jetson boards."""
+"""NVIDIA GPUs that are split up (MIG), in containers, on WSL2 and on Jetson physical_gpus."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.probe import NvidiaProbe, rehearse
-from tfmon.probes.surroundings import JetsonBoard, in_pid_namespace, in_wsl, survives_sampling
+from tfmon.probes.surroundings import Jetson, in_pid_namespace, in_wsl, survives_sampling
 
 GB = 1_000_000_000
 FIRST_PART, SECOND_PART = (f"MIG-{digit * 8}-1111-2222-3333-444444444444" for digit in "12")
@@ -59,8 +59,8 @@ class TestSplit:
         assert (one.index, one.name) == (0, "NVIDIA Busy MIG 1g.10gb")
         assert (one.used_bytes, one.total_bytes) == (3 * GB, 10 * GB)
         assert (two.used_bytes, two.total_bytes) == (0, 20 * GB)
-        assert one.held_by_pid == {4242: 2.5 * GB}
-        assert two.held_by_pid == {}
+        assert one.used_by_pid == {4242: 2.5 * GB}
+        assert two.used_by_pid == {}
 
     def test_load_is_not_told_of_a_split_gpu(self, driver, clock):
         driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
@@ -88,7 +88,7 @@ class TestSplit:
 
     def test_an_instance_can_be_chosen_by_itself(self, driver, clock):
         driver.play(SPLIT)
-        chosen = Gpu(index=0, uuid=SECOND_PART, name="part", board=0)
+        chosen = Gpu(index=0, uuid=SECOND_PART, name="part", physical_gpu=0)
         (sample,) = take(NvidiaProbe([chosen], clock_ns=clock))
         assert (sample.key, sample.part_of, sample.total_bytes) == (SECOND_PART, BUSY.uuid, 20 * GB)
 
@@ -136,7 +136,7 @@ class TestWsl:
         driver.play(TWO_GPUS + "hang DeviceGetComputeRunningProcesses_v3\nhang DeviceGetProcessUtilization\n")
         (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=windows, rehearse=lambda: True))
         assert sample.held_why == sample.busy_by_pid.reason == "WSL2 does not tell which process uses the GPU"
-        assert (sample.held_by_pid, sample.busy_pct) == ({}, 87)
+        assert (sample.used_by_pid, sample.busy_pct) == ({}, 87)
 
     @pytest.mark.parametrize(("survives", "words"), [(False, "crashes"), (None, "does not answer")])
     def test_a_library_that_crashes_is_tried_once_and_not_opened(self, driver, clock, windows, survives, words):
@@ -177,7 +177,7 @@ class TestWsl:
 
 class TestJetson:
     ORIN = "count 1\nname 0 Orin_(nvgpu)\nuuid 0 GPU-0r10\n"
-    GPU = Gpu(index=0, uuid="GPU-0r10", name="Orin (nvgpu)", board=0)
+    GPU = Gpu(index=0, uuid="GPU-0r10", name="Orin (nvgpu)", physical_gpu=0)
 
     def test_the_system_tells_what_the_driver_does_not(self, driver, clock, root):
         driver.play(self.ORIN)
@@ -194,13 +194,13 @@ class TestJetson:
     def test_another_board_that_tells_nothing_is_no_jetson(self, driver, clock, root):
         driver.play(self.ORIN.replace("Orin_(nvgpu)", "NVIDIA_GRID"))
         put(root, "sys/devices/platform/gpu.0/load", "437\n")
-        grid = Gpu(index=0, uuid="GPU-0r10", name="NVIDIA GRID", board=0)
+        grid = Gpu(index=0, uuid="GPU-0r10", name="NVIDIA GRID", physical_gpu=0)
         (sample,) = take(NvidiaProbe([grid], clock_ns=clock, root=root))
         assert sample.busy_pct == sample.used_bytes == Missing("this GPU does not tell")
         assert not sample.unified
 
     def test_files_that_are_not_there_or_make_no_sense(self, root):
-        assert JetsonBoard(root).load_pct() is None
+        assert Jetson(root).load_pct() is None
         put(root, "sys/devices/gpu.0/load", "?")
-        assert JetsonBoard(root).load_pct() is None
-        assert JetsonBoard(root).celsius() is None
+        assert Jetson(root).load_pct() is None
+        assert Jetson(root).celsius() is None

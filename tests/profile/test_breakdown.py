@@ -9,7 +9,7 @@ from xspace_writer import mark, plane, space
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
 from tfmon.profile.pipeline import tells
-from tfmon.profile.result import Call, Ops, Profile, Verdict
+from tfmon.profile.result import Call, Ops, Profile, ProfileVerdict
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode
 
@@ -32,7 +32,7 @@ def ops_of(profile: Profile) -> Ops:
 
 def bound(space_: Space) -> str:
     verdict = analyse(space_).verdict
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, ProfileVerdict)
     return verdict.bound
 
 

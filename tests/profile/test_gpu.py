@@ -8,7 +8,7 @@ from xspace_writer import mark
 
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
-from tfmon.profile.result import Device, Ops, Verdict
+from tfmon.profile.result import DeviceTime, Ops, ProfileVerdict
 
 COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
 
@@ -32,14 +32,14 @@ def copy(start: float, length: float, kind: str, size: int = 4096):
     return lambda _n, at: [mark(f"Memcpy{kind}", at + start, length, memcpy_details=details)]
 
 
-def device(lane, **kwargs) -> Device:
+def device(lane, **kwargs) -> DeviceTime:
     (one,) = analyse(lane, **kwargs).devices
     return one
 
 
 def bound(lane) -> str:
     verdict = analyse(lane).verdict
-    assert isinstance(verdict, Verdict)
+    assert isinstance(verdict, ProfileVerdict)
     return verdict.bound
 
 
@@ -228,7 +228,7 @@ class TestHostOnly:
 
     def test_retracing_is_seen_on_the_host(self):
         verdict = analyse(self.lane("traced-nonXla"), on_gpu=True).verdict
-        assert isinstance(verdict, Verdict) and verdict.bound == "retracing"
+        assert isinstance(verdict, ProfileVerdict) and verdict.bound == "retracing"
 
     def test_the_same_trace_of_a_lane_on_the_cpu_is_whole(self):
         profile = analyse(self.lane())

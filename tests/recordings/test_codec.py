@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfmon.model.codec import LARGEST_INT, CodecError, encode, parse, plain, read
-from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, TrialTold
+from tfmon.model.events import BadLine, Event, ExperimentChanged, KnobRequested, LaneEnded
 from tfmon.model.lane_events import Window
 from tfmon.model.race import CrossoverState
 from tfmon.model.text import clean
@@ -78,36 +78,39 @@ def test_what_is_no_event_is_refused_in_words(value):
 
 
 def test_a_whole_number_stays_one_where_a_float_may_stand():
-    told = TrialTold(at_ns=1, trial=CrossoverState("width", ("a", "b"), (8, 16.0, "auto", True), left_s=42))
+    told = ExperimentChanged(
+        at_ns=1, experiment=CrossoverState("width", ("a", "b"), (8, 16.0, "auto", True), left_s=42)
+    )
     back = read(parse(encode(told)), Event)
-    assert [type(value) for value in back.trial.values] == [int, float, str, bool]
-    assert type(back.trial.left_s) is int
+    assert [type(value) for value in back.experiment.values] == [int, float, str, bool]
+    assert type(back.experiment.left_s) is int
 
 
 def test_keys_that_are_no_text_and_numbers_that_json_lacks_survive():
-    told = TrialTold(
-        at_ns=1, trial=CrossoverState("k", ("a", "b"), (), refused={256: "no", "auto": "nor"}, left_s=math.inf)
+    told = ExperimentChanged(
+        at_ns=1,
+        experiment=CrossoverState("k", ("a", "b"), (), refused={256: "no", "auto": "nor"}, left_s=math.inf),
     )
     back = read(parse(encode(told)), Event)
-    assert back.trial.refused == {256: "no", "auto": "nor"}
-    assert back.trial.left_s == math.inf
+    assert back.experiment.refused == {256: "no", "auto": "nor"}
+    assert back.experiment.left_s == math.inf
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
         ({"type": "Windows"}, "unknown type 'Windows'"),
-        ({"lane": 3}, "KnobAsked.lane: 3 is no text"),
-        ({"at_ns": "now"}, "KnobAsked.at_ns: 'now' is no whole number"),
-        ({"at_ns": True}, "KnobAsked.at_ns: True is no whole number"),
+        ({"lane": 3}, "KnobRequested.lane: 3 is no text"),
+        ({"at_ns": "now"}, "KnobRequested.at_ns: 'now' is no whole number"),
+        ({"at_ns": True}, "KnobRequested.at_ns: True is no whole number"),
         ({"at_ns": 10**30}, "is no whole number"),
-        ({"value": [1]}, "KnobAsked.value: [1] is not possible here"),
-        ({"value": None}, "KnobAsked.value: None is not possible here"),
-        ({"more": 1}, "KnobAsked has no 'more'"),
+        ({"value": [1]}, "KnobRequested.value: [1] is not possible here"),
+        ({"value": None}, "KnobRequested.value: None is not possible here"),
+        ({"more": 1}, "KnobRequested has no 'more'"),
     ],
 )
 def test_a_wrong_field_is_named(change, problem):
-    body = plain(KnobAsked(lane="cpu", at_ns=1, request=1, knob="batch_size", value=2))
+    body = plain(KnobRequested(lane="cpu", at_ns=1, request=1, knob="batch_size", value=2))
     with pytest.raises(CodecError) as caught:
         read({**body, **change}, Event)
     assert problem in str(caught.value)
@@ -127,7 +130,7 @@ def test_all_text_is_made_safe_to_show():
     ended = LaneEnded(lane=bad, at_ns=1, exit_code=0, signal=bad, asked=True, output_tail=(bad, bad))
     back = read(parse(encode(ended)), Event)
     assert (back.lane, back.signal, back.output_tail) == ("red", "red", ("red", "red"))
-    asked = KnobAsked(lane="a", at_ns=1, request=1, knob=bad, value=bad)
+    asked = KnobRequested(lane="a", at_ns=1, request=1, knob=bad, value=bad)
     assert read(parse(encode(asked)), Event).value == "red"
     window = {**plain(_window()), "settings": {bad: bad}}
     assert read(window, Event).settings == {"red": "red"}

@@ -9,9 +9,9 @@ import pytest
 from support.recordings import REAL
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
-from tfmon.analysis.statistics import LOTTERY_95
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_95
 from tfmon.cli.diff import to_json, to_text
-from tfmon.model.lane_events import Equipped
+from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.compare import Side, compare
 from tfmon.recordings.reader import Recording
@@ -52,7 +52,9 @@ def test_a_lane_that_became_faster_is_told_with_an_interval_that_holds_the_truth
     cpu, gpu = (pair.change for pair in found.lanes)
     assert cpu.low < 1.5 < cpu.high
     assert cpu.sure and not gpu.sure
-    assert math.log(cpu.high / cpu.ratio) >= LOTTERY_95, "two processes differ by that, however long they race"
+    assert math.log(cpu.high / cpu.ratio) >= BETWEEN_PROCESSES_95, (
+        "two processes differ by that, however long they race"
+    )
     assert found.verdict.low < 1.5 < found.verdict.high
     assert "1.50×" in to_text(found)
 
@@ -89,7 +91,7 @@ def test_lanes_are_paired_by_name_then_by_device(header):
 def test_what_was_different_is_named(header):
     other = raced(machine=CPU_MACHINE)
     other.apply("cpu", "batch_size", 64)
-    told = Equipped(lane="cpu", at_ns=1, tensorflow="2.18.1", keras="3", numpy="2", device_name="")
+    told = LibrariesLoaded(lane="cpu", at_ns=1, tensorflow="2.18.1", keras="3", numpy="2", device_name="")
     other.session.accept(told)
     changed = {"source": "other", "tfmon": "9.9", "environment": {"XLA_FLAGS": "--x"}}
     found = compare(side(header, raced(), environment={}), side(header, other, **changed))

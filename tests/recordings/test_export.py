@@ -50,7 +50,7 @@ def test_what_was_not_measured_is_left_out_and_never_0(opened):
     names = {row["name"] for row in rows if row["subject"] == "machine"}
     assert {"cpu_pct", "memory_used_bytes"} <= names
     assert "package_power_w" not in names, "this machine does not tell it"
-    assert "gpu_in_use_bytes" not in {row["name"] for row in rows}
+    assert "gpu_memory_allocated_bytes" not in {row["name"] for row in rows}
 
 
 def test_json_is_one_object_with_header_result_and_numbers(opened):

@@ -17,7 +17,7 @@ from support.recordings import record
 from support.ui import CPU_MACHINE, Demo, racing_demo
 from support.waiting import wait_for
 
-from tfmon.model.events import RaceBegan, RecordingTold
+from tfmon.model.events import RaceBegan, RecordingChanged
 from tfmon.model.lane_events import Finished
 from tfmon.model.samples import HostSample
 from tfmon.model.session import Machine, Race, Session
@@ -180,7 +180,7 @@ def test_where_a_recording_lies_is_no_part_of_it(place, session, keep):
     with Recording(path) as opened:
         kinds = [type(event) for event in opened.events()]
     assert RaceBegan in kinds
-    assert RecordingTold not in kinds
+    assert RecordingChanged not in kinds
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -246,8 +246,8 @@ def test_the_screen_says_that_and_since_when_nothing_is_recorded():
     demo = racing_demo(CPU_MACHINE)
     started_ns = demo.session.snapshot().race.started_ns
     for path, words in (("x.jsonl", "recording stopped at 0:12: disk full"), ("", "is not recorded: disk full")):
-        told = recorder.Recorded(path, started_ns + 12 * 10**9, "disk full")
-        demo.session.accept(RecordingTold(at_ns=1, recording=told))
+        told = recorder.RecordingState(path, started_ns + 12 * 10**9, "disk full")
+        demo.session.accept(RecordingChanged(at_ns=1, recording=told))
         row = status_row(demo.session.snapshot(), View(), 2, 120)
         assert words in "".join(text for text, _ in row)
 

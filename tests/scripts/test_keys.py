@@ -49,7 +49,7 @@ def test_the_learning_rate_changes_while_fit_runs_and_it_ends_after_the_epoch(wa
     assert (applied.knob, applied.value) == ("learning_rate", 0.125)
     race.until(lambda: race.lane.steady.windows >= 4, "windows after it")
     assert {window.settings["learning_rate"] for window in race.of(Window)} == {0.01, 0.125}
-    assert race.lane.excluded["knob change"] == 1
+    assert race.lane.discarded["knob change"] == 1
     race.lanes.set_knob(race.name, "learning_rate", -1.0)
     assert "learning_rate takes a number from 0" in race.until_event(KnobRefused).reason
     race.lanes.set_knob(race.name, "stop_after_epoch", True)

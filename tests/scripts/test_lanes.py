@@ -19,12 +19,12 @@ from tfmon.model.lane_events import (
     KnobOffered,
     KnobRefused,
     PhaseEntered,
-    StackTold,
-    TurnEnded,
+    SliceEnded,
+    StackReported,
     Window,
 )
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
-from tfmon.model.wire import Turn
+from tfmon.model.wire import RunSlice
 
 LOOP = """
 import time, sys
@@ -185,7 +185,7 @@ def test_it_gets_ready_races_pauses_and_goes_on(watch, script):
     race.lanes.run([race.name])
     race.until(lambda: race.lane.steps > steps, "it goes on")
     assert 4 * 200 < race.lane.steady.examples_per_s < 4 * 500
-    assert "pause" in race.lane.excluded and "warm-up" in race.lane.excluded
+    assert "pause" in race.lane.discarded and "warm-up" in race.lane.discarded
 
 
 def test_a_turn_ends_and_is_marked_at_its_start(watch, script):
@@ -193,10 +193,10 @@ def test_a_turn_ends_and_is_marked_at_its_start(watch, script):
     race.until(lambda: race.lane.phase == RACING, "racing")
     race.lanes.hold([race.name])
     race.until_event(PhaseEntered, lambda event: event.phase == PAUSED)
-    race.lanes.send(race.name, Turn(number=1, seconds=0.5))
-    race.until_event(TurnEnded, lambda event: event.turn == 1)
-    mine = [window for window in race.of(Window) if window.turn == 1]
-    assert mine[0].marks == ("turn start",)
+    race.lanes.send(race.name, RunSlice(round=1, seconds=0.5))
+    race.until_event(SliceEnded, lambda event: event.round == 1)
+    mine = [window for window in race.of(Window) if window.round == 1]
+    assert mine[0].marks == ("slice start",)
     assert 0.2e9 < sum(window.span_ns for window in mine if not window.marks) < 0.6e9
 
 
@@ -204,8 +204,8 @@ def test_a_turn_without_a_step_is_given_back(watch, script):
     race = watch(script(LOOP + "train(2)\ntime.sleep(60)"))
     race.until(lambda: race.lane.phase == RACING, "racing")
     wait_for(lambda: time.monotonic_ns() - race.lane.points[-1].at_ns > 1e9, what="no more steps")
-    race.lanes.send(race.name, Turn(number=7, seconds=0.2))
-    assert race.until_event(TurnEnded).turn == 7
+    race.lanes.send(race.name, RunSlice(round=7, seconds=0.2))
+    assert race.until_event(SliceEnded).round == 7
 
 
 def test_stop_is_a_ctrl_c(watch, script):
@@ -230,7 +230,7 @@ waits_for_ever()
     race = watch("/bin/sh", "-c", f"{sys.executable} {script(LOOP + hangs)}; exit 1")
     race.until_event(LanePrinted)
     race.lanes.ask_stack(race.name)
-    lines = race.until_event(StackTold).lines
+    lines = race.until_event(StackReported).lines
     assert "[MainThread] (most recent call first):" in lines[0]
     assert lines[1].endswith("in waits_for_ever")
     assert not any("tfmon-" in line for line in lines)

@@ -79,13 +79,13 @@ def test_lanes_that_race_in_turns_train_all_they_should_and_the_replay_says_the_
     result = json.loads(live.stdout)
     assert result["mode"] == "turns"
     _, end = play_all(tmp_path / "one.jsonl")
-    first, second = ({turn.turn for turn in lane.turns} for lane in end.lanes)
+    first, second = ({one.round for one in lane.slices} for lane in end.lanes)
     assert len(first & second) >= 2, "rounds that both lanes had a slice in"
     for lane in result["lanes"]:
         assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", STEPS, 32 * STEPS)
         assert lane["fit"]["epoch"] == lane["fit"]["epochs"] == 10
         assert lane["knobs"] == {"learning_rate": 0.01, "stop_after_epoch": False}
-        assert lane["excluded"]["turn start"] >= 2
+        assert lane["discarded"]["slice start"] >= 2
     again = run("replay", "one.jsonl", "--json")
     assert (again.returncode, again.stdout) == (0, live.stdout), again.stderr
 

@@ -38,8 +38,8 @@ temp 1 34
 """
 """Two GPUs, the first one busy; without utilisation samples and energy counter."""
 
-BUSY = Gpu(index=0, uuid="GPU-b0000000-1111-2222-3333-444444444444", name="NVIDIA Busy", board=0)
-IDLE = Gpu(index=1, uuid="GPU-1d1e0000-1111-2222-3333-444444444444", name="NVIDIA Idle", board=1)
+BUSY = Gpu(index=0, uuid="GPU-b0000000-1111-2222-3333-444444444444", name="NVIDIA Busy", physical_gpu=0)
+IDLE = Gpu(index=1, uuid="GPU-1d1e0000-1111-2222-3333-444444444444", name="NVIDIA Idle", physical_gpu=1)
 SECOND = 1_000_000_000
 
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tfmon.model import lane_statistics as histogram
-from tfmon.model.events import KnobAsked, LaneEnded, LaneStarted
+from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
-from tfmon.model.lane_events import Built, Equipped, KnobApplied, LaneFailed, PhaseEntered, Window
-from tfmon.model.ports import TrialError
+from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Missing
 from tfmon.model.samples import GpuSample, TreeSample
@@ -51,7 +51,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Card:
+class ScenarioInfo:
     name: str
     title: str
     doc: str = ""
@@ -59,24 +59,24 @@ class Card:
 
 
 CARDS = (
-    Card(
+    ScenarioInfo(
         "small-dense",
         "100 features, one hidden layer, batches of 10",
         "A net so small that launching its kernels takes longer than running them.",
     ),
-    Card(
+    ScenarioInfo(
         "large-dense",
         "the same net on 100,000 examples, batches of 32",
         "Enough data to measure the input pipeline.",
     ),
-    Card("conv", "a small convolutional net on 28x28 images", "Where a GPU begins to pay."),
-    Card("mine", "my own net", origin="./mine.py"),
+    ScenarioInfo("conv", "a small convolutional net on 28x28 images", "Where a GPU begins to pay."),
+    ScenarioInfo("mine", "my own net", origin="./mine.py"),
 )
 
 
 @dataclass
 class FakeControls:
-    """Notes every wish, and answers a knob with KnobAsked as the lanes do."""
+    """Notes every wish, and answers a knob with KnobRequested as the lanes do."""
 
     session: Session
     clock: Clock
@@ -86,7 +86,7 @@ class FakeControls:
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         self.calls.append(("set_knob", lane, knob, value))
         self.session.accept(
-            KnobAsked(lane=lane, at_ns=self.clock(), request=len(self.calls), knob=knob, value=value)
+            KnobRequested(lane=lane, at_ns=self.clock(), request=len(self.calls), knob=knob, value=value)
         )
 
     def hold(self, lanes: Sequence[str]) -> None:
@@ -118,7 +118,7 @@ class FakeControls:
 
 @dataclass
 class FakeTrials:
-    """Notes every wish; a trial refuses to start where `refusal` says why."""
+    """Notes every wish; a experiment refuses to start where `refusal` says why."""
 
     calls: list[tuple[object, ...]] = field(default_factory=list)
     refusal: str = ""
@@ -126,17 +126,17 @@ class FakeTrials:
     def start_crossover(self, knob: str) -> None:
         self.calls.append(("start_crossover", knob))
         if self.refusal:
-            raise TrialError(self.refusal)
+            raise ExperimentError(self.refusal)
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         self.calls.append(("start_tuning", lane, everything))
         if self.refusal:
-            raise TrialError(self.refusal)
+            raise ExperimentError(self.refusal)
 
     def undo(self) -> str:
         self.calls.append(("undo",))
         if self.refusal:
-            raise TrialError(self.refusal)
+            raise ExperimentError(self.refusal)
         return "prefetch auto"
 
     def stop(self) -> None:
@@ -159,7 +159,7 @@ class Demo:
         race = Race(scenario="small-dense", title="100 features, one hidden layer", mode=mode, knobs=knobs)
         self.session.begin(race, self.specs)
         self.controls = FakeControls(self.session, self.clock)
-        self.trials = FakeTrials()
+        self.experiments = FakeTrials()
         self.settings: dict[str, dict[str, KnobValue]] = {}
         self.steps: dict[str, int] = {}
         self.waits = 0.2
@@ -180,7 +180,7 @@ class Demo:
     def equip(self, lane: str) -> None:
         gpu = lane.startswith("gpu")
         self.session.accept(
-            Equipped(
+            LibrariesLoaded(
                 lane=lane, at_ns=self.clock(), tensorflow="2.21.0", keras="3.14.0", numpy="2.2.0",
                 device_name="NVIDIA H200" if gpu else "AMD EPYC 9554", gpu_uuid="GPU-1" if gpu else None,
             )
@@ -230,9 +230,9 @@ class Demo:
                 sampled_tail_ns=round(step_ms * 5e5) if lane.startswith("gpu") else 10_000,
                 sampled_copy_ns=round(step_ms * 1e5) if lane.startswith("gpu") else None,
                 histogram=histogram.count(spread), loss=1.9 + 0.4 * math.exp(-done / 3_000),
-                settings=self.settings[lane], marks=marks, turn=turn,
-                gpu_in_use_bytes=38 * 2**20 if lane.startswith("gpu") else None,
-                gpu_peak_bytes=51 * 2**20 if lane.startswith("gpu") else None,
+                settings=self.settings[lane], marks=marks, round=turn,
+                gpu_memory_allocated_bytes=38 * 2**20 if lane.startswith("gpu") else None,
+                gpu_memory_peak_bytes=51 * 2**20 if lane.startswith("gpu") else None,
             )
         )  # fmt: skip
 
@@ -250,7 +250,7 @@ class Demo:
                 GpuSample(
                     at_ns=self.clock(), key="GPU-1", index=0, name="NVIDIA H200", busy_pct=6.0,
                     busy_source="samples", used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
-                    power_limit_w=700.0, temperature_c=Missing("not asked"), held_by_pid={4_001: 612 * 2**20},
+                    power_limit_w=700.0, temperature_c=Missing("not asked"), used_by_pid={4_001: 612 * 2**20},
                 )
             )  # fmt: skip
 

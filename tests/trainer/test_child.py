@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfmon.catalog import built_in_folder, read_card
+from tfmon.catalog import built_in_folder, read_scenario
 from tfmon.model.events import LaneEnded
-from tfmon.model.lane_events import Built, Equipped, KnobApplied, Window
+from tfmon.model.lane_events import Built, KnobApplied, LibrariesLoaded, Window
 from tfmon.model.lane_state import ABSENT, BUILDING, DONE, FAILED, IMPORTING, RACING, READY, TRACING, WARMING_UP
 from trainer.racing import Race
 
@@ -47,8 +47,8 @@ class Greedy(Scenario):
 def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
     race: Start, scenario: Path, batch_size: int
 ) -> None:
-    card = read_card(scenario, "built-in")
-    lane = race(card.path, **card.defaults())
+    info = read_scenario(scenario, "built-in")
+    lane = race(info.path, **info.defaults())
     first = lane.until_event(Window)
     before = lane.until_event(Window, lambda window: not window.marks)
     lane.lanes.set_knob("cpu", "batch_size", batch_size)
@@ -62,15 +62,15 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
 
     assert lane.phases == [IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING]
     assert lane.lane.phase == DONE
-    (equipped,) = lane.of(Equipped)
+    (equipped,) = lane.of(LibrariesLoaded)
     assert equipped.tensorflow and equipped.keras and equipped.numpy == np.__version__
     (built,) = lane.of(Built)
-    assert (built.parameters, built.examples) == (14_218, card.examples)
+    assert (built.parameters, built.examples) == (14_218, info.examples)
     assert [(event.knob, event.value) for event in applied] == [("batch_size", batch_size), ("prefetch", 2)]
 
-    assert before.settings == card.defaults()
+    assert before.settings == info.defaults()
     after = [window for window in lane.of(Window) if window.at_ns > changed_ns]
-    assert all(window.settings == {**card.defaults(), "batch_size": batch_size, "prefetch": 2} for window in after)
+    assert all(window.settings == {**info.defaults(), "batch_size": batch_size, "prefetch": 2} for window in after)
     assert all(window.examples == batch_size * window.steps for window in after)
     losses = [window.loss for window in after if window.loss is not None]
     if scenario == SMALL_DENSE:

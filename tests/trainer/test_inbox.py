@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import tfmon
-from tfmon.model.wire import Hold, Run, SetKnob, Stop, encode
+from tfmon.model.wire import Pause, Run, SetKnob, Stop, encode
 from tfmon.trainer import channel
 from tfmon.trainer.channel import GRACE_S, Inbox
 
@@ -50,9 +50,9 @@ def test_a_request_in_pieces_is_delivered_whole(heard: tuple[int, queue.Queue[An
     line = encode(request)
     os.write(fd, encode(Run()) + line[:9])
     assert delivered.get(timeout=DEADLINE_S) == Run()
-    os.write(fd, line[9:] + encode(Hold()))
+    os.write(fd, line[9:] + encode(Pause()))
     assert delivered.get(timeout=DEADLINE_S) == request
-    assert delivered.get(timeout=DEADLINE_S) == Hold()
+    assert delivered.get(timeout=DEADLINE_S) == Pause()
 
 
 def test_an_unreadable_line_is_passed_over(heard: tuple[int, queue.Queue[Any]]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfmon.catalog import read_card
+from tfmon.catalog import read_scenario
 from tfmon.model.lane_events import Window
 from tfmon.model.wire import Run
 from tfmon.trainer import Scenario
@@ -29,9 +29,9 @@ MEETING_S = 30.0
 
 def built(name: str, **settings: Any) -> tuple[Any, Any, list[Any], Steps]:
     """Build a scenario: itself, its feed, the specs of a batch, and its steps."""
-    card = read_card(FOLDER / f"{name}.py", "built-in")
-    values = {**card.defaults(), **settings}
-    scenario = load(card.path)(values)
+    info = read_scenario(FOLDER / f"{name}.py", "built-in")
+    values = {**info.defaults(), **settings}
+    scenario = load(info.path)(values)
     pipelines = Pipelines(scenario)
     signature = pipelines.signature(values)
     return scenario, pipelines.open(values), signature, Steps(scenario, signature)

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, Profiled, ProfileFailed, TurnEnded, Window
-from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
-from tfmon.model.wire import Hold, Profile, Run, SetKnob, Stop, Turn
+from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, Profiled, ProfileFailed, SliceEnded, Window
+from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
+from tfmon.model.wire import Pause, Profile, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import Scenario, step_clock
 from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.loop import PROFILE
-from tfmon.trainer.slices import TURN_START_NS, WINDOW_NS
+from tfmon.trainer.slices import SLICE_START_NS, WINDOW_NS
 from tfmon.trainer.step_clock import COMPILE, TRACE
 from trainer.running import DEADLINE_S, Numbers, Running, Steps
 
@@ -143,7 +143,7 @@ def test_hold_stops_the_steps_and_run_goes_on_with_the_same_count(running: Start
     warm_up = len(step.batches)
     loop.tell(Run())
     loop.until_windows(1)
-    loop.tell(Hold())
+    loop.tell(Pause())
     loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
     held = loop.windows[-1]
     assert len(step.batches) - warm_up == held.step
@@ -425,7 +425,7 @@ def test_a_knob_set_in_a_pause_has_a_gap_without_the_pause(running: Start) -> No
     loop.until_ready()
     loop.tell(Run())
     loop.until_windows(1)
-    loop.tell(Hold())
+    loop.tell(Pause())
     loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
     loop.tell(SetKnob(request=1, knob="batch_size", value=20))
     loop.tell(SetKnob(request=2, knob="batch_size", value=7))
@@ -478,13 +478,13 @@ def test_a_turn_lasts_as_long_as_asked_and_then_the_lane_holds(running: Start) -
     loop = running(step)
     loop.until_ready()
     warm_up = len(step.batches)
-    asked_ns = loop.tell(Turn(number=3, seconds=0.4))
-    ended = loop.until_event(TurnEnded)
+    asked_ns = loop.tell(RunSlice(round=3, seconds=0.4))
+    ended = loop.until_event(SliceEnded)
     windows = loop.windows
-    assert ended.turn == 3
+    assert ended.round == 3
     assert ended.at_ns - asked_ns >= 0.4e9
     assert ended.at_ns == windows[-1].at_ns
-    assert all(window.turn == 3 for window in windows)
+    assert all(window.round == 3 for window in windows)
     assert all(window.at_ns - asked_ns < 0.4e9 for window in windows[:-1])
     follow_each_other(windows)
     assert len(step.batches) - warm_up == windows[-1].step
@@ -494,11 +494,11 @@ def test_the_start_of_each_turn_is_marked_and_the_rest_is_not(running: Start) ->
     loop = running(Steps())
     loop.until_ready()
     for number in (1, 2):
-        loop.tell(Turn(number=number, seconds=0.3))
-        loop.until_event(TurnEnded, lambda event, number=number: event.turn == number)
-        first, *rest = [window for window in loop.windows if window.turn == number]
-        assert first.marks == (TURN_START,)
-        assert first.span_ns >= TURN_START_NS and first.steps >= 2
+        loop.tell(RunSlice(round=number, seconds=0.3))
+        loop.until_event(SliceEnded, lambda event, number=number: event.round == number)
+        first, *rest = [window for window in loop.windows if window.round == number]
+        assert first.marks == (SLICE_START,)
+        assert first.span_ns >= SLICE_START_NS and first.steps >= 2
         assert rest and all(set(window.marks) <= BUSY_MACHINE for window in rest)
 
 
@@ -517,10 +517,10 @@ def test_what_is_left_out_at_the_start_of_a_turn_lasts_until_the_lane_is_no_long
     loop = running(step)
     loop.until_ready()
     began.append(time.monotonic())
-    loop.tell(Turn(number=1, seconds=2.0))
-    loop.until_event(TurnEnded)
+    loop.tell(RunSlice(round=1, seconds=2.0))
+    loop.until_event(SliceEnded)
     first, *rest = loop.windows
-    assert first.marks == (TURN_START,) and first.span_ns >= rising_s * 0.8e9
+    assert first.marks == (SLICE_START,) and first.span_ns >= rising_s * 0.8e9
     assert rest and all(set(window.marks) <= BUSY_MACHINE for window in rest)
 
 
@@ -537,40 +537,40 @@ def test_half_a_turn_is_left_out_at_most(running: Start) -> None:
     loop = running(step)
     loop.until_ready()
     began.append(time.monotonic())
-    loop.tell(Turn(number=1, seconds=turn_s))
-    loop.until_event(TurnEnded)
+    loop.tell(RunSlice(round=1, seconds=turn_s))
+    loop.until_event(SliceEnded)
     assert any(window.marks == () for window in loop.windows)
 
 
 def test_a_wish_at_the_start_of_a_turn_does_not_shorten_what_is_left_out(running: Start) -> None:
-    wishes: list[SetKnob] = []
+    race_options: list[SetKnob] = []
 
     def step(_batch: Any) -> np.float32:
-        if wishes:
-            loop.tell(wishes.pop())
+        if race_options:
+            loop.tell(race_options.pop())
         return np.float32(0)
 
     loop = running(step)
     loop.until_ready()
-    wishes.append(SetKnob(request=1, knob="colour", value=1))
-    asked_ns = loop.tell(Turn(number=1, seconds=0.5))
-    loop.until_event(TurnEnded)
+    race_options.append(SetKnob(request=1, knob="colour", value=1))
+    asked_ns = loop.tell(RunSlice(round=1, seconds=0.5))
+    loop.until_event(SliceEnded)
     assert loop.reporter.of(KnobRefused)
-    steady = [window for window in loop.windows if TURN_START not in window.marks]
+    steady = [window for window in loop.windows if SLICE_START not in window.marks]
     assert steady
-    assert all(window.at_ns - window.span_ns >= asked_ns + TURN_START_NS for window in steady)
+    assert all(window.at_ns - window.span_ns >= asked_ns + SLICE_START_NS for window in steady)
 
 
 def test_hold_ends_a_turn(running: Start) -> None:
     loop = running(Steps())
     loop.until_ready()
-    loop.tell(Turn(number=1, seconds=60))
+    loop.tell(RunSlice(round=1, seconds=60))
     loop.until_windows(1)
-    loop.tell(Hold())
+    loop.tell(Pause())
     loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
-    assert not loop.reporter.of(TurnEnded)
+    assert not loop.reporter.of(SliceEnded)
     loop.tell(Run())
-    assert loop.until_windows(1)[-1].turn is None
+    assert loop.until_windows(1)[-1].round is None
 
 
 # ---------------------------------------------------------------- where the time goes
@@ -704,15 +704,15 @@ class TestSplit:
         loop.until_ready()
 
         def take_turn(number: int) -> None:
-            loop.tell(Turn(number=number, seconds=0.5))
-            loop.until(lambda: any(end.turn == number for end in loop.reporter.of(TurnEnded)), "the slice's end")
+            loop.tell(RunSlice(round=number, seconds=0.5))
+            loop.until(lambda: any(end.round == number for end in loop.reporter.of(SliceEnded)), "the slice's end")
 
         take_turn(1)
         loop.tell(SetKnob(request=1, knob="batch_size", value=20))
         for number in (2, 3, 4):
             take_turn(number)
         stopped(loop)
-        last = [window for window in loop.windows if window.turn == 4]
+        last = [window for window in loop.windows if window.round == 4]
         assert last[-1].settings["batch_size"] == 20 and all(window.computing_share for window in last)
         assert not any(PROFILE in window.marks for window in loop.windows)
 

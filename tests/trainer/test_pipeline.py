@@ -12,7 +12,7 @@ import pytest
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario
 from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.pipeline import Feed, Pipelines
+from tfmon.trainer.pipeline import BatchFeed, Pipelines
 
 pytestmark = pytest.mark.trainer
 
@@ -26,14 +26,14 @@ def settings(batch_size: int = 4, prefetch: int | str = "off") -> dict[str, Any]
 def scenario(data: Any, batches: Any = None) -> Scenario:
     """Make a scenario of these data, and of its own way to batch them."""
     members = {"data": lambda _self: data, **({"batches": batches} if batches else {})}
-    return type("Made", (Scenario,), members)(settings())
+    return type("SetupReady", (Scenario,), members)(settings())
 
 
-def take(feed: Feed, count: int) -> list[Any]:
+def take(feed: BatchFeed, count: int) -> list[Any]:
     return [[part.numpy().tolist() for part in batch] for batch in itertools.islice(feed.batches, count)]
 
 
-class Asked:
+class KnobRequest:
     """Endless examples that notice when more than some are asked for."""
 
     def __init__(self, expected: int) -> None:
@@ -51,7 +51,7 @@ class Asked:
 
 
 def test_prefetch_off_makes_no_batch_before_it_is_asked_for(tf: Any) -> None:
-    asked = Asked(expected=4)
+    asked = KnobRequest(expected=4)
     feed = Pipelines(scenario(asked.dataset(tf))).open(settings(prefetch="off"))
     assert not asked.beyond.wait(0.5)
     take(feed, 2)
@@ -59,7 +59,7 @@ def test_prefetch_off_makes_no_batch_before_it_is_asked_for(tf: Any) -> None:
 
 
 def test_tf_data_would_prefetch_the_same_pipeline_by_itself(tf: Any) -> None:
-    asked = Asked(expected=4)
+    asked = KnobRequest(expected=4)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = True
     batches = iter(asked.dataset(tf).repeat().batch(4, drop_remainder=True).with_options(options))
@@ -69,7 +69,7 @@ def test_tf_data_would_prefetch_the_same_pipeline_by_itself(tf: Any) -> None:
 
 @pytest.mark.parametrize("prefetch", [1, "auto"])
 def test_prefetch_makes_batches_ahead(tf: Any, prefetch: int | str) -> None:
-    asked = Asked(expected=4)
+    asked = KnobRequest(expected=4)
     feed = Pipelines(scenario(asked.dataset(tf))).open(settings(prefetch=prefetch))
     assert asked.beyond.wait(DEADLINE_S)
     del feed

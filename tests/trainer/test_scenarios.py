@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfmon.catalog import Card, read_card
+from tfmon.catalog import ScenarioInfo, read_scenario
 from tfmon.cli.scenarios import write
 from tfmon.model.spec import parse_lane
 from tfmon.trainer.loader import load
@@ -19,21 +19,21 @@ from tfmon.trainer.steps import Steps
 pytestmark = pytest.mark.trainer
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-CARDS = [read_card(path, "built-in") for path in sorted(FOLDER.glob("*.py"))]
+CARDS = [read_scenario(path, "built-in") for path in sorted(FOLDER.glob("*.py"))]
 LANES = [
-    pytest.param(card, settings, id=f"{card.name}-{'-'.join(str(value) for value in settings.values())}")
-    for card in CARDS
+    pytest.param(info, settings, id=f"{info.name}-{'-'.join(str(value) for value in settings.values())}")
+    for info in CARDS
     for settings in [
-        *({"variant": variant} for knob in card.knobs if knob.name == "variant" for variant in knob.choices),
-        *(dict(parse_lane(f"cpu,{side}", card.knobs).settings) for side in card.contrast),
+        *({"variant": variant} for knob in info.knobs if knob.name == "variant" for variant in knob.choices),
+        *(dict(parse_lane(f"cpu,{side}", info.knobs).settings) for side in info.contrast),
     ]
 ]
 
 
-def train(card: Card, settings: dict[str, Any], steps: int = 3) -> list[Any]:
+def train(info: ScenarioInfo, settings: dict[str, Any], steps: int = 3) -> list[Any]:
     """Build a scenario as a lane does, and return the losses of its first steps."""
-    settings = {**card.defaults(), **settings}
-    scenario = load(card.path)(settings)
+    settings = {**info.defaults(), **settings}
+    scenario = load(info.path)(settings)
     pipelines = Pipelines(scenario)
     pipelines.check(settings)
     maker = Steps(scenario, pipelines.signature(settings))
@@ -43,23 +43,23 @@ def train(card: Card, settings: dict[str, Any], steps: int = 3) -> list[Any]:
 
 
 def test_the_table_of_scenarios_is_there() -> None:
-    assert {card.name for card in CARDS} == {
+    assert {info.name for info in CARDS} == {
         "text-tiny", "text-conv", "slow-preprocess", "fine-grained-ops", "host-transfer", "op-placement",
         "tensor-core-shapes", "sequential-rnn", "model-creation", "small-dense", "large-dense", "python-feed",
         "eager-graph", "device-choice", "retracing",
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
-def test_a_scenario_says_what_it_is(card: Card) -> None:
-    assert 10 < len(card.title) <= 100
-    assert len(card.doc) > 100
-    assert len(card.contrast) == 2
+@pytest.mark.parametrize("info", CARDS, ids=lambda info: info.name)
+def test_a_scenario_says_what_it_is(info: ScenarioInfo) -> None:
+    assert 10 < len(info.title) <= 100
+    assert len(info.doc) > 100
+    assert len(info.contrast) == 2
 
 
-@pytest.mark.parametrize(("card", "settings"), LANES)
-def test_a_scenario_trains(tf: Any, card: Card, settings: dict[str, Any]) -> None:
-    losses = train(card, settings)
+@pytest.mark.parametrize(("info", "settings"), LANES)
+def test_a_scenario_trains(tf: Any, info: ScenarioInfo, settings: dict[str, Any]) -> None:
+    losses = train(info, settings)
     assert len(losses) == 3
     for loss in losses:
         assert loss is None or np.isfinite(np.mean(loss))
@@ -67,19 +67,19 @@ def test_a_scenario_trains(tf: Any, card: Card, settings: dict[str, Any]) -> Non
 
 def test_the_starter_file_trains(tf: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    card = read_card(write("my-net").resolve(), "file")
-    assert all(np.isfinite(train(card, {})))
+    info = read_scenario(write("my-net").resolve(), "file")
+    assert all(np.isfinite(train(info, {})))
 
 
 def test_claims_have_ids_of_their_own_and_lanes_that_exist() -> None:
-    claims = [(card, claim) for card in CARDS for claim in card.claims]
+    claims = [(info, claim) for info in CARDS for claim in info.claims]
     assert len(claims) >= 20
     assert len({claim.id for _, claim in claims}) == len(claims)
-    for card, claim in claims:
+    for info, claim in claims:
         assert claim.source and claim.says
         assert bool(claim.first) == bool(claim.second)
         assert claim.first or claim.corrected, claim.id
         for lane in (claim.first, claim.second):
             if lane:
-                spec = parse_lane(lane, card.knobs)
+                spec = parse_lane(lane, info.knobs)
                 assert spec.kind == "cpu" or claim.needs in ("gpu", "mac"), claim.id

@@ -79,7 +79,7 @@ def test_the_parts_of_a_layout_fit_and_do_not_overlap(width, height, lanes, focu
 @pytest.mark.parametrize("key", PAGES)
 async def test_a_page_survives_every_size(key):
     demo = racing_demo()
-    app = MonitorApp(demo.session, demo.controls, demo.trials, scenarios=lambda: CARDS, characters="braille")
+    app = MonitorApp(demo.session, demo.controls, demo.experiments, scenarios=lambda: CARDS, characters="braille")
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press(key)
         await pilot.pause()

@@ -25,7 +25,7 @@ Screen = Pilot[Ending]
 
 
 def app_of(demo: Demo, **more) -> MonitorApp:
-    wired = demo.session, demo.controls, demo.trials
+    wired = demo.session, demo.controls, demo.experiments
     return MonitorApp(*wired, **{"scenarios": lambda: CARDS, "characters": "braille", **more})
 
 
@@ -293,7 +293,7 @@ async def test_the_picker_filters_as_one_types_and_races_the_choice():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "s")
-        assert all(card.name in shown(pilot) for card in CARDS)
+        assert all(info.name in shown(pilot) for info in CARDS)
         await press(pilot, *"dense")
         assert "large-dense" in shown(pilot) and "conv" not in shown(pilot)
         await press(pilot, "down", "enter")
@@ -373,7 +373,7 @@ async def test_a_race_that_cannot_start_says_why_and_stays_on_the_screen():
     def fail() -> None:
         raise TfmonError("there is no GPU 3", "nvidia-smi lists them")
 
-    app = MonitorApp(session, demo.controls, demo.trials, on_ready=fail, characters="braille")
+    app = MonitorApp(session, demo.controls, demo.experiments, on_ready=fail, characters="braille")
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "there is no GPU 3 · nvidia-smi lists them" in shown(pilot))
         clock.ahead(3600)

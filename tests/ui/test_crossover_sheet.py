@@ -18,7 +18,7 @@ LETTERS, STYLES = ("C", "G"), ("lane0", "lane1")
 
 def lines(demo: Demo, width: int = 100, height: int = 40) -> list[str]:
     snapshot = demo.session.snapshot()
-    return plain(crossover_rows(snapshot, snapshot.trial, width, height))
+    return plain(crossover_rows(snapshot, snapshot.experiment, width, height))
 
 
 class TestChoice:
@@ -29,20 +29,20 @@ class TestChoice:
         demo = racing_demo()
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "c", "down", "enter")
-            assert demo.trials.calls == [("start_crossover", "width")]
+            assert demo.experiments.calls == [("start_crossover", "width")]
 
     async def test_a_refusal_is_shown_on_the_page(self):
         demo = racing_demo()
-        demo.trials.refusal = "a crossover compares two lanes that train; this race has fewer"
+        demo.experiments.refusal = "a crossover compares two lanes that train; this race has fewer"
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "c", "enter")
-            assert demo.trials.refusal in shown(pilot)
+            assert demo.experiments.refusal in shown(pilot)
 
     async def test_enter_stops_one_that_runs(self):
         demo = crossover_demo(at=64)
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "c", "enter")
-            assert demo.trials.calls == [("stop",)]
+            assert demo.experiments.calls == [("stop",)]
 
     @pytest.mark.parametrize("key", ["b", "p", "space", "t", "r"])
     async def test_while_one_runs_keys_leave_the_lanes_alone_and_say_why(self, key):
@@ -57,7 +57,7 @@ class TestChoice:
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "s", "enter")
             await pilot.pause()
-            assert demo.trials.calls == [("stop",)]
+            assert demo.experiments.calls == [("stop",)]
 
 
 class TestPage:
@@ -72,7 +72,7 @@ class TestPage:
     def test_has_a_line_for_every_value_with_who_is_ahead_or_why_it_is_not_known(self):
         table = lines(crossover_demo())[-6:]
         assert [line.split()[0] for line in table] == ["8", "16", "32", "64", "128", "256"]
-        assert all(f" {letter} " in line for letter, line in zip("CCCGG", table, strict=False))
+        assert all(f" {id} " in line for id, line in zip("CCCGG", table, strict=False))
         assert table[-1].endswith("not possible here")
 
     @pytest.mark.parametrize("height", [0, 1, 5, 12, 20, 60])
@@ -84,7 +84,7 @@ class TestPage:
 class TestChart:
     def chart(self, width: int = 80, height: int = 14) -> list[str]:
         snapshot = crossover_demo().session.snapshot()
-        return plain(chart_rows(curve_of(snapshot, snapshot.trial), LETTERS, STYLES, width, height))
+        return plain(chart_rows(curve_of(snapshot, snapshot.experiment), LETTERS, STYLES, width, height))
 
     def test_each_lane_stands_at_each_measured_value(self):
         drawn = "\n".join(self.chart()[:-2])

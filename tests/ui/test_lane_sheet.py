@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
-from tfmon.analysis.bottleneck import diagnose
+from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.errors import TfmonError
 from tfmon.model.readings import Missing
 from tfmon.model.samples import ClockReason, HostSample
@@ -111,7 +111,7 @@ class TestTime:
     def test_the_bar_and_its_words_fit_and_the_shares_add_up(self, width):
         snapshot = racing_demo().session.snapshot()
         for lane in snapshot.lanes:
-            shares = diagnose(snapshot, lane).shares
+            shares = find_bottleneck(snapshot, lane).shares
             assert cells(time_row(shares, width, "lane0")) <= width
             assert sum(value for _, value, _ in time_parts(shares)) == pytest.approx(100, abs=0.1)
 

@@ -67,7 +67,7 @@ async def test_a_filter_is_typed_kept_and_dropped():
     demo = talking_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "l", "slash", *"EVEN 9q")
-        assert "filter EVEN 9q▏   0 of 105 lines" in shown(pilot), "keys are letters while one types"
+        assert "filter EVEN 9q▏   0 of 105 lines" in shown(pilot), "keys are ids while one types"
         await press(pilot, "backspace")
         assert "5 of 105 lines" in shown(pilot)
         assert "line 98 of even" in shown(pilot) and "line 97" not in shown(pilot)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from tfmon.ui.textual_compat import RATE_S, Output, Rate
+from tfmon.ui.textual_compat import RATE_S, ByteRate, Output
 
 
 class Free:
@@ -53,7 +53,7 @@ def test_bytes_are_counted_as_the_terminal_gets_them():
 
 def test_a_rate_is_that_of_the_last_seconds_and_not_known_at_first():
     now = [0.0]
-    rate = Rate(lambda: now[0])
+    rate = ByteRate(lambda: now[0])
     told = []
     for second in range(30):
         now[0] = float(second)

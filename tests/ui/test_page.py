@@ -7,7 +7,7 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.model.session import Race, Session
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.race import Page, draw
+from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import cells
 from tfmon.ui.view import View
 from tfmon.ui.widgets.canvas import changed_runs
@@ -19,11 +19,11 @@ SIZES = [
 ]
 
 
-def page(demo: Demo, width: int = 120, height: int = 36, **view) -> Page:
+def page(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
     return draw(demo.session.snapshot(), View(**view), width, height)
 
 
-def text(shown: Page) -> str:
+def text(shown: RaceFrame) -> str:
     return "\n".join("".join(part for part, _ in row).rstrip() for row in shown.rows)
 
 
@@ -93,7 +93,7 @@ def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
 
 def test_the_lane_whose_turn_it_is_is_marked():
     demo = racing_demo()
-    whose = demo.session.snapshot().race.turn
+    whose = demo.session.snapshot().race.training
     rows = text(page(demo)).splitlines()
     assert rows[1].count("▸ its turn") == 1
     assert rows[1].count("waiting") == 1

@@ -88,5 +88,5 @@ async def test_it_is_ascii_where_the_terminal_is():
 
 
 def test_the_screen_does_not_load_it():
-    code = "import sys, tfmon.live; sys.exit('tfmon.ui.screens.palette' in sys.modules)"
+    code = "import sys, tfmon.runner.live; sys.exit('tfmon.ui.screens.palette' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

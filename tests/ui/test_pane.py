@@ -98,7 +98,7 @@ def test_nothing_is_invented_before_the_first_sample():
 def test_memory_of_the_board_stands_in_where_the_driver_names_no_process():
     demo = racing_demo()
     gpu = demo.session.snapshot().gpus[0]
-    lane = replace(demo.session.snapshot().lane("gpu:0"), gpu_held_bytes=Missing("hidden"))
+    lane = replace(demo.session.snapshot().lane("gpu:0"), gpu_memory_used_bytes=Missing("hidden"))
     words = "".join(text for text, _ in readings.gpu_memory_row(lane, gpu, 80))
     assert words == "gpu mem board 1.2 GiB of 139 GiB · 38 MiB in use (peak 51 MiB)"
 
@@ -265,6 +265,6 @@ def test_a_gpu_that_is_not_read_any_more_says_how_old_its_readings_are():
 
 def test_memory_that_the_driver_does_not_tell_names_who_does():
     snapshot = racing_demo().session.snapshot()
-    lane = replace(snapshot.lane("gpu:0"), gpu_held_source="only process")
+    lane = replace(snapshot.lane("gpu:0"), gpu_memory_source="only process")
     row = readings.gpu_memory_row(lane, snapshot.gpus[0], 80)
     assert "612 MiB held (only process)" in "".join(words for words, _ in row)

@@ -24,7 +24,7 @@ async def test_a_key_of_the_race_changes_nothing_and_says_so_if_it_would(key):
     async with app_of(demo, readonly=True).run_test(size=(120, 36)) as pilot:
         assert "read only: keys change nothing" in shown(pilot)
         await press(pilot, key.keys.split(",")[0])
-        assert demo.controls.calls == [] and demo.trials.calls == []
+        assert demo.controls.calls == [] and demo.experiments.calls == []
         if key.id in CHANGES:
             assert SAID in shown(pilot)
             assert isinstance(pilot.app.screen, RaceScreen)
@@ -41,7 +41,7 @@ async def test_a_page_changes_nothing_and_says_so(keys):
     demo = racing_demo()
     async with app_of(demo, readonly=True).run_test(size=(120, 36)) as pilot:
         await press(pilot, *keys)
-        assert demo.controls.calls == [] and demo.trials.calls == []
+        assert demo.controls.calls == [] and demo.experiments.calls == []
         assert SAID in shown(pilot)
 
 

@@ -13,7 +13,7 @@ from tfmon.ui.app import MonitorApp
 from tfmon.ui.widgets.canvas import Canvas
 
 
-class Recorded(MonitorApp):
+class RecordingState(MonitorApp):
     """Writes to an emulated terminal beside its own."""
 
     def start_recording(self, width: int, height: int) -> None:
@@ -31,13 +31,13 @@ class Recorded(MonitorApp):
         self.partial.append(text)
 
 
-def recorded(demo: Demo, width: int, height: int) -> Recorded:
-    app = Recorded(demo.session, demo.controls, demo.trials, characters="braille")
+def recorded(demo: Demo, width: int, height: int) -> RecordingState:
+    app = RecordingState(demo.session, demo.controls, demo.experiments, characters="braille")
     app.start_recording(width, height)
     return app
 
 
-def assert_shown(app: Recorded) -> None:
+def assert_shown(app: RecordingState) -> None:
     expected = app.screen.query_one(Canvas).text().splitlines()
     for row, line in zip(app.terminal.display, expected, strict=False):
         assert row.rstrip() == line

@@ -17,7 +17,7 @@ SIZES = [(80, 24), (120, 36), (200, 50)]
 
 
 def app_of(demo: Demo, **more) -> MonitorApp:
-    wired = demo.session, demo.controls, demo.trials
+    wired = demo.session, demo.controls, demo.experiments
     return MonitorApp(*wired, scenarios=lambda: CARDS, **{"characters": "braille", **more})
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
-from tfmon.model.events import LaneEnded, LaneStalled, StoodStill
+from tfmon.model.events import LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
-from tfmon.model.lane_events import Hello, LaneFailed, StackTold
+from tfmon.model.lane_events import Hello, LaneFailed, StackReported
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.render.race import draw
 from tfmon.ui.requests import reachable
@@ -22,7 +22,7 @@ def stalled_demo() -> Demo:
     demo = racing_demo(GPU_MACHINE)
     since_ns = demo.clock()
     demo.clock.ahead(25)
-    demo.session.accept(Hello(lane="gpu:0", at_ns=since_ns, protocol=1, pid=1, python="3", tells_stack=True))
+    demo.session.accept(Hello(lane="gpu:0", at_ns=since_ns, protocol=1, pid=1, python="3", reports_stack=True))
     demo.session.accept(LaneStalled(lane="gpu:0", at_ns=demo.clock(), since_ns=since_ns))
     return demo
 
@@ -49,18 +49,18 @@ def test_a_gap_is_marked_on_the_time_line():
     demo = racing_demo(GPU_MACHINE)
     for name in demo.names:
         stamps = {"at_ns": demo.clock(), "since_ns": demo.clock() - 12 * SECOND}
-        demo.session.accept(StoodStill(lane=name, lasted_s=12.0, **stamps))
+        demo.session.accept(Suspended(lane=name, lasted_s=12.0, **stamps))
     demo.clock.ahead(30)
     assert "stood still 12 s" in shown(demo)
 
 
 async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
     demo = stalled_demo()
-    app = MonitorApp(demo.session, demo.controls, demo.trials)
+    app = MonitorApp(demo.session, demo.controls, demo.experiments)
     async with app.run_test(size=(120, 50)) as pilot:
         await pilot.press("tab", "tab", "enter", "S")
         assert demo.controls.calls[-1] == ("ask_stack", "gpu:0")
-        demo.session.accept(StackTold(lane="gpu:0", at_ns=demo.clock(), lines=STACK))
+        demo.session.accept(StackReported(lane="gpu:0", at_ns=demo.clock(), lines=STACK))
         app.pull()
         await pilot.pause()
         text = "\n".join(line.text for line in app.screen._compositor.render_strips())
@@ -72,7 +72,7 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
 
 async def test_a_lane_that_cannot_tell_or_has_ended_is_not_asked():
     demo = stalled_demo()
-    app = MonitorApp(demo.session, demo.controls, demo.trials)
+    app = MonitorApp(demo.session, demo.controls, demo.experiments)
     async with app.run_test(size=(120, 50)) as pilot:
         await pilot.press("tab", "enter", "S")
         assert "cannot be asked" in app.view.message
@@ -88,7 +88,7 @@ async def test_ctrl_z_stops_or_says_why_not():
     stopped: list[int] = []
     for suspend, said in ((lambda: stopped.append(1), ""), (None, "no shell")):
         demo = racing_demo(GPU_MACHINE)
-        app = MonitorApp(demo.session, demo.controls, demo.trials, suspend=suspend)
+        app = MonitorApp(demo.session, demo.controls, demo.experiments, suspend=suspend)
         async with app.run_test() as pilot:
             await pilot.press("ctrl+z")
             assert stopped == [1]

@@ -46,7 +46,7 @@ class TestKeys:
         demo = racing_demo()
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "e", "tab", "e")
-        assert demo.trials.calls == [("start_tuning", "gpu:0", False), ("start_tuning", "cpu", False)]
+        assert demo.experiments.calls == [("start_tuning", "gpu:0", False), ("start_tuning", "cpu", False)]
 
     async def test_u_takes_back_and_says_what(self):
         demo = racing_demo()
@@ -57,10 +57,10 @@ class TestKeys:
     @pytest.mark.parametrize("key", ["e", "u"])
     async def test_a_refusal_is_said(self, key):
         demo = racing_demo()
-        demo.trials.refusal = "no knob of this scenario helps cpu"
+        demo.experiments.refusal = "no knob of this scenario helps cpu"
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, key)
-            assert demo.trials.refusal in shown(pilot)
+            assert demo.experiments.refusal in shown(pilot)
 
     @pytest.mark.parametrize("key", ["b", "p", "space", "t", "r", "e"])
     async def test_while_one_runs_keys_leave_the_lanes_alone_and_say_why(self, key):
@@ -74,20 +74,20 @@ class TestKeys:
         demo = racing_demo()
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "E", "enter", "tab", "enter")
-            assert demo.trials.calls == [("start_tuning", "gpu:0", True), ("start_tuning", "cpu", True)]
+            assert demo.experiments.calls == [("start_tuning", "gpu:0", True), ("start_tuning", "cpu", True)]
             demo.session.set_trial(TuneState("cpu", everything=True))
             pilot.app.pull()
             await press(pilot, "enter")
-            assert demo.trials.calls[2:] == [("stop",)]
+            assert demo.experiments.calls[2:] == [("stop",)]
 
     async def test_the_page_says_a_refusal_and_undoes(self):
         demo = racing_demo()
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "E", "u")
             assert "undone: prefetch auto" in shown(pilot)
-            demo.trials.refusal = "gpu:0 does not train any more: start it again first"
+            demo.experiments.refusal = "gpu:0 does not train any more: start it again first"
             await press(pilot, "enter")
-            assert demo.trials.refusal in shown(pilot)
+            assert demo.experiments.refusal in shown(pilot)
 
 
 class TestRace:

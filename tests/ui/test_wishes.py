@@ -33,15 +33,15 @@ def test_a_second_press_goes_on_from_what_was_asked(demo):
 
 def test_the_end_of_the_range_is_said_in_words(demo):
     demo.ask("cpu", "batch_size", 1)
-    wishes, stuck = steps_of(lanes(demo)[:1], BATCH_SIZE, -1)
-    assert wishes == []
+    race_options, stuck = steps_of(lanes(demo)[:1], BATCH_SIZE, -1)
+    assert race_options == []
     assert stuck == "batch size is already 1; it takes a whole number from 1"
 
 
 def test_a_batch_never_exceeds_the_data(demo):
     demo.ask("cpu", "batch_size", 512)
-    wishes, stuck = steps_of(lanes(demo)[:1], BATCH_SIZE, 1)
-    assert wishes == []
+    race_options, stuck = steps_of(lanes(demo)[:1], BATCH_SIZE, 1)
+    assert race_options == []
     assert stuck == "batch size is already 512, and the data has 1000 examples"
 
 

@@ -13,7 +13,7 @@ SMALL_BATCH = 32
 shows only when a step has work enough."""
 BATCH_FACTOR = 4
 """How much larger a batch is proposed, and `SMALL_BATCH` at least: one power of two changes too little to be worth
-a trial."""
+a experiment."""
 SHORT_EPOCH_S = 10.0
 """A cache works from the second epoch on; where one is as short as this, it comes before what only makes the same
 work quicker."""

@@ -29,7 +29,7 @@ BUSY_OTHERS_PCT = 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Bottleneck:
     """What bounds a lane."""
 
     kind: str
@@ -50,7 +50,7 @@ class _Case:
     shares: Shares
 
 
-def diagnose(snapshot: Snapshot, lane: LaneState) -> Diagnosis | None:
+def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
     """Return what bounds a lane under the settings in force; None before enough is measured."""
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
@@ -63,7 +63,7 @@ def diagnose(snapshot: Snapshot, lane: LaneState) -> Diagnosis | None:
         bounds = [kind, rival[0]]
         kind, text = "mixed", f"mixed: {text}, and {rival[1]}"
     advice = tuple(one for bound in bounds for one in advice_for(bound, lane, snapshot.race.knobs))
-    return Diagnosis(kind, text, shares, advice, _also(snapshot, lane))
+    return Bottleneck(kind, text, shares, advice, _also(snapshot, lane))
 
 
 # ---------------------------------------------------------------- the rules, in order
@@ -204,7 +204,7 @@ def _of_the_gpu(snapshot: Snapshot, lane: LaneState) -> list[str]:
     lines = [f"the GPU runs below full clocks: {one.text}" for one in reasons if one.level != "info"]
     if gpu.pcie_warning:
         lines.append(f"the GPU's link is narrow: {gpu.pcie_warning}")
-    strangers = [pid for pid in gpu.held_by_pid if pid not in {p for one in snapshot.lanes for p in one.pids}]
+    strangers = [pid for pid in gpu.used_by_pid if pid not in {p for one in snapshot.lanes for p in one.pids}]
     if strangers and not gpu.foreign_pids:
         lines.append(f"{len(strangers)} other programs hold memory of this GPU")
     return lines

@@ -12,7 +12,7 @@ Outcome = Literal["supported", "contradicted", "too close to call", "not testabl
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ClaimResult:
     """A claim and what came of it."""
 
     scenario: str
@@ -46,7 +46,7 @@ def prediction(claim: Claim) -> str:
     return f"{claim.first} > {claim.second}{factor}"
 
 
-def measured(finding: Finding) -> str:
+def measured(finding: ClaimResult) -> str:
     """Write what was measured: 15.6× (15.4 to 15.8, 12 pairs)."""
     if finding.ratio is None:
         return ""

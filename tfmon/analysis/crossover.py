@@ -1,6 +1,6 @@
 """The crossover: at which value of a knob one lane overtakes the other. Pure.
 
-Two lanes race at powers of two of a knob, in turns. Each value gets a few pairs, and the ones next to a change of
+Two lanes race at powers of two of a knob, in slices. Each value gets a few pairs, and the ones next to a change of
 the lead get more, until it is sure on both sides. Between two values the log of the ratio is taken as straight
 over the log of the knob, and so is each end of its interval.
 """
@@ -17,7 +17,7 @@ from tfmon.analysis import statistics
 from tfmon.analysis.statistics import LEAST_PAIRS
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import TrialError
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
@@ -34,7 +34,7 @@ HIGHEST = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CurvePoint:
     """What was measured at one value of the knob."""
 
     value: KnobValue
@@ -74,7 +74,7 @@ class Curve:
     first: str
     second: str
     """Titles of the lanes."""
-    places: tuple[Place, ...]
+    places: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
     """The answer in a sentence."""
@@ -104,19 +104,19 @@ def plan_crossover(
 ) -> CrossoverState:
     """Return what a crossover of the first two lanes would measure; a batch is never larger than the data.
 
-    Errors: TrialError for fewer than two lanes, and a knob that is not there, is no number or tells them apart.
+    Errors: ExperimentError for fewer than two lanes, and a knob that is not there, is no number or tells them apart.
     """
     if len(lanes) < 2:
-        raise TrialError("a crossover compares two lanes that train; this race has fewer")
+        raise ExperimentError("a crossover compares two lanes that train; this race has fewer")
     low, high = bounds
     if knob == "batch_size" and examples is not None:
         high = min(examples, HIGHEST if high is None else high)
     try:
         values = values_of(find(knobs, knob), low, high)
     except KnobError as error:
-        raise TrialError(str(error)) from error
+        raise ExperimentError(str(error)) from error
     if any(knob in lane.apart for lane in lanes[:2]):
-        raise TrialError(f"{knob} is what tells the lanes apart; a crossover needs another knob")
+        raise ExperimentError(f"{knob} is what tells the lanes apart; a crossover needs another knob")
     return CrossoverState(knob, (lanes[0].name, lanes[1].name), values)
 
 
@@ -152,15 +152,15 @@ def pairs_left(curve: Curve) -> int:
     return first + sum((SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs for place in near)
 
 
-def _place(first: LaneState, second: LaneState, knob: str, value: KnobValue, refused: str) -> Place:
-    ours = first.turns_under({**first.settings, knob: value})
-    theirs = second.turns_under({**second.settings, knob: value})
-    pairs = len({turn.turn for turn in ours} & {turn.turn for turn in theirs})
+def _place(first: LaneState, second: LaneState, knob: str, value: KnobValue, refused: str) -> CurvePoint:
+    ours = first.slices_under({**first.settings, knob: value})
+    theirs = second.slices_under({**second.settings, knob: value})
+    pairs = len({one.round for one in ours} & {one.round for one in theirs})
     ratio = statistics.ratio(ours, theirs)
-    return Place(value, statistics.speed(ours), statistics.speed(theirs), ratio, pairs, refused)
+    return CurvePoint(value, statistics.speed(ours), statistics.speed(theirs), ratio, pairs, refused)
 
 
-def _near_crossings(places: Sequence[Place]) -> list[Place]:
+def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
     """Return the places worth more pairs: unsure ones next to which the lead may change, and those beside it."""
     known = [place for place in places if place.ratio is not None]
     near = []
@@ -173,15 +173,15 @@ def _near_crossings(places: Sequence[Place]) -> list[Place]:
     return near
 
 
-def _flips(places: Sequence[Place]) -> bool:
+def _flips(places: Sequence[CurvePoint]) -> bool:
     return len({_lead(place) for place in places}) > 1
 
 
-def _lead(place: Place) -> bool:
+def _lead(place: CurvePoint) -> bool:
     return place.ratio is not None and place.ratio.value > 1
 
 
-def _crossings(places: Sequence[Place], first: str, second: str) -> tuple[Crossing, ...]:
+def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[Crossing, ...]:
     """Return every change of the lead between places where it is sure who is ahead."""
     found = []
     known = [place for place in places if place.ratio is not None]
@@ -196,7 +196,7 @@ def _crossings(places: Sequence[Place], first: str, second: str) -> tuple[Crossi
     return tuple(found)
 
 
-def _where(stretch: Sequence[Place]) -> tuple[float, float, float]:
+def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
     """Return where the ratio and the ends of its interval pass 1, in order; all within the stretch."""
     logs = [math.log2(float(place.value)) for place in stretch]
     rises = _lead(stretch[-1])
@@ -211,7 +211,9 @@ def _where(stretch: Sequence[Place]) -> tuple[float, float, float]:
     return low, about, high
 
 
-def _answer(knob: str, places: Sequence[Place], crossings: Sequence[Crossing], titles: tuple[str, str]) -> str:
+def _answer(
+    knob: str, places: Sequence[CurvePoint], crossings: Sequence[Crossing], titles: tuple[str, str]
+) -> str:
     known = [place for place in places if place.ratio is not None]
     if not known:
         return "nothing is measured yet"
@@ -235,7 +237,7 @@ def _answer(knob: str, places: Sequence[Place], crossings: Sequence[Crossing], t
     return f"there is no crossing {span}: {winner} is faster than {loser} throughout, {by}{doubt}"
 
 
-def _factor(place: Place) -> float:
+def _factor(place: CurvePoint) -> float:
     assert place.ratio is not None
     return max(place.ratio.value, 1 / place.ratio.value)
 

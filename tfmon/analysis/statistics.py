@@ -18,21 +18,21 @@ from collections.abc import Callable, Sequence
 from statistics import fmean, median
 from typing import TypeVar
 
-from tfmon.model.lane_statistics import TurnSpeed
+from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.readings import Estimate
 
 _Result = TypeVar("_Result")
 
 TRIM = 0.2
 """Share of the pairs left out at each end."""
-LOTTERY = 0.008
+BETWEEN_PROCESSES = 0.008
 """Standard deviation of the log ratio of two lanes that do the same.
 
 Two processes differ in speed for as long as they live, by how their memory happens to lie, and no number of pairs
 averages that out. In 20 races of 15 s of identical lanes on 2 cores it was 0.006, and up to 0.014 in one race.
 Source: `tests/benchmarks/fairness.py identical`.
 """
-LOTTERY_95 = 1.96 * LOTTERY
+BETWEEN_PROCESSES_95 = 1.96 * BETWEEN_PROCESSES
 """Half the interval that is left after any number of pairs."""
 LEAST_PAIRS = 5
 """Fewer pairs than these give no interval."""
@@ -45,14 +45,14 @@ DRIFT = 0.05
 class _Slices:
     """Slices of a lane, equal only to the very same: so results can be remembered without looking at each one."""
 
-    def __init__(self, turns: Sequence[TurnSpeed]) -> None:
-        self.turns = turns
+    def __init__(self, slices: Sequence[SliceSpeed]) -> None:
+        self.slices = slices
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Slices) and self.turns is other.turns
+        return isinstance(other, _Slices) and self.slices is other.slices
 
     def __hash__(self) -> int:
-        return id(self.turns)
+        return id(self.slices)
 
 
 def _remembered(function: Callable[..., _Result]) -> Callable[..., _Result]:
@@ -60,11 +60,11 @@ def _remembered(function: Callable[..., _Result]) -> Callable[..., _Result]:
 
     Slices are told apart by identity, so only tuples, which never change, are remembered.
     """
-    kept = functools.lru_cache(maxsize=24)(lambda *lanes: function(*(lane.turns for lane in lanes)))
+    kept = functools.lru_cache(maxsize=24)(lambda *lanes: function(*(lane.slices for lane in lanes)))
 
     @functools.wraps(function)
-    def remembered(*lanes: Sequence[TurnSpeed]) -> _Result:
-        if all(isinstance(turns, tuple) for turns in lanes):
+    def remembered(*lanes: Sequence[SliceSpeed]) -> _Result:
+        if all(isinstance(slices, tuple) for slices in lanes):
             return kept(*map(_Slices, lanes))
         return function(*lanes)
 
@@ -72,19 +72,19 @@ def _remembered(function: Callable[..., _Result]) -> Callable[..., _Result]:
 
 
 @_remembered
-def ratio(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> Estimate | None:
+def ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> Estimate | None:
     """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few.
 
-    The interval holds what two processes that do the same differ by; see `LOTTERY`.
+    The interval holds what two processes that do the same differ by; see `BETWEEN_PROCESSES`.
     """
     return _exponential(_between_processes(trimmed(_log_ratios(first, second))))
 
 
-def gain(pairs: Sequence[tuple[TurnSpeed, TurnSpeed]], *, one_process: bool = True) -> Estimate | None:
+def gain(pairs: Sequence[tuple[SliceSpeed, SliceSpeed]], *, one_process: bool = True) -> Estimate | None:
     """Return one lane's throughput under other settings over that before; None from too few pairs.
 
     A pair holds a slice under the settings before and one under the others, soon after each other. Where each
-    setting had a process of its own the interval holds what two processes differ by; see `LOTTERY`.
+    setting had a process of its own the interval holds what two processes differ by; see `BETWEEN_PROCESSES`.
     """
     logs = trimmed(
         [math.log(new.examples_per_s / old.examples_per_s) for old, new in pairs if old.examples * new.examples]
@@ -93,23 +93,23 @@ def gain(pairs: Sequence[tuple[TurnSpeed, TurnSpeed]], *, one_process: bool = Tr
 
 
 @_remembered
-def speed(turns: Sequence[TurnSpeed]) -> Estimate | None:
+def speed(slices: Sequence[SliceSpeed]) -> Estimate | None:
     """Return a lane's throughput over its slices, in examples/s; None from too few."""
-    return _speed(turns)
+    return _speed(slices)
 
 
-def _speed(turns: Sequence[TurnSpeed]) -> Estimate | None:
-    return _exponential(trimmed([math.log(turn.examples_per_s) for turn in turns if turn.examples > 0]))
+def _speed(slices: Sequence[SliceSpeed]) -> Estimate | None:
+    return _exponential(trimmed([math.log(one.examples_per_s) for one in slices if one.examples > 0]))
 
 
 @_remembered
-def drift(turns: Sequence[TurnSpeed]) -> float | None:
+def drift(slices: Sequence[SliceSpeed]) -> float | None:
     """Return the throughput of the last third of the slices over that of the first, if it has clearly changed.
 
     None unless the two differ by more than `DRIFT` and by more than their slices scatter.
     """
-    third = len(turns) // 3
-    early, late = _speed(turns[:third]), _speed(turns[len(turns) - third :])
+    third = len(slices) // 3
+    early, late = _speed(slices[:third]), _speed(slices[len(slices) - third :])
     if early is None or late is None:
         return None
     apart = early.high < late.low or late.high < early.low
@@ -118,7 +118,7 @@ def drift(turns: Sequence[TurnSpeed]) -> float | None:
 
 
 @_remembered
-def outliers(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> int:
+def outliers(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> int:
     """Return how many pairs lie far off the others: a modified z-score over 3.5, and off by more than `DRIFT`.
 
     Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
@@ -133,15 +133,15 @@ def outliers(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> int:
 
 
 @_remembered
-def _log_ratios(first: Sequence[TurnSpeed], second: Sequence[TurnSpeed]) -> list[float]:
+def _log_ratios(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> list[float]:
     ours, theirs = _logs(first), _logs(second)
-    return [log - theirs[turn] for turn, log in ours.items() if turn in theirs]
+    return [log - theirs[number] for number, log in ours.items() if number in theirs]
 
 
 @_remembered
-def _logs(turns: Sequence[TurnSpeed]) -> dict[int, float]:
+def _logs(slices: Sequence[SliceSpeed]) -> dict[int, float]:
     """Return the logarithm of the throughput of each slice in which anything was done, by its round."""
-    return {turn.turn: math.log(turn.examples / turn.span_ns) for turn in turns if turn.examples > 0}
+    return {one.round: math.log(one.examples / one.span_ns) for one in slices if one.examples > 0}
 
 
 def trimmed(values: Sequence[float]) -> Estimate | None:
@@ -185,8 +185,8 @@ def _between_processes(logs: Estimate | None) -> Estimate | None:
     lower, upper = logs.value - logs.low, logs.high - logs.value
     return Estimate(
         logs.value,
-        logs.value - math.hypot(lower, LOTTERY_95),
-        logs.value + math.hypot(upper, LOTTERY_95),
+        logs.value - math.hypot(lower, BETWEEN_PROCESSES_95),
+        logs.value + math.hypot(upper, BETWEEN_PROCESSES_95),
         logs.pairs,
     )
 

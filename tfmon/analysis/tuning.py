@@ -1,6 +1,6 @@
 """Advice that is tried on a running lane: what to try next, what it gained, whether it is kept. Pure.
 
-The lane trains under the old and the new settings by turns, a few slices each, so that what drifts hits both. The
+The lane trains under the old and the new settings by slices, a few slices each, so that what drifts hits both. The
 gain is looked at a few times at most: each look may err, and many looks would find a gain where there is none.
 """
 
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for, code_for
 from tfmon.analysis.attribution import Shares
-from tfmon.analysis.bottleneck import Diagnosis, diagnose
+from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
 from tfmon.analysis.statistics import gain
 from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import TurnSpeed
-from tfmon.model.ports import TrialError
+from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
 from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot
@@ -31,7 +31,7 @@ LOOKS_RESTARTING = (6, 12)
 CLEAR = 0.05
 """A gain or a loss that is decided on before the last look, if its interval leaves out none at all."""
 FURTHER_PCT = 10.0
-"""The least share of step time that is worth a trial when what bounds the lane is beyond help."""
+"""The least share of step time that is worth a experiment when what bounds the lane is beyond help."""
 WORTH = 0.01
 """The least gain that is worth another setting."""
 
@@ -39,14 +39,14 @@ WORTH = 0.01
 # ---------------------------------------------------------------- what to try
 
 
-def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Diagnosis | None:
+def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
     """Return what bounds a lane, without the advice that was tried since the last change that was kept.
 
     A change that helps makes another lane of it, on which what did not help before may; unless it surely cost a
     good deal, and the series is the same. With `everything` it is followed by what may help against whatever else
     takes its part of the time.
     """
-    found = diagnose(snapshot, lane)
+    found = find_bottleneck(snapshot, lane)
     if found is None:
         return found
     if everything:
@@ -87,19 +87,19 @@ def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Ad
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:
     """Return a series of attempts on a lane that has yet to begin.
 
-    Errors: TrialError for a lane that is over, or that no knob of the scenario may help.
+    Errors: ExperimentError for a lane that is over, or that no knob of the scenario may help.
     """
     lane = next((one for one in snapshot.lanes if one.spec.name == name), None)
     if lane is None:
-        raise TrialError(f"there is no lane {name} in this race")
+        raise ExperimentError(f"there is no lane {name} in this race")
     if lane.over:
-        raise TrialError(f"{lane.title} does not train any more: start it again first")
+        raise ExperimentError(f"{lane.title} does not train any more: start it again first")
     found = advised(snapshot, lane, everything=everything)
     if found is not None and found.advice and all(one.by_hand for one in found.advice):
-        raise TrialError(f"{lane.title} is a script: what may help it is code, which Enter shows")
+        raise ExperimentError(f"{lane.title} is a script: what may help it is code, which Enter shows")
     if found is not None and not found.advice:
-        tried = " that was not tried" if diagnose(snapshot, lane) != found else ""
-        raise TrialError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")
+        tried = " that was not tried" if find_bottleneck(snapshot, lane) != found else ""
+        raise ExperimentError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")
     attempts = snapshot.tuned.attempts if snapshot.tuned is not None else ()
     return TuneState(name, everything=everything, attempts=attempts, first=len(attempts))
 
@@ -107,14 +107,14 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
 def find_kept(snapshot: Snapshot) -> tuple[TuneState, Attempt]:
     """Return the attempt that was kept last and is in force still, and the state in which it is undone.
 
-    Errors: TrialError when there is none.
+    Errors: ExperimentError when there is none.
     """
     attempts = list(snapshot.tuned.attempts) if snapshot.tuned is not None else []
     for place, attempt in reversed(list(enumerate(attempts))):
         if snapshot.tuned is not None and attempt.outcome == KEPT and _in_force(snapshot, attempt, attempt.after):
             attempts[place] = replace(attempt, outcome=UNDONE)
             return replace(snapshot.tuned, attempts=tuple(attempts)), attempt
-    raise TrialError("nothing to undo: no advice that was tried is in force")
+    raise ExperimentError("nothing to undo: no advice that was tried is in force")
 
 
 def _in_force(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool:
@@ -139,16 +139,16 @@ def plan_attempt(lane: LaneState, advice: Advice, bound: str, knobs: Sequence[Kn
 # ---------------------------------------------------------------- what came of it
 
 
-def slices_in(lane: LaneState, attempt: Attempt, block: Block) -> list[TurnSpeed]:
+def slices_in(lane: LaneState, attempt: Attempt, block: Block) -> list[SliceSpeed]:
     """Return the slices of a block, oldest first."""
     until_ns = math.inf if block.until_ns is None else block.until_ns
-    turns = lane.turns_under(attempt.after if block.changed else attempt.before)
-    return [turn for turn in turns if block.since_ns < turn.at_ns <= until_ns]
+    slices = lane.slices_under(attempt.after if block.changed else attempt.before)
+    return [one for one in slices if block.since_ns < one.at_ns <= until_ns]
 
 
-def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[TurnSpeed, TurnSpeed]]:
+def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[SliceSpeed, SliceSpeed]]:
     """Return the slices under the old and the new settings, each with its partner of the neighbouring block."""
-    blocks: dict[bool, list[list[TurnSpeed]]] = {False: [], True: []}
+    blocks: dict[bool, list[list[SliceSpeed]]] = {False: [], True: []}
     for block in attempt.blocks:
         blocks[block.changed].append(slices_in(lane, attempt, block))
     neighbours = zip(blocks[False], blocks[True], strict=False)
@@ -212,13 +212,13 @@ def best_of(state: TuneState) -> Best:
 def news(snapshot: Snapshot) -> str:
     """Say what is tried, or what came of the last change while its outcome is in force; "" if there is nothing."""
     state = snapshot.tuned
-    if state is None or snapshot.trial is not state:
+    if state is None or snapshot.experiment is not state:
         return ""
     lane = next((one for one in snapshot.lanes if one.spec.name == state.lane), None)
     if lane is None:
         return ""
     attempt = state.latest
-    lead = f"{lane.spec.letter}: " if len(snapshot.lanes) > 1 else ""
+    lead = f"{lane.spec.id}: " if len(snapshot.lanes) > 1 else ""
     if attempt is None:
         return f"{lead}{state.ended}" if state.over else f"{lead}looking what bounds it"
     kept = attempt.outcome == KEPT

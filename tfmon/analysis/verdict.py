@@ -29,13 +29,13 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Verdict:
     """The verdict as it stands."""
 
     text: str
     """One line: who is ahead and by what factor, or why that cannot be said."""
     short: str = ""
-    """The same with the lanes' letters for their names; empty where no lane is named."""
+    """The same with the lanes' ids for their names; empty where no lane is named."""
     winner: str | None = None
     """Name of the lane that is ahead beyond doubt; in a contended race, of the one that is ahead."""
     ratio: float | None = None
@@ -48,20 +48,20 @@ class Standing:
     """What limits the figure; empty if nothing does."""
 
 
-def standing(snapshot: Snapshot) -> Standing:
+def find_verdict(snapshot: Snapshot) -> Verdict:
     """Compare the lanes that trained, by examples/s in steady state since each one's last knob change.
 
     Units: ratios are examples/s over examples/s; in turns, of slices of the same round.
     """
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
     if len(snapshot.lanes) == 1:
-        return Standing("one lane: nothing to compare it with")
+        return Verdict("one lane: nothing to compare it with")
     if len(lanes) < 2:
         trained = len(lanes)
-        return Standing(f"no verdict: {trained} of {len(snapshot.lanes)} lanes can train")
+        return Verdict(f"no verdict: {trained} of {len(snapshot.lanes)} lanes can train")
     if any(lane.steady.examples_per_s is None for lane in lanes):
         waiting = any(not lane.over for lane in lanes)
-        return Standing(
+        return Verdict(
             "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
         )
     lanes.sort(key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
@@ -70,43 +70,43 @@ def standing(snapshot: Snapshot) -> Standing:
     return _in_turns(lanes, _sinking_clocks(snapshot))
 
 
-def _contended(lanes: Sequence[LaneState]) -> Standing:
+def _contended(lanes: Sequence[LaneState]) -> Verdict:
     winner, loser = lanes[0], lanes[-1]
     best, worst = winner.steady.examples_per_s, loser.steady.examples_per_s
     if not best or not worst:
-        return Standing("no verdict: nothing was measured")
+        return Verdict("no verdict: nothing was measured")
     ratio = best / worst
     said = f"{{}} is {units.ratio(ratio)} faster than {{}}"
-    return Standing(*_named(said, winner, loser), winner.spec.name, ratio, note=CONTENDED)
+    return Verdict(*_named(said, winner, loser), winner.spec.name, ratio, note=CONTENDED)
 
 
-def _in_turns(lanes: Sequence[LaneState], clocks: Sequence[str]) -> Standing:
+def _in_turns(lanes: Sequence[LaneState], clocks: Sequence[str]) -> Verdict:
     lanes = sorted(lanes, key=_pace, reverse=True)
     slowest = lanes[-1]
-    estimates = [(lane, statistics.ratio(lane.turns, slowest.turns)) for lane in lanes[:-1]]
+    estimates = [(lane, statistics.ratio(lane.slices, slowest.slices)) for lane in lanes[:-1]]
     ranking = tuple(Rank(lane.spec.name, estimate) for lane, estimate in estimates if estimate is not None)
     if len(ranking) < len(estimates):
-        pairs = len(set.intersection(*({turn.turn for turn in lane.turns} for lane in lanes)))
+        pairs = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
         yet = "" if all(lane.over for lane in lanes) else " yet"
-        return Standing(f"no verdict{yet}: {pairs} of the {LEAST_PAIRS} pairs that an interval takes")
+        return Verdict(f"no verdict{yet}: {pairs} of the {LEAST_PAIRS} pairs that an interval takes")
     best = ranking[0].ratio
     note = "; ".join([*_notes(lanes), *clocks])
-    second = statistics.ratio(lanes[0].turns, lanes[1].turns)
+    second = statistics.ratio(lanes[0].slices, lanes[1].slices)
     if second is None or second.low <= 1:
         said = f"too close to call: {{}} over {{}} ({_written(second or best)[1]})"
-        return Standing(*_named(said, lanes[0], lanes[1]), None, best.value, best, ranking, note)
+        return Verdict(*_named(said, lanes[0], lanes[1]), None, best.value, best, ranking, note)
     factor, interval = _written(best)
     said = f"{{}} is {factor} faster than {{}} ({interval})"
-    return Standing(*_named(said, lanes[0], slowest), lanes[0].spec.name, best.value, best, ranking, note)
+    return Verdict(*_named(said, lanes[0], slowest), lanes[0].spec.name, best.value, best, ranking, note)
 
 
 def _named(said: str, first: LaneState, second: LaneState) -> tuple[str, str]:
-    return said.format(first.title, second.title), said.format(first.spec.letter, second.spec.letter)
+    return said.format(first.title, second.title), said.format(first.spec.id, second.spec.id)
 
 
 def _pace(lane: LaneState) -> float:
     """Return the throughput that the pairs are about, which one disturbed slice hardly moves."""
-    pace = statistics.speed(lane.turns)
+    pace = statistics.speed(lane.slices)
     return pace.value if pace else lane.steady.examples_per_s or 0.0
 
 
@@ -132,12 +132,12 @@ def _notes(lanes: Sequence[LaneState]) -> list[str]:
     """Say what makes the figure less sure: drift, pairs that stand out, and what disturbs all the time."""
     words = []
     for lane in lanes:
-        drift = statistics.drift(lane.turns)
+        drift = statistics.drift(lane.slices)
         if drift is not None:
             how = "faster" if drift > 1 else "slower"
             words.append(f"{lane.title} has become {100 * abs(drift - 1):.0f} % {how} meanwhile")
-    odd = statistics.outliers(lanes[0].turns, lanes[-1].turns)
-    if odd > max(1, MANY_ODD * len(lanes[0].turns)):
+    odd = statistics.outliers(lanes[0].slices, lanes[-1].slices)
+    if odd > max(1, MANY_ODD * len(lanes[0].slices)):
         words.append(f"{odd} pairs out of line: something else disturbs the lanes")
     constant = sorted({reason for lane in lanes for reason in lane.measured.constant})
     words += [f"{reason} most of the time: the figures are those of such a machine" for reason in constant]

@@ -15,7 +15,7 @@ from tfmon.cli import options
 from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
-    from tfmon.analysis.crossover import Curve, Place
+    from tfmon.analysis.crossover import Curve, CurvePoint
     from tfmon.model.race import CrossoverState
     from tfmon.model.session import Snapshot
     from tfmon.runner.headless import Interruption
@@ -55,25 +55,25 @@ def crossover(
     default the CPU and the first GPU; without a GPU, two variants on the CPU. Ctrl+C ends it with what it has.
     """
     from tfmon.analysis.crossover import curve_of, plan_crossover
-    from tfmon.catalog import find_card
-    from tfmon.model.ports import TrialError
+    from tfmon.catalog import find_scenario
+    from tfmon.model.ports import ExperimentError
     from tfmon.runner.headless import interruption
-    from tfmon.runner.planner import Wishes, find_python
+    from tfmon.runner.planner import RaceOptions, find_python
     from tfmon.runner.program import Program
 
     interpreter = find_python(python) if python else Path(sys.executable)
-    wishes = Wishes(lanes=lanes, settings=settings, python=interpreter, slice_s=slice_s, swept=knob)
-    wishes = options.with_recording(wishes, record, no_record)
-    card = find_card(scenario)
-    program = Program(wishes)
+    race_options = RaceOptions(lanes=lanes, settings=settings, python=interpreter, slice_s=slice_s, swept=knob)
+    race_options = options.with_recording(race_options, record, no_record)
+    info = find_scenario(scenario)
+    program = Program(race_options)
     with interruption() as interrupted:
         try:
-            plan = program.plan(card)
+            plan = program.plan(info)
             try:
                 specs = [lane.spec for lane in plan.lanes]
-                state = plan_crossover(card.knobs, specs, knob, (low, high), card.examples)
-            except TrialError as error:
-                raise UsageError(str(error), f"tfmon show {card.name} lists the knobs") from error
+                state = plan_crossover(info.knobs, specs, knob, (low, high), info.examples)
+            except ExperimentError as error:
+                raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
             program.begin(plan)
             state = _measure(program, state, interrupted)
         finally:
@@ -92,12 +92,12 @@ def _measure(program: Program, state: CrossoverState, interrupted: Interruption)
     while not program.bench.join(0.2):
         if interrupted.came():
             program.bench.stop()
-        trial = _told(program, state)
-        if trial.at is None:
+        experiment = _told(program, state)
+        if experiment.at is None:
             options.tell("the lanes get ready")
         else:
-            left = "" if trial.left_s is None else f"   about {units.clock(trial.left_s)} left"
-            options.tell(f"{trial.knob}={trial.at}{left}")
+            left = "" if experiment.left_s is None else f"   about {units.clock(experiment.left_s)} left"
+            options.tell(f"{experiment.knob}={experiment.at}{left}")
     options.tell("")
     return _told(program, state)
 
@@ -106,15 +106,15 @@ def _told(program: Program, state: CrossoverState) -> CrossoverState:
     """Return the state as it was told last."""
     from tfmon.model.race import CrossoverState
 
-    trial = program.session.snapshot().trial
-    return trial if isinstance(trial, CrossoverState) else state
+    experiment = program.session.snapshot().experiment
+    return experiment if isinstance(experiment, CrossoverState) else state
 
 
 def to_json(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> dict[str, Any]:
     """Return the crossover as plain values. Units: throughput in examples/s, intervals at 95 %."""
     from tfmon.reports.race import recording_json
 
-    def speed(place: Place, part: str) -> dict[str, Any]:
+    def speed(place: CurvePoint, part: str) -> dict[str, Any]:
         estimate = getattr(place, part)
         return {
             "examples_per_s": estimate.value if estimate else None,
@@ -166,7 +166,7 @@ def to_text(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> str:
 
     width, height = CHART
     lines = plain(crossover_rows(snapshot, state, width, height + len(curve.places) + 8))
-    lines += [""] + [f" {lane.spec.letter}: {lane.title}" for lane in snapshot.lanes]
+    lines += [""] + [f" {lane.spec.id}: {lane.title}" for lane in snapshot.lanes]
     if snapshot.machine.no_gpu:
         lines.append(f" no GPU lane: {snapshot.machine.no_gpu}")
     lines += recording_lines(snapshot)

@@ -18,7 +18,7 @@ from tfmon.runner import settings as config
 from tfmon.runner.settings import MODES, THEME
 
 if TYPE_CHECKING:
-    from tfmon.runner.planner import Wishes
+    from tfmon.runner.planner import RaceOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -148,14 +148,14 @@ def record(command: Command) -> Command:
     return click.option("--record", metavar="FILE", help=where)(command)
 
 
-def with_recording(wishes: Wishes, record: str | None, no_record: bool) -> Wishes:
-    """Return the wishes with what the options say of the recording.
+def with_recording(race_options: RaceOptions, record: str | None, no_record: bool) -> RaceOptions:
+    """Return the race_options with what the options say of the recording.
 
     Errors: UsageError for options that contradict each other.
     """
     if record is not None and no_record:
         raise UsageError("--record and --no-record exclude each other", "leave one of them out")
-    return replace(wishes, record=not no_record, record_file=None if record is None else Path(record))
+    return replace(race_options, record=not no_record, record_file=None if record is None else Path(record))
 
 
 def why_no_screen() -> str:

@@ -45,24 +45,24 @@ def profile(
 
     The lane trains until it is steady; then TensorFlow's profiler records the steps, and tfmon reads the trace.
     """
-    from tfmon.catalog import find_card
+    from tfmon.catalog import find_scenario
     from tfmon.probes.gpus import find_gpus
     from tfmon.profile import breakdown, xspace
     from tfmon.profile import chrome as perfetto
     from tfmon.reports import profile as text
     from tfmon.runner.headless import interruption
-    from tfmon.runner.planner import Wishes, find_python
+    from tfmon.runner.planner import RaceOptions, find_python
     from tfmon.runner.program import Program
 
     interpreter = find_python(python) if python else Path(sys.executable)
-    card = find_card(scenario)
+    info = find_scenario(scenario)
     spec = lane or ("gpu:0" if find_gpus(interpreter).gpus else "cpu")
     folder = _folder(keep)
-    program = Program(Wishes(lanes=(spec,), settings=settings, python=interpreter))
+    program = Program(RaceOptions(lanes=(spec,), settings=settings, python=interpreter))
     try:
         with interruption() as interrupted:
             try:
-                program.begin(program.plan(card))
+                program.begin(program.plan(info))
                 name = _until_steady(program, interrupted)
                 if not name:
                     sys.exit(EXIT_INTERRUPTED)

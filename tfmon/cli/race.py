@@ -15,13 +15,13 @@ from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 from tfmon.runner import settings as config
 
 if TYPE_CHECKING:
-    from tfmon.catalog import Card
-    from tfmon.runner.planner import Wishes
+    from tfmon.catalog import ScenarioInfo
+    from tfmon.runner.planner import RaceOptions
 
 
 HEADLESS_SECONDS = 30.0
 LEAST_CI = 0.02
-"""A narrower interval is never reached: `race.statistics.LOTTERY` is a part of it."""
+"""A narrower interval is never reached: `race.statistics.BETWEEN_PROCESSES` is a part of it."""
 
 
 @click.command(cls=options.TakesCommand)
@@ -74,8 +74,8 @@ def race(
 
     By default on the CPU and the first GPU; without a GPU, in two variants on the CPU (a script in one lane).
     """
-    from tfmon.catalog import command_card, find_card
-    from tfmon.runner.planner import Wishes, find_python
+    from tfmon.catalog import command_scenario, find_scenario
+    from tfmon.runner.planner import RaceOptions, find_python
 
     command = options.command_of(click.get_current_context())
     if command and scenario is not None:
@@ -86,31 +86,35 @@ def race(
         raise UsageError("--steps is for scenarios; a script says itself how many it trains", "--seconds ends it")
     if seconds is not None and steps is not None:
         raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
-    card = command_card(command) if command else find_card(str(config.resolve("scenario", scenario).value))
+    info = command_scenario(command) if command else find_scenario(str(config.resolve("scenario", scenario).value))
     interpreter = find_python(python) if python else options.interpreter_of(command)
     narrow = None if until_ci is None else _percentage(until_ci)
     if narrow is not None and mode != "turns":
         raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
-    wishes = Wishes(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
-    wishes = replace(options.with_recording(wishes, record, no_record), spare=not (no_spare or command))
-    start(card, wishes, config.screen_settings(theme, mouse, readonly), headless=headless, as_json=as_json)
+    race_options = RaceOptions(lanes, settings, interpreter, seconds, steps, mode, slice_s, narrow)
+    race_options = replace(
+        options.with_recording(race_options, record, no_record), spare=not (no_spare or command)
+    )
+    start(info, race_options, config.screen_settings(theme, mouse, readonly), headless=headless, as_json=as_json)
 
 
-def start(card: Card, wishes: Wishes, screen: config.ScreenSettings, *, headless: bool, as_json: bool) -> NoReturn:
+def start(
+    info: ScenarioInfo, race_options: RaceOptions, screen: config.ScreenSettings, *, headless: bool, as_json: bool
+) -> NoReturn:
     """Race on the screen, or without it where that was asked for or there is none."""
     headless = headless or as_json
     notes = []
     if not headless and (why := options.why_no_screen()):
         notes.append(f"{why}: racing without the screen (--headless)")
         headless = True
-    endless = wishes.seconds is None and wishes.steps is None and wishes.until_ci is None
-    if headless and endless and not card.command:
-        wishes = replace(wishes, seconds=HEADLESS_SECONDS)
+    endless = race_options.seconds is None and race_options.steps is None and race_options.until_ci is None
+    if headless and endless and not info.command:
+        race_options = replace(race_options, seconds=HEADLESS_SECONDS)
         notes.append(f"racing for {HEADLESS_SECONDS:g} s; --seconds or --steps says how long")
     if headless:
-        wishes = replace(wishes, spare=False)
-        _race_headless(card, wishes, as_json, notes)
-    _race_on_screen(card, wishes, screen)
+        race_options = replace(race_options, spare=False)
+        _race_headless(info, race_options, as_json, notes)
+    _race_on_screen(info, race_options, screen)
 
 
 def _percentage(text: str) -> float:
@@ -127,14 +131,14 @@ def _percentage(text: str) -> float:
     return value
 
 
-def _race_headless(card: Card, wishes: Wishes, as_json: bool, notes: list[str]) -> NoReturn:
+def _race_headless(info: ScenarioInfo, race_options: RaceOptions, as_json: bool, notes: list[str]) -> NoReturn:
     from tfmon.reports import race as result
     from tfmon.runner import headless
     from tfmon.runner.program import Program
 
-    program = Program(wishes)
+    program = Program(race_options)
     try:
-        plan = program.plan(card)
+        plan = program.plan(info)
     except TfmonError:
         program.close()
         raise
@@ -149,19 +153,19 @@ def _race_headless(card: Card, wishes: Wishes, as_json: bool, notes: list[str]) 
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
 
 
-def _race_on_screen(card: Card, wishes: Wishes, screen: config.ScreenSettings) -> NoReturn:
+def _race_on_screen(info: ScenarioInfo, race_options: RaceOptions, screen: config.ScreenSettings) -> NoReturn:
     from tfmon.reports import race as result
     from tfmon.runner import live
     from tfmon.runner.program import Program
 
-    program = Program(wishes)
+    program = Program(race_options)
     try:
         # What the command line names must be there, or nothing is started; the default lanes can wait.
-        plan = program.plan(card) if wishes.lanes or wishes.settings else None
+        plan = program.plan(info) if race_options.lanes or race_options.settings else None
     except TfmonError:
         program.close()
         raise
-    interrupted = live.run(program, card, plan, screen)
+    interrupted = live.run(program, info, plan, screen)
     snapshot = program.session.snapshot()
     if any(lane.points for lane in snapshot.lanes) or program.exit_code():
         with contextlib.suppress(OSError):
@@ -202,14 +206,14 @@ def watch(
 
     Keras' fit is seen by itself; a loop of your own says `report.step(...)`, see `python -m pydoc tfmon.report`.
     """
-    from tfmon.catalog import command_card
-    from tfmon.runner.planner import Wishes
+    from tfmon.catalog import command_scenario
+    from tfmon.runner.planner import RaceOptions
 
     command = options.command_of(click.get_current_context())
     if not command:
         raise UsageError("there is nothing to watch", "name the command: tfmon watch -- python train.py")
     lanes = () if lane is None else (lane,)
-    wishes = Wishes(lanes, settings, options.interpreter_of(command), seconds, one_lane=True)
-    wishes = options.with_recording(wishes, record, no_record)
+    race_options = RaceOptions(lanes, settings, options.interpreter_of(command), seconds, one_lane=True)
+    race_options = options.with_recording(race_options, record, no_record)
     screen = config.screen_settings(theme, mouse, readonly)
-    start(command_card(command), wishes, screen, headless=headless, as_json=as_json)
+    start(command_scenario(command), race_options, screen, headless=headless, as_json=as_json)

@@ -25,22 +25,22 @@ def new(name: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_scenarios(as_json: bool) -> None:
     """List the scenarios that can be raced."""
-    from tfmon.catalog import list_cards
+    from tfmon.catalog import list_scenarios
 
-    cards = list_cards()
+    infos = list_scenarios()
     if as_json:
         rows = [
-            {"name": card.name, "title": card.title, "origin": card.origin, "path": str(card.path)}
-            for card in cards
+            {"name": info.name, "title": info.title, "origin": info.origin, "path": str(info.path)}
+            for info in infos
         ]
         click.echo(json.dumps(rows, indent=2))
         return
-    width = max(len(card.name) for card in cards)
-    for origin in dict.fromkeys(card.origin for card in cards):
+    width = max(len(info.name) for info in infos)
+    for origin in dict.fromkeys(info.origin for info in infos):
         click.echo(f"{origin}:")
-        for card in cards:
-            if card.origin == origin:
-                click.echo(f"  {card.name:{width}}  {card.title}")
+        for info in infos:
+            if info.origin == origin:
+                click.echo(f"  {info.name:{width}}  {info.title}")
     click.echo("\ntfmon show NAME says more; tfmon race NAME races it, also with a file of your own: ./mine.py")
 
 
@@ -48,15 +48,15 @@ def list_scenarios(as_json: bool) -> None:
 @click.argument("scenario")
 def show(scenario: str) -> None:
     """Show what SCENARIO trains, and its knobs."""
-    from tfmon.catalog import find_card
+    from tfmon.catalog import find_scenario
     from tfmon.model.knobs import show as written
 
-    card = find_card(scenario)
-    click.echo(f"{card.name}: {card.title}\n\n{card.doc}\n")
-    click.echo(f"file      {card.path}")
-    click.echo(f"contrast  {' | '.join(card.contrast)}  (raced where there is no GPU)\n")
+    info = find_scenario(scenario)
+    click.echo(f"{info.name}: {info.title}\n\n{info.doc}\n")
+    click.echo(f"file      {info.path}")
+    click.echo(f"contrast  {' | '.join(info.contrast)}  (raced where there is no GPU)\n")
     click.echo("knobs")
-    for knob in card.knobs:
+    for knob in info.knobs:
         click.echo(f"  {knob.name}={written(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
 
 
@@ -114,7 +114,7 @@ def write(name: str) -> Path:
     """
     stem = name.removesuffix(".py").replace("-", "_")
     if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
-        raise UsageError(f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net")
+        raise UsageError(f"{name!r} cannot be a scenario's name", "ids, digits and dashes will do: my-net")
     path = Path(f"{stem}.py")
     words = [word for word in stem.split("_") if word]
     text = _TEXT.format(title=" ".join(words).capitalize(), name="".join(word.capitalize() for word in words))

@@ -44,20 +44,20 @@ def tune(
     The lane trains on, and what may help against whatever bounds it is tried in alternating slices, one change
     after the other, until nothing helps any more. What gains is kept. Ctrl+C ends it with what it has.
     """
-    from tfmon.catalog import find_card
+    from tfmon.catalog import find_scenario
     from tfmon.model.race import TuneState
     from tfmon.runner.headless import interruption
-    from tfmon.runner.planner import Wishes, find_python
+    from tfmon.runner.planner import RaceOptions, find_python
     from tfmon.runner.program import Program
 
     interpreter = find_python(python) if python else Path(sys.executable)
-    wishes = Wishes(lanes=(lane,) if lane else (), settings=settings, python=interpreter, one_lane=True)
-    wishes = options.with_recording(wishes, record, no_record)
-    card = find_card(scenario)
-    program = Program(wishes)
+    race_options = RaceOptions(lanes=(lane,) if lane else (), settings=settings, python=interpreter, one_lane=True)
+    race_options = options.with_recording(race_options, record, no_record)
+    info = find_scenario(scenario)
+    program = Program(race_options)
     with interruption() as interrupted:
         try:
-            plan = program.plan(card)
+            plan = program.plan(info)
             program.begin(plan)
             state = _try_all(program, TuneState(plan.lanes[0].spec.name, everything=True), interrupted)
             snapshot = program.session.snapshot()
@@ -83,12 +83,12 @@ def _try_all(program: Program, state: TuneState, interrupted: Interruption) -> T
 
 def to_json(snapshot: Snapshot, state: TuneState) -> dict[str, Any]:
     """Return what was tried as plain values. Units: gains are throughput over throughput, intervals at 95 %."""
-    from tfmon.analysis.bottleneck import diagnose
+    from tfmon.analysis.bottleneck import find_bottleneck
     from tfmon.analysis.tuning import best_of, change_text
     from tfmon.reports.race import recording_json
 
     lane, best = snapshot.lane(state.lane), best_of(state)
-    bound = diagnose(snapshot, lane)
+    bound = find_bottleneck(snapshot, lane)
 
     def attempt(one: Attempt) -> dict[str, Any]:
         return {

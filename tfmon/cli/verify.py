@@ -23,12 +23,12 @@ def verify(scenarios: tuple[str, ...], seconds: float, as_json: bool, python: st
     Each claim is a race of two lanes. A claim that is contradicted is a finding, not a failure: the exit code
     is 0 unless the command itself is interrupted.
     """
-    from tfmon.catalog import find_card, list_cards
-    from tfmon.experiments.verify import Verification, to_json, to_text
+    from tfmon.catalog import find_scenario, list_scenarios
     from tfmon.runner.planner import find_python
+    from tfmon.runner.verification import Verification, to_json, to_text
 
-    cards = [find_card(name) for name in scenarios] or list_cards()
-    verification = Verification(cards, find_python(python) if python else Path(sys.executable), seconds)
+    infos = [find_scenario(name) for name in scenarios] or list_scenarios()
+    verification = Verification(infos, find_python(python) if python else Path(sys.executable), seconds)
     verification.run()
     click.echo(json.dumps(to_json(verification), indent=2) if as_json else to_text(verification))
     if verification.interrupted:

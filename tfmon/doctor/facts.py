@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tfmon.probes.gpus import Obstacle, Sight, conclude
+from tfmon.probes.gpus import GpuVisibility, Obstacle, conclude
 from tfmon.probes.wheel import Wheel
 
 VARIABLES = (
@@ -104,7 +104,7 @@ class Library:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class GpuFacts:
     """One NVIDIA GPU, as its driver describes it; None is what it does not tell."""
 
     index: int
@@ -133,7 +133,7 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class DriverFacts:
     """The NVIDIA driver."""
 
     version: str = ""
@@ -142,7 +142,7 @@ class Driver:
     """Of its kernel module."""
     cuda: tuple[int, int] | None = None
     """The newest CUDA it can run, such as (12, 4)."""
-    devices: tuple[Device, ...] = ()
+    devices: tuple[GpuFacts, ...] = ()
     nodes: tuple[str, ...] = ()
     """Its files in /dev that are there."""
     denied: tuple[str, ...] = ()
@@ -212,7 +212,7 @@ class Facts:
     """Everything that is known."""
 
     python: Interpreter
-    sight: Sight
+    sight: GpuVisibility
     platform: Platform = Platform()
     environ: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     distributions: tuple[Distribution, ...] = ()
@@ -227,7 +227,7 @@ class Facts:
     """Those in the working directory, which only scripts that start there see."""
     libraries: tuple[Library, ...] | None = None
     """None where they were not looked for."""
-    driver: Driver = Driver()
+    driver: DriverFacts = DriverFacts()
     host: Host = Host()
     imported: Import | None = None
     """None where the import was skipped."""
@@ -242,7 +242,7 @@ class Facts:
     def has_nvidia(self) -> bool:
         """Whether there is any sign of an NVIDIA GPU."""
         sight = self.sight
-        return bool(sight.boards or sight.driver_runs or sight.has_board or self.driver.nodes)
+        return bool(sight.physical_gpus or sight.driver_runs or sight.has_board or self.driver.nodes)
 
     def version_of(self, name: str) -> str:
         """Return the version of an installed package, or ""."""

@@ -31,7 +31,7 @@ from tfmon.probes.wheel import find_home, find_wheel
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Roots:
     """Where the facts come from; the machine itself unless a test says otherwise."""
 
     root: Path = Path("/")
@@ -45,14 +45,14 @@ class Places:
     machine: str = ""
 
 
-HERE = Places()
+HERE = Roots()
 
 
 def gather(
     python: str | Path = sys.executable,
     *,
     imports: bool = True,
-    places: Places = HERE,
+    places: Roots = HERE,
     driver_timeout_s: float = 5.0,
     import_timeout_s: float = 60.0,
 ) -> Facts:

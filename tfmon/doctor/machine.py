@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfmon.doctor.facts import Device, Driver, Host, Platform
+from tfmon.doctor.facts import DriverFacts, GpuFacts, Host, Platform
 from tfmon.probes.host import Load, read_load
 from tfmon.probes.machine import cpu_folders, quota_cores, read_throttling
-from tfmon.probes.nvidia.nvml import Board, Nvml, Refusal
+from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, PhysicalGpu
 from tfmon.probes.surroundings import in_wsl
 
 WATCH_S = 0.3
@@ -191,35 +191,35 @@ class DriverReader:
         self._lists_processes = lists_processes
         module = module_version(root)
         nodes, denied = device_files(root)
-        self.driver = Driver(module_version=module, nodes=nodes, denied=denied)
+        self.driver = DriverFacts(module_version=module, nodes=nodes, denied=denied)
         """What is known so far; the files alone before the driver was asked."""
 
-    def __call__(self, nvml: Nvml, boards: Sequence[Board]) -> None:
+    def __call__(self, nvml: Nvml, physical_gpus: Sequence[PhysicalGpu]) -> None:
         """Ask the driver about itself and every GPU that it lists."""
         version = _told(nvml.call("nvmlSystemGetDriverVersion"), str)
         newest = _told(nvml.call("nvmlSystemGetCudaDriverVersion_v2"), int)
-        self.driver = Driver(
+        self.driver = DriverFacts(
             version=version or "",
             module_version=self.driver.module_version,
             cuda=None if newest is None else (newest // 1000, newest % 1000 // 10),
-            devices=tuple(self._describe(nvml, board) for board in boards),
+            devices=tuple(self._describe(nvml, physical_gpu) for physical_gpu in physical_gpus),
             nodes=self.driver.nodes,
             denied=self.driver.denied,
         )
 
-    def _describe(self, nvml: Nvml, board: Board) -> Device:
+    def _describe(self, nvml: Nvml, physical_gpu: PhysicalGpu) -> GpuFacts:
         def ask(function: str, kind: Callable[[Any], T], *more: object) -> T | None:
-            return _told(nvml.call(function, board.handle, *more), kind)
+            return _told(nvml.call(function, physical_gpu.handle, *more), kind)
 
-        memory = nvml.call("nvmlDeviceGetMemoryInfo", board.handle)
+        memory = nvml.call("nvmlDeviceGetMemoryInfo", physical_gpu.handle)
         reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", int)
         if reasons is None:
             reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", int)
         mode = ask("nvmlDeviceGetComputeMode", int)
-        return Device(
-            index=board.index,
-            uuid=board.uuid,
-            name=board.name,
+        return GpuFacts(
+            index=physical_gpu.index,
+            uuid=physical_gpu.uuid,
+            name=physical_gpu.name,
             capability=ask("nvmlDeviceGetCudaComputeCapability", lambda pair: (int(pair[0]), int(pair[1]))),
             persistence=ask("nvmlDeviceGetPersistenceMode", bool),
             exclusive=None if mode is None else mode in _EXCLUSIVE,
@@ -233,16 +233,16 @@ class DriverReader:
             busy_pct=ask("nvmlDeviceGetUtilizationRates", lambda rates: float(rates.gpu)),
             used_bytes=_told(memory, lambda info: int(info.used) if info.total else None),
             total_bytes=_told(memory, lambda info: int(info.total) or None),
-            processes=self._processes(nvml, board),
+            processes=self._processes(nvml, physical_gpu),
             clock_reasons=reasons,
             temperature_c=ask("nvmlDeviceGetTemperature", float, _GRAPHICS),
         )
 
-    def _processes(self, nvml: Nvml, board: Board) -> tuple[int, ...] | None:
+    def _processes(self, nvml: Nvml, physical_gpu: PhysicalGpu) -> tuple[int, ...] | None:
         """Source: `nvmlDeviceGetComputeRunningProcesses_v3`, not under WSL, where it has crashed drivers."""
         if not self._lists_processes:
             return None
-        answer = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", board.handle)
+        answer = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", physical_gpu.handle)
         return _told(answer, lambda processes: tuple(sorted(int(one.pid) for one in processes)))
 
 
@@ -272,7 +272,7 @@ def device_files(root: Path = Path("/")) -> tuple[tuple[str, ...], tuple[str, ..
 
 def _told(answer: Any, kind: Callable[[Any], T]) -> T | None:  # noqa: ANN401 - whatever pynvml gives
     """Return an answer of the driver, or None for a refusal and for what cannot be understood."""
-    if isinstance(answer, Refusal):
+    if isinstance(answer, NvmlFailure):
         return None
     try:
         return kind(answer)

@@ -10,7 +10,7 @@ from pathlib import Path
 from tfmon.doctor.checks import cuda, fairness, imported, nvidia, packages, python
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Finding
-from tfmon.doctor.gathering import HERE, Places, gather
+from tfmon.doctor.gathering import HERE, Roots, gather
 from tfmon.probes.gpus import Obstacle
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
@@ -88,7 +88,7 @@ class Report:
         return f"{uses}; see the warnings."
 
 
-def run_checks(python: str | Path = sys.executable, *, imports: bool = True, places: Places = HERE) -> Report:
+def run_checks(python: str | Path = sys.executable, *, imports: bool = True, places: Roots = HERE) -> Report:
     """Gather the facts of an interpreter and its machine, and run every check on them.
 
     Thread: any; blocks for half a second, with `imports` for as long as TensorFlow takes to import.

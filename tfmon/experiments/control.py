@@ -7,18 +7,18 @@ import threading
 from tfmon.analysis.crossover import plan_crossover
 from tfmon.analysis.tuning import change_text, find_kept, plan_tuning
 from tfmon.experiments.crossover import Crossover
-from tfmon.experiments.driver import Driver
+from tfmon.experiments.driver import LaneDriver
 from tfmon.experiments.tuning import Tuning
-from tfmon.model.ports import Controls, TrialError
-from tfmon.model.race import Trial, TuneState
+from tfmon.model.ports import Controls, ExperimentError
+from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Session
 
 STOP_PATIENCE_S = 2.0
-"""How long `stop` waits for a trial to give the lanes their settings back."""
+"""How long `stop` waits for a experiment to give the lanes their settings back."""
 
 
-class Bench:
-    """Runs trials in a thread of its own.
+class ExperimentControl:
+    """Runs experiments in a thread of its own.
 
     Thread: any; `stop` waits a moment, the others return at once.
     """
@@ -27,13 +27,13 @@ class Bench:
         self._session = session
         self._controls = controls
         self._lock = threading.Lock()
-        self._driver: Driver | None = None
+        self._driver: LaneDriver | None = None
         self._thread: threading.Thread | None = None
 
     def start_crossover(self, knob: str) -> None:
         """Race the first two lanes that can train over the values of a knob.
 
-        Errors: TrialError when that cannot be.
+        Errors: ExperimentError when that cannot be.
         """
         snapshot = self._session.snapshot()
         lanes = [lane for lane in snapshot.lanes if not lane.over]
@@ -44,7 +44,7 @@ class Bench:
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
 
-        Errors: TrialError when that cannot be.
+        Errors: ExperimentError when that cannot be.
         """
         snapshot = self._session.snapshot()
         self.run(plan_tuning(snapshot, lane, everything=everything))
@@ -52,7 +52,7 @@ class Bench:
     def undo(self) -> str:
         """Take back the change that was kept last, and return what that was.
 
-        Errors: TrialError when there is none, or a trial is under way.
+        Errors: ExperimentError when there is none, or a experiment is under way.
         """
         with self._lock:
             self._check_idle()
@@ -62,38 +62,38 @@ class Bench:
             self._session.set_trial(state)
         return change_text(attempt)
 
-    def run(self, state: Trial) -> None:
-        """Run a trial that was planned.
+    def run(self, state: Experiment) -> None:
+        """Run a experiment that was planned.
 
-        Errors: TrialError while another one is under way.
+        Errors: ExperimentError while another one is under way.
         """
         with self._lock:
             self._check_idle()
-            driver = Driver(self._session, self._controls)
-            trial = Tuning(driver, state) if isinstance(state, TuneState) else Crossover(driver, state)
+            driver = LaneDriver(self._session, self._controls)
+            experiment = Tuning(driver, state) if isinstance(state, TuneState) else Crossover(driver, state)
             driver.tell(state)
 
             def work() -> None:
-                trial.run()
+                experiment.run()
                 driver.close()
 
             self._driver = driver
-            self._thread = threading.Thread(target=work, name="tfmon-trial", daemon=True)
+            self._thread = threading.Thread(target=work, name="tfmon-experiment", daemon=True)
             self._thread.start()
 
     def _check_idle(self) -> None:
         if self._thread is not None and self._thread.is_alive():
-            raise TrialError("a trial is under way already")
+            raise ExperimentError("a experiment is under way already")
 
     def stop(self) -> None:
-        """End the trial that runs, if one does; the lanes get their settings back."""
+        """End the experiment that runs, if one does; the lanes get their settings back."""
         with self._lock:
             if self._driver is not None and self._thread is not None:
                 self._driver.stop()
                 self._thread.join(STOP_PATIENCE_S)
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for the end of the trial that runs; return whether it has ended."""
+        """Wait for the end of the experiment that runs; return whether it has ended."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout_s)

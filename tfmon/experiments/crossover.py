@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 from tfmon.analysis.crossover import Curve, curve_of, next_value, pairs_left
-from tfmon.experiments.driver import Driver, StoppedError
+from tfmon.experiments.driver import LaneDriver, StoppedError
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import CrossoverState
 from tfmon.model.session import TURNS
@@ -22,7 +22,7 @@ class Crossover:
     Thread: `run` in one of its own.
     """
 
-    def __init__(self, driver: Driver, state: CrossoverState) -> None:
+    def __init__(self, driver: LaneDriver, state: CrossoverState) -> None:
         self._driver = driver
         self._state = state
         self._pair_s: list[float] = []

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_events import TurnEnded
+from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
 from tfmon.model.ports import Controls
-from tfmon.model.race import Trial
+from tfmon.model.race import Experiment
 from tfmon.model.samples import HostSample
 from tfmon.model.session import Session, Snapshot
 
@@ -20,13 +20,13 @@ PATIENCE_S = 120.0
 
 
 class StoppedError(Exception):
-    """Somebody ended the trial; the text says why, empty when the user did."""
+    """Somebody ended the experiment; the text says why, empty when the user did."""
 
 
-class Driver:
-    """Drives lanes for one trial.
+class LaneDriver:
+    """Drives lanes for one experiment.
 
-    Thread: the trial's; `stop` from any.
+    Thread: the experiment's; `stop` from any.
     """
 
     def __init__(self, session: Session, controls: Controls, patience_s: float = PATIENCE_S) -> None:
@@ -44,7 +44,7 @@ class Driver:
         self._forget()
 
     def stop(self) -> None:
-        """End the trial: whatever waits raises StoppedError."""
+        """End the experiment: whatever waits raises StoppedError."""
         self._stopped.set()
         with self._news:
             self._news.notify_all()
@@ -63,10 +63,10 @@ class Driver:
             raise StoppedError("another race was started")
         return snapshot.lane(name)
 
-    def tell(self, trial: Trial) -> None:
-        """Note how far the trial is, unless another race has begun."""
+    def tell(self, experiment: Experiment) -> None:
+        """Note how far the experiment is, unless another race has begun."""
         if self.snapshot().race.number == self._race:
-            self._session.set_trial(trial)
+            self._session.set_trial(experiment)
 
     def bring_into_force(self, lanes: Sequence[str], knob: str, value: KnobValue) -> str:
         """Set a knob on lanes and wait until they train under it; return why that cannot be, or "".
@@ -115,7 +115,7 @@ class Driver:
                     self._news.wait(min(left_s, 0.5))
 
     def turns_ended(self, lane: str) -> int:
-        """Return how many slices of a lane have ended since the trial began."""
+        """Return how many slices of a lane have ended since the experiment began."""
         return self._turns.get(lane, 0)
 
     def wait_until_racing(self, lanes: Sequence[str]) -> str:
@@ -139,7 +139,7 @@ class Driver:
         return self.wait(answer, "the lanes did not begin to train")
 
     def _hear(self, event: Event) -> None:
-        if isinstance(event, TurnEnded):
+        if isinstance(event, SliceEnded):
             self._turns[event.lane] = self._turns.get(event.lane, 0) + 1
         if event.lane or isinstance(event, HostSample):
             with self._news:

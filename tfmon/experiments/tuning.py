@@ -18,7 +18,7 @@ from tfmon.analysis.tuning import (
     plan_attempt,
     slices_in,
 )
-from tfmon.experiments.driver import Driver, StoppedError
+from tfmon.experiments.driver import LaneDriver, StoppedError
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, REFUSED, STOPPED, Attempt, Block, TuneState
@@ -40,7 +40,7 @@ class Tuning:
     Thread: `run` in one of its own.
     """
 
-    def __init__(self, driver: Driver, state: TuneState) -> None:
+    def __init__(self, driver: LaneDriver, state: TuneState) -> None:
         self._driver = driver
         self._state = state
         self._epoch_trained = False
@@ -49,7 +49,7 @@ class Tuning:
         """Try one change, or go on until nothing helps; return the state at the end."""
         ended = ""
         driver, lane = self._driver, self._state.lane
-        driver.controls.set_alone(lane)
+        driver.controls.set_exclusive(lane)
         try:
             why = driver.wait_until_racing([lane])
             if why:
@@ -63,7 +63,7 @@ class Tuning:
                 self._compare_with(start)
         except StoppedError as stopped:
             ended = str(stopped) or STOPPED
-        driver.controls.set_alone("")
+        driver.controls.set_exclusive("")
         self._tell(replace(self._state, over=True, ended=ended))
         return self._state
 
@@ -80,11 +80,11 @@ class Tuning:
             snapshot, lane = self._driver.snapshot(), self._lane()
             if lane.over:
                 raise StoppedError(lane.trouble.message if lane.trouble else f"{lane.title} has ended")
-            diagnosis = advised(snapshot, lane, everything=self._state.everything)
-            if diagnosis is None or lane.steady.span_ns < STEADY_NS:
+            bottleneck = advised(snapshot, lane, everything=self._state.everything)
+            if bottleneck is None or lane.steady.span_ns < STEADY_NS:
                 return None
-            can_try = [one for one in diagnosis.advice if not one.by_hand]
-            found.extend((one, diagnosis.kind) for one in can_try[:1])
+            can_try = [one for one in bottleneck.advice if not one.by_hand]
+            found.extend((one, bottleneck.kind) for one in can_try[:1])
             return ""
 
         why = self._driver.wait(answer, "too little was measured to say what bounds the lane")
@@ -125,7 +125,7 @@ class Tuning:
         The new settings are in force at the end if they were kept, or `starts_changed` says they were before.
         """
         self._epoch_trained = starts_changed
-        self._driver.controls.set_alone(attempt.lane, self._slice_s())
+        self._driver.controls.set_exclusive(attempt.lane, self._slice_s())
         in_blocks = attempt.restarts or self._fills_a_cache(attempt)
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
         first = LOOKS_RESTARTING[0] if attempt.restarts else LOOKS[0]
@@ -219,7 +219,7 @@ class Tuning:
         return ""
 
     def _wish(self, settings: Mapping[str, KnobValue]) -> None:
-        """Ask for settings without waiting: the trial is stopped."""
+        """Ask for settings without waiting: the experiment is stopped."""
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
             lane = self._lane()
             for knob, value in settings.items():

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tfmon.lanes.command import ASK_S, TERM_S, Command
 from tfmon.lanes.plan import LanePlan, RacePlan
-from tfmon.lanes.process import LaneProcess, Sink, Starter
-from tfmon.lanes.reader import Pump
+from tfmon.lanes.process import LaneProcess, ProcessLauncher, Sink
+from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import Spare, settled
 from tfmon.model.events import Event
-from tfmon.model.lane_events import Hello, StackTold
+from tfmon.model.lane_events import Hello, StackReported
 from tfmon.model.wire import Assign, Request, Stop
 
 KILL_S = 0.7
@@ -45,9 +45,9 @@ class Children:
     def __init__(self, script: Path, lock: threading.RLock, *, keep_spare: bool) -> None:
         self._script = script
         self._lock = lock
-        self._pump = Pump()
+        self._pump = PipeReader()
         self._pump.start()
-        self._starter = Starter()
+        self._starter = ProcessLauncher()
         self.spare = Spare(self._starter, self._pump, script, lock) if keep_spare else None
         """The child that the next lane may be; None to start each one anew."""
         self._children: dict[str, LaneProcess] = {}
@@ -167,7 +167,7 @@ _STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stac
 
 
 def ask(child: LaneProcess, sink: Callable[[Event], object]) -> None:
-    """Ask a child that `tells_stack`, and pass on its answer; nothing if it gives none.
+    """Ask a child that `reports_stack`, and pass on its answer; nothing if it gives none.
 
     Thread: one of its own.
     """
@@ -179,7 +179,7 @@ def ask(child: LaneProcess, sink: Callable[[Event], object]) -> None:
         time.sleep(LOOK_EVERY_S)
         found = stack_lines(child.printed_since(before))
         if found and found == lines:
-            sink(StackTold(lane=child.lane, at_ns=time.monotonic_ns(), lines=lines))
+            sink(StackReported(lane=child.lane, at_ns=time.monotonic_ns(), lines=lines))
             return
         lines = found
 

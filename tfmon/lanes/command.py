@@ -16,7 +16,7 @@ from typing import Any
 
 import tfmon
 from tfmon.model.knobs import Settings
-from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, Place
+from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
 
 SITE = Path(tfmon.__file__).parent / "script" / "site"
 """The folder with the sitecustomize that lets tfmon in."""
@@ -42,11 +42,11 @@ def lock_file() -> tuple[int, str]:
         return os.dup(file.fileno()), token
 
 
-def joining_environment(environment: Mapping[str, str], place: Place, settings: Settings) -> dict[str, str]:
+def joining_environment(environment: Mapping[str, str], pipes: LanePipes, settings: Settings) -> dict[str, str]:
     """Return what is to be set so that a Python of the lane finds its pipes and its knobs."""
     before = environment.get("PYTHONPATH", "")
     path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
-    return {VARIABLE: place.text(), SETTINGS: json.dumps(settings), HOLDER: "", "PYTHONPATH": path}
+    return {VARIABLE: pipes.text(), SETTINGS: json.dumps(settings), HOLDER: "", "PYTHONPATH": path}
 
 
 # ---------------- ends the lane of a user's command if the monitor is killed and cannot do so itself

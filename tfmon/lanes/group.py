@@ -16,14 +16,23 @@ from tfmon.lanes.children import Children
 from tfmon.lanes.memory_kills import MemoryKills
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import BOOTSTRAP
-from tfmon.lanes.scheduler import Conductor
-from tfmon.lanes.suspend import Stillness
-from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, LaneStalled, LaneStarted, StoodStill, Wished
+from tfmon.lanes.scheduler import Scheduler
+from tfmon.lanes.suspend import Suspension
+from tfmon.model.events import (
+    BadLine,
+    Event,
+    KnobRequested,
+    LaneEnded,
+    LaneStalled,
+    LaneStarted,
+    Suspended,
+    UserRequested,
+)
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, TurnEnded
+from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
 from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.session import Session
-from tfmon.model.wire import Profile, Request, SetKnob, TellStack
+from tfmon.model.wire import Profile, ReportStack, Request, SetKnob
 
 LEND_S = 0.5
 """How long a spare loads between two rounds: no slice is touched, the race takes a little longer."""
@@ -63,9 +72,9 @@ class LaneGroup:
         self._requests = itertools.count(1)
         self._plan: RacePlan | None = None
         self._wanted: dict[str, dict[str, KnobValue]] = {}
-        self._conductor = Conductor(self)
+        self._scheduler = Scheduler(self)
         self._memory_kills = MemoryKills()
-        self.stillness = Stillness(self._children.all, self._tell_gap)
+        self.suspension = Suspension(self._children.all, self._tell_gap)
         self._stopped = False
 
     # ------------------------------------------------------------ whole races
@@ -77,7 +86,7 @@ class LaneGroup:
                 return
             self._plan = plan
             self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
-            self._conductor.begin(list(self._wanted), plan.race.mode, plan.slice_s)
+            self._scheduler.begin(list(self._wanted), plan.race.mode, plan.slice_s)
             self._session.begin(plan.race, [lane.spec for lane in plan.lanes], _digest(plan.scenario))
             for lane in plan.lanes:
                 self._start(lane)
@@ -113,7 +122,7 @@ class LaneGroup:
                 return
             kind = find(self._session.snapshot().race.knobs, knob).kind
             request = next(self._requests)
-            asked = KnobAsked(lane=lane, at_ns=time.monotonic_ns(), request=request, knob=knob, value=value)
+            asked = KnobRequested(lane=lane, at_ns=time.monotonic_ns(), request=request, knob=knob, value=value)
             self._session.accept(asked)
             self._wanted[lane][knob] = value
             if kind == "live" and self._children.find(lane) is not None:
@@ -125,13 +134,13 @@ class LaneGroup:
         """Pause lanes at their next step boundary."""
         self._note("pause", lanes)
         with self._lock:
-            self._conductor.hold(lanes)
+            self._scheduler.hold(lanes)
 
     def run(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
         self._note("go on", lanes)
         with self._lock:
-            self._conductor.run(lanes)
+            self._scheduler.run(lanes)
 
     def profile(self, lane: str, folder: Path, steps: int) -> None:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
@@ -143,13 +152,13 @@ class LaneGroup:
         """Let the lanes train in turns or at once."""
         with self._lock:
             self._session.set_mode(mode)
-            self._conductor.set_mode(mode)
+            self._scheduler.set_mode(mode)
 
-    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+    def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
         """Let one lane train by itself, in slices of so many seconds; "" ends that."""
         with self._lock:
-            self._session.set_alone(lane)
-            self._conductor.set_alone(lane, slice_s)
+            self._session.set_exclusive(lane)
+            self._scheduler.set_exclusive(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
         """End lanes and start them again with the settings that were asked for last."""
@@ -158,7 +167,7 @@ class LaneGroup:
 
     def _note(self, wish: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()
-        self._session.accept(Wished(at_ns=at_ns, wish=wish, lanes=tuple(lanes), scenario=scenario))
+        self._session.accept(UserRequested(at_ns=at_ns, wish=wish, lanes=tuple(lanes), scenario=scenario))
 
     def kill(self, lane: str) -> None:
         """End one lane: asked first, then by force; the others go on."""
@@ -174,10 +183,10 @@ class LaneGroup:
         """Have a lane tell the stacks of its threads; the answer comes as an event, if it comes."""
         with self._lock:
             child = self._children.find(lane)
-            if child is None or not self._session.snapshot().lane(lane).tells_stack:
+            if child is None or not self._session.snapshot().lane(lane).reports_stack:
                 return
             if self._plan is not None and self._plan.command:
-                self.send(lane, TellStack())
+                self.send(lane, ReportStack())
                 return
         work = (child, self._session.accept)
         threading.Thread(target=children.ask, args=work, name="tfmon-stack", daemon=True).start()
@@ -194,8 +203,8 @@ class LaneGroup:
         """End the turn of a lane that hung before and hangs still."""
         with self._lock:
             lanes = self._session.snapshot().lanes
-            if any(one.spec.name == lane and one.pulse.stalled_since_ns is not None for one in lanes):
-                self._conductor.pass_over(lane)
+            if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
+                self._scheduler.pass_over(lane)
 
     def count_memory_kills(self) -> None:
         """Look how many processes the kernel has killed for lack of memory."""
@@ -228,7 +237,7 @@ class LaneGroup:
     def _start_again(self, lanes: Sequence[str]) -> None:
         with self._lock:
             for name in lanes:
-                self._conductor.restarting(name)
+                self._scheduler.restarting(name)
             children = self._children.take(lanes)
         self._children.end(children)
         with self._lock:
@@ -242,7 +251,7 @@ class LaneGroup:
     def _prepare_spare(self) -> None:
         spare = self._children.spare
         if spare is not None and self._plan is not None and not self._plan.command:
-            spare.prepare(self._plan.python, quiet=self._conductor.busy)
+            spare.prepare(self._plan.python, quiet=self._scheduler.busy)
 
     def _start(self, lane: LanePlan) -> None:
         plan, name = self._plan, lane.spec.name
@@ -277,7 +286,7 @@ class LaneGroup:
     def _tell_gap(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
         with self._lock:
             for name in self._wanted:
-                self._session.accept(StoodStill(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
+                self._session.accept(Suspended(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
 
     def _explained(self, event: Event) -> Event:
         """Add to a SIGKILL that nobody here sent what the kernel tells."""
@@ -290,23 +299,23 @@ class LaneGroup:
             self._session.accept(event)
             match event:
                 case LaneStalled():
-                    self._conductor.pass_over(event.lane)
+                    self._scheduler.pass_over(event.lane)
                 case PhaseEntered(phase=phase) if phase == READY:
-                    self._conductor.ready(event.lane)
+                    self._scheduler.ready(event.lane)
                 case PhaseEntered(phase=phase) if phase == PAUSED:
-                    self._conductor.stood_still(event.lane)
-                case TurnEnded():
-                    self._conductor.stood_still(event.lane)
+                    self._scheduler.stood_still(event.lane)
+                case SliceEnded():
+                    self._scheduler.stood_still(event.lane)
                 case LaneEnded() | LaneFailed() | Finished():
-                    self._conductor.over(event.lane)
+                    self._scheduler.over(event.lane)
                 case KnobRefused():
                     in_force = self._session.snapshot().lane(event.lane).settings
                     if event.knob in in_force:
                         self._wanted[event.lane][event.knob] = in_force[event.knob]
-            if not isinstance(event, LaneStalled | BadLine) and not self._conductor.heard(event.lane):
+            if not isinstance(event, LaneStalled | BadLine) and not self._scheduler.heard(event.lane):
                 self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
 
-    # ------------------------------------------------------------ the conductor's orders
+    # ------------------------------------------------------------ the scheduler's orders
 
     def send(self, lane: str, request: Request) -> None:
         """Send a request to a lane."""
@@ -325,7 +334,7 @@ class LaneGroup:
         self._session.start_clock(time.monotonic_ns())
         plan = self._plan
         if plan is not None and plan.seconds is not None:
-            self.stillness.call_after(plan.seconds, lambda: self._in_background(lambda: self._time_up(plan)))
+            self.suspension.call_after(plan.seconds, lambda: self._in_background(lambda: self._time_up(plan)))
 
     def turn(self, lane: str) -> None:
         """Note whose turn it is."""
@@ -355,7 +364,7 @@ class LaneGroup:
     def _take_back(self) -> None:
         with self._lock:
             self.measuring(yes=True)
-            self._conductor.returned()
+            self._scheduler.returned()
 
     # ------------------------------------------------------------ what others ask
 

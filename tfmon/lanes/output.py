@@ -71,6 +71,6 @@ def _lines(printed: bytes) -> tuple[str, ...]:
 
 
 def _shown(line: bytes) -> str:
-    """Return a line safe to show: of one that was written over, as progress bars are, what was left standing."""
+    """Return a line safe to show: of one that was written over, as progress bars are, what was left find_verdict."""
     text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
     return clean(text, LINE_CHARACTERS).rstrip()

@@ -18,7 +18,7 @@ import tfmon
 from tfmon.lanes.command import OWN_GROUP, Command, Guard, joining_environment, lock_file
 from tfmon.lanes.output import Output
 from tfmon.model.events import BadLine, Event, LaneEnded
-from tfmon.model.lane_pipes import Place
+from tfmon.model.lane_pipes import LanePipes
 from tfmon.model.text import clean
 from tfmon.model.wire import MAX_LINE_BYTES, Request, WireError, decode_event, encode
 
@@ -31,7 +31,7 @@ YIELDING_NICE = 5
 """A lane gets three times the CPU of a thread with this that wants the same core."""
 
 
-class Starter:
+class ProcessLauncher:
     """Calls functions in its own thread.
 
     A child gets the nice value of the thread that starts it, and nobody but root may lower it again. So whoever
@@ -112,8 +112,8 @@ class LaneProcess:
                 lock, token = lock_file()
                 inherited.append(lock)
                 arguments = list(command.words)
-                place = Place(child_metric_fd, child_knob_fd, lock, token, command.device)
-                merged.update(joining_environment(merged, place, command.settings))
+                pipes = LanePipes(child_metric_fd, child_knob_fd, lock, token, command.device)
+                merged.update(joining_environment(merged, pipes, command.settings))
             self._popen = subprocess.Popen(
                 arguments,
                 stdin=subprocess.DEVNULL,

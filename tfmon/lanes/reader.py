@@ -16,7 +16,7 @@ REAP_SOON_S = 0.01
 """The same while a child has closed its metric pipe and is about to end."""
 
 
-class Pump(threading.Thread):
+class PipeReader(threading.Thread):
     """Reads and reaps. A child that floods its pipes gets one chunk a round, like every other.
 
     Thread: `watch` and `close` may be called from any thread.

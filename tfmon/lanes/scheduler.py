@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from tfmon.model.session import TURNS
-from tfmon.model.wire import Hold, Request, Run, Turn
+from tfmon.model.wire import Pause, Request, Run, RunSlice
 
 
-class Orders(Protocol):
-    """What a conductor can have done."""
+class LaneActions(Protocol):
+    """What a scheduler can have done."""
 
     def send(self, lane: str, request: Request) -> None:
         """Send a request to a lane."""
@@ -37,7 +37,7 @@ class Orders(Protocol):
         """Let something else run for a while between two rounds, if there is anything; `returned` ends that."""
 
 
-class Conductor:
+class Scheduler:
     """Decides which lanes train.
 
     All lanes get the start signal together, when the last of them is ready. In turns, a lane that does not
@@ -53,8 +53,8 @@ class Conductor:
     Thread: one at a time; the caller holds a lock.
     """
 
-    def __init__(self, orders: Orders) -> None:
-        self._orders = orders
+    def __init__(self, orders: LaneActions) -> None:
+        self._actions = orders
         self.begin((), TURNS, 0.5)
 
     def begin(self, lanes: Sequence[str], mode: str, slice_s: float) -> None:
@@ -62,7 +62,7 @@ class Conductor:
         self._lanes = list(lanes)
         self._mode = mode
         self._slice_s = slice_s
-        self._order = TurnOrder()
+        self._order = RoundOrder()
         self._going = False
         self._ready: set[str] = set()
         self._over: set[str] = set()
@@ -71,8 +71,8 @@ class Conductor:
         self._lent = False
         self._lent_after: int | None = None
         self._silent: set[str] = set()
-        self._alone = ""
-        self._alone_slice_s: float | None = None
+        self._exclusive = ""
+        self._exclusive_slice_s: float | None = None
 
     # ------------------------------------------------------------ what the lanes say
 
@@ -85,11 +85,11 @@ class Conductor:
         self._rest(lane)
 
     def stood_still(self, lane: str) -> None:
-        """Take note that a lane ended its slice, or heeded a Hold."""
+        """Take note that a lane ended its slice, or heeded a Pause."""
         self._moving.discard(lane)
         self._silent.discard(lane)
         if lane in self._held:
-            self._orders.paused(lane)
+            self._actions.paused(lane)
         self._rest(lane)
 
     def over(self, lane: str) -> None:
@@ -115,7 +115,7 @@ class Conductor:
         self._silent.add(lane)
         if self._takes_turns and lane in self._moving:
             self._moving.discard(lane)
-            self._orders.freeze(lane)
+            self._actions.freeze(lane)
         self._act()
 
     def heard(self, lane: str) -> bool:
@@ -134,9 +134,9 @@ class Conductor:
         for lane in lanes:
             self._held.add(lane)
             if lane in self._moving:
-                self._orders.send(lane, Hold())
+                self._actions.send(lane, Pause())
             elif lane in self._ready - self._over - self._silent:
-                self._orders.paused(lane)
+                self._actions.paused(lane)
         self._act()
 
     def run(self, lanes: Iterable[str]) -> None:
@@ -150,10 +150,10 @@ class Conductor:
         self._mode = mode
         self._change_over(took_turns)
 
-    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+    def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
         """Let one lane train by itself, in slices of so many seconds; "" lets all train as the mode says."""
         took_turns = self._takes_turns
-        self._alone, self._alone_slice_s = lane, slice_s
+        self._exclusive, self._exclusive_slice_s = lane, slice_s
         self._change_over(took_turns)
 
     def _change_over(self, took_turns: bool) -> None:
@@ -161,12 +161,12 @@ class Conductor:
         if self._takes_turns != took_turns:
             self._order.break_off()
             if not self._takes_turns:
-                self._orders.turn("")
+                self._actions.turn("")
             for lane in self._lanes if self._takes_turns else ():
                 if lane in self._moving:
-                    self._orders.send(lane, Hold())
+                    self._actions.send(lane, Pause())
                 elif lane in self._ready - self._over:
-                    self._orders.freeze(lane)
+                    self._actions.freeze(lane)
         self._act()
 
     @property
@@ -178,11 +178,11 @@ class Conductor:
 
     @property
     def _takes_turns(self) -> bool:
-        return bool(self._alone) or (self._mode == TURNS and len(self._lanes) > 1)
+        return bool(self._exclusive) or (self._mode == TURNS and len(self._lanes) > 1)
 
     def _rest(self, lane: str) -> None:
         if self._takes_turns:
-            self._orders.freeze(lane)
+            self._actions.freeze(lane)
         self._act()
 
     def _act(self) -> None:
@@ -190,52 +190,52 @@ class Conductor:
         active = [lane for lane in self._lanes if lane not in self._over and lane in waited_for]
         all_ready = all(lane in self._ready for lane in active)
         runnable = [lane for lane in active if lane in self._ready and lane not in self._held]
-        if self._alone:
-            runnable = [lane for lane in runnable if lane == self._alone]
+        if self._exclusive:
+            runnable = [lane for lane in runnable if lane == self._exclusive]
         if not self._going:
             if not all_ready or not runnable:
                 return
             self._going = True
-            self._orders.started()
+            self._actions.started()
         if self._takes_turns:
             if not self._moving and not self._lent and all_ready:
                 self._deal(runnable)
             elif not self._moving:
-                self._orders.turn("")
+                self._actions.turn("")
         else:
             for lane in runnable:
                 if lane not in self._moving:
                     self._start(lane, Run())
         if not self._moving:
-            self._orders.measuring(yes=False)
+            self._actions.measuring(yes=False)
 
     def _deal(self, runnable: Sequence[str]) -> None:
-        due = self._order.round_over and self._order.round != self._lent_after and not self._alone
-        if runnable and due and self._orders.lend():
+        due = self._order.round_over and self._order.round != self._lent_after and not self._exclusive
+        if runnable and due and self._actions.lend():
             self._lent, self._lent_after = True, self._order.round
-            self._orders.turn("")
+            self._actions.turn("")
             return
         dealt = self._order.next(runnable)
         if dealt is None:
-            self._orders.turn("")
+            self._actions.turn("")
             return
         lane, number = dealt
-        self._orders.turn(lane)
-        seconds = self._alone_slice_s if self._alone and self._alone_slice_s else self._slice_s
-        self._start(lane, Turn(number=number, seconds=seconds))
+        self._actions.turn(lane)
+        seconds = self._exclusive_slice_s if self._exclusive and self._exclusive_slice_s else self._slice_s
+        self._start(lane, RunSlice(round=number, seconds=seconds))
 
     def _start(self, lane: str, request: Request) -> None:
         self._moving.add(lane)
-        self._orders.measuring(yes=True)
-        self._orders.thaw(lane)
+        self._actions.measuring(yes=True)
+        self._actions.thaw(lane)
         if lane not in self._silent:  # else it is in the middle of the slice that it hung in
-            self._orders.send(lane, request)
+            self._actions.send(lane, request)
 
 
 # ---------------- whose turn it is: lanes alternate in the order A B, B A, A B, … so that a drift hits both alike
 
 
-class TurnOrder:
+class RoundOrder:
     """Deals out turns in rounds; every other round runs backwards.
 
     A lane that cannot run is passed over, and one that comes back joins the next round.

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfmon.lanes.plan import LanePlan
-from tfmon.lanes.process import LaneProcess, Sink, Starter
-from tfmon.lanes.reader import Pump
+from tfmon.lanes.process import LaneProcess, ProcessLauncher, Sink
+from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_events import Hello, Standby
+from tfmon.model.lane_events import Hello, Prepared
 from tfmon.model.wire import Prepare
 
 BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
@@ -28,7 +28,7 @@ class Spare:
     Thread: one at a time; the caller holds `lock`.
     """
 
-    def __init__(self, starter: Starter, pump: Pump, script: Path, lock: threading.RLock) -> None:
+    def __init__(self, starter: ProcessLauncher, pump: PipeReader, script: Path, lock: threading.RLock) -> None:
         self._starter = starter
         self._pump = pump
         self._lock = lock
@@ -112,7 +112,7 @@ class Spare:
             match event:
                 case Hello():
                     self.hello = event
-                case Standby():
+                case Prepared():
                     self._ready = True
                     self.rest()
                 case LaneEnded():

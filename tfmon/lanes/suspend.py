@@ -13,7 +13,7 @@ from typing import Any
 from tfmon.lanes.process import LaneProcess
 
 
-class Stillness:
+class Suspension:
     """Stops the children along with tfmon, and knows how long everything stood still.
 
     Thread: `stop_lanes` and `let_go_on` may run in a signal's handler; the rest may be called from any thread.
@@ -76,7 +76,7 @@ class Stillness:
 # ---------------- ctrl+Z and fg: the lanes stop with tfmon and go on with it, and the time between is no part of any figure
 
 
-def suspend_with(stillness: Stillness, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
+def suspend_with(suspension: Suspension, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
     """Stop the lanes when SIGTSTP stops this process, from now on; return how to end that.
 
     Whoever handled the signals before is called in between: Textual gives the terminal back and takes it again.
@@ -90,7 +90,7 @@ def suspend_with(stillness: Stillness, take_terminal: Callable[[], None] | None 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
         stopped = True
-        stillness.stop_lanes()
+        suspension.stop_lanes()
         try:
             if callable(before[number]):
                 before[number](number, frame)
@@ -98,7 +98,7 @@ def suspend_with(stillness: Stillness, take_terminal: Callable[[], None] | None 
                 os.kill(os.getpid(), signal.SIGSTOP)
         finally:
             stopped = False
-            stillness.let_go_on()
+            suspension.let_go_on()
 
     def go_on(number: int, frame: FrameType | None) -> None:
         if stopped and callable(before[number]):

@@ -34,8 +34,8 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
         return False
     if lane.phase != RACING:
         return True
-    takes_turns = bool(race.alone) or (race.mode == TURNS and len(snapshot.lanes) > 1)
-    return race.turn == lane.spec.name if takes_turns else True
+    takes_turns = bool(race.exclusive) or (race.mode == TURNS and len(snapshot.lanes) > 1)
+    return race.training == lane.spec.name if takes_turns else True
 
 
 def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
@@ -44,10 +44,10 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
         return max(least_s, STARTING_S)
     if lane.phase != RACING or lane.asked or _between_steps(lane):
         return max(least_s, PREPARING_S)
-    pulse = lane.pulse
+    heartbeat = lane.heartbeat
     if lane.command:
         least_s = max(least_s, SCRIPT_S)
-    return max(least_s, TIMES_WINDOW * pulse.slowest_ns / 1e9, TIMES_WARM_UP * pulse.warm_up_ns / 1e9)
+    return max(least_s, TIMES_WINDOW * heartbeat.slowest_ns / 1e9, TIMES_WARM_UP * heartbeat.warm_up_ns / 1e9)
 
 
 def _between_steps(lane: LaneState) -> bool:
@@ -61,7 +61,7 @@ def silent_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
 
     A child that tells of a time to come is not believed.
     """
-    heard_ns = lane.pulse.heard_ns
+    heard_ns = lane.heartbeat.heard_ns
     return max(expected_ns, heard_ns) if heard_ns <= now_ns else expected_ns
 
 
@@ -147,7 +147,7 @@ class Watchdog(threading.Thread):
         self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in waited_for}
         for name, lane in waited_for.items():
             expected_ns = self._expected_ns[name]
-            if lane.pulse.stalled_since_ns is not None:
+            if lane.heartbeat.stalled_since_ns is not None:
                 if now_ns - expected_ns > self._slice_s * 1e9:
                     self._expected_ns[name] = now_ns
                     self._lanes.pass_over(name)

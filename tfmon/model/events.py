@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
-from tfmon.model.race import Machine, Race, Recorded, Trial
+from tfmon.model.race import Experiment, Machine, Race, RecordingState
 from tfmon.model.samples import GpuSample, HostSample, TreeSample
 from tfmon.model.spec import LaneSpec
 
@@ -84,7 +84,7 @@ class LaneStalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoodStill:
+class Suspended:
     """tfmon was stopped, or the machine slept: what a lane measured over that time is no measurement."""
 
     lane: str
@@ -96,7 +96,7 @@ class StoodStill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobAsked:
+class KnobRequested:
     """A wish was sent to a lane."""
 
     lane: str
@@ -149,7 +149,7 @@ class ModeChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnDealt:
+class SliceGranted:
     """It is a lane's turn, or nobody's where `lane` is empty."""
 
     lane: str
@@ -157,27 +157,27 @@ class TurnDealt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AloneChanged:
+class ExclusiveChanged:
     """A lane got the machine for itself, in slices, or all train again as the mode says."""
 
     lane: str = ""
     at_ns: int
-    alone: str
+    exclusive: str
     """Name of that lane; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrialTold:
+class ExperimentChanged:
     """A series of measurements began, or got further."""
 
     lane: str = ""
     at_ns: int
-    trial: Trial
+    experiment: Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wished:
-    """A wish of the user's, or of a trial's, that is no knob; what came of it is told by other events."""
+class UserRequested:
+    """A wish of the user's, or of a experiment's, that is no knob; what came of it is told by other events."""
 
     lane: str = ""
     at_ns: int
@@ -198,12 +198,12 @@ class Interrupted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingTold:
+class RecordingChanged:
     """Where the race is recorded, or that it no longer is. No part of a recording itself."""
 
     lane: str = ""
     at_ns: int
-    recording: Recorded
+    recording: RecordingState
 
 
 AboutRace: TypeAlias = (
@@ -211,12 +211,12 @@ AboutRace: TypeAlias = (
     | MachineKnown
     | ClockStarted
     | ModeChanged
-    | TurnDealt
-    | AloneChanged
-    | TrialTold
-    | Wished
+    | SliceGranted
+    | ExclusiveChanged
+    | ExperimentChanged
+    | UserRequested
     | Interrupted
-    | RecordingTold
+    | RecordingChanged
 )
 
 
@@ -226,9 +226,9 @@ Event: TypeAlias = (
     | LaneEnded
     | LanePrinted
     | LaneStalled
-    | StoodStill
+    | Suspended
     | BadLine
-    | KnobAsked
+    | KnobRequested
     | TreeSample
     | GpuSample
     | HostSample

@@ -19,7 +19,7 @@ NOT_LISTED = Missing("the driver lists no memory for this lane")
 NO_SHARE = Missing("the driver lists no process of this lane")
 
 
-def held_bytes(
+def used_bytes_of_lane(
     sample: GpuSample,
     pids: Collection[int],
     *,
@@ -35,11 +35,11 @@ def held_bytes(
     the lane opened it (`before_bytes`), if no other lane is on it. A listed process without an amount tells
     nothing: newer drivers list a container's own numbers that way.
     """
-    told = [amount for pid in pids if (amount := sample.held_by_pid.get(pid))]
+    told = [amount for pid in pids if (amount := sample.used_by_pid.get(pid))]
     if told:
         return float(sum(told)), DRIVER
-    listed = [amount for amount in sample.held_by_pid.values() if amount]
-    if sample.foreign_pids and alone and len(listed) == len(sample.held_by_pid) == 1:
+    listed = [amount for amount in sample.used_by_pid.values() if amount]
+    if sample.foreign_pids and alone and len(listed) == len(sample.used_by_pid) == 1:
         return float(listed[0]), ONLY_PROCESS
     if peak_bytes:
         return float(peak_bytes), ALLOCATOR

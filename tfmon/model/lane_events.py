@@ -24,13 +24,13 @@ class Hello:
     protocol: int
     pid: int
     python: str
-    tells_stack: bool = False
+    reports_stack: bool = False
     """True for a child that tells the stacks of its threads: a scenario's writes them to stderr on SIGUSR1,
-    whatever it does; a script's answers TellStack with StackTold."""
+    whatever it does; a script's answers ReportStack with StackReported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standby:
+class Prepared:
     """A child that was told to prepare has loaded TensorFlow, and waits to be a lane."""
 
     lane: str = ""
@@ -47,7 +47,7 @@ class PhaseEntered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equipped:
+class LibrariesLoaded:
     """TensorFlow is loaded and the lane knows what it trains on."""
 
     lane: str = ""
@@ -111,11 +111,11 @@ class Window:
     """Every knob and its value while the window lasted (at its end, if one changed)."""
     marks: tuple[str, ...] = ()
     """Why the window is no part of steady state, such as "warm-up" or "knob change"; empty if it is."""
-    turn: int | None = None
+    round: int | None = None
     """Round of the slice that the window lies in; None while the lanes train at once."""
-    gpu_in_use_bytes: int | None = None
+    gpu_memory_allocated_bytes: int | None = None
     """TensorFlow's allocator, tensors alive now; None where it keeps no figures."""
-    gpu_peak_bytes: int | None = None
+    gpu_memory_peak_bytes: int | None = None
     traced_steps: int = 0
     """Steps in which a tf.function was traced."""
     traced_ns: int = 0
@@ -180,12 +180,12 @@ class LaneFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded:
+class SliceEnded:
     """A slice is over and its last step done; the lane holds."""
 
     lane: str = ""
     at_ns: int
-    turn: int
+    round: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +262,7 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackTold:
+class StackReported:
     """Where the threads of a lane's child stand, as it told on being asked.
 
     Read by the monitor from what a scenario's child wrote to stderr.
@@ -275,19 +275,19 @@ class StackTold:
 
 FromLane: TypeAlias = (
     Hello
-    | Standby
+    | Prepared
     | PhaseEntered
-    | Equipped
+    | LibrariesLoaded
     | Built
     | Window
     | KnobApplied
     | KnobRefused
     | LaneFailed
-    | TurnEnded
+    | SliceEnded
     | Profiled
     | ProfileFailed
     | Finished
     | KnobOffered
     | Progressed
-    | StackTold
+    | StackReported
 )

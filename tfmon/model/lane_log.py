@@ -10,11 +10,11 @@ from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted, LaneStart
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     Built,
-    Equipped,
     Finished,
     KnobApplied,
     KnobRefused,
     LaneFailed,
+    LibrariesLoaded,
     PhaseEntered,
     Profiled,
     ProfileFailed,
@@ -56,7 +56,7 @@ def _told(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"]
             yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
         case PhaseEntered():
             yield "event", event.phase
-        case Equipped():
+        case LibrariesLoaded():
             yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
         case Built():
             examples = "?" if event.examples is None else f"{event.examples:,}"

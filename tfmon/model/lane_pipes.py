@@ -18,7 +18,7 @@ HOLDER = "TFMON_HOLDER"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LanePipes:
     """The lane that a process belongs to."""
 
     metric_fd: int
@@ -35,25 +35,25 @@ class Place:
         return f"{self.metric_fd}:{self.knob_fd}:{self.lock_fd}:{self.token}:{self.device}"
 
 
-def read_place(environment: Mapping[str, str]) -> Place | None:
+def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
     """Return the lane that an environment names, or None for none."""
     parts = environment.get(VARIABLE, "").split(":")
     if len(parts) != 5 or not all(part.isdecimal() for part in parts[:3]):
         return None
-    return Place(int(parts[0]), int(parts[1]), int(parts[2]), parts[3], parts[4])
+    return LanePipes(int(parts[0]), int(parts[1]), int(parts[2]), parts[3], parts[4])
 
 
-def is_open(place: Place) -> bool:
+def is_open(pipes: LanePipes) -> bool:
     """Whether this process has inherited the descriptors, and they are still those of the lane."""
     try:
-        os.fstat(place.metric_fd)
-        os.fstat(place.knob_fd)
-        return os.pread(place.lock_fd, 64, 0).decode(errors="replace") == place.token
+        os.fstat(pipes.metric_fd)
+        os.fstat(pipes.knob_fd)
+        return os.pread(pipes.lock_fd, 64, 0).decode(errors="replace") == pipes.token
     except OSError:
         return False
 
 
-def reopened(place: Place, holder: str) -> Place | None:
+def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
     """Return the lane with descriptors opened anew through the process that holds them; None where none can be.
 
     Source: Linux, /proc/PID/fd.
@@ -61,13 +61,13 @@ def reopened(place: Place, holder: str) -> Place | None:
     opened: list[int] = []
     try:
         for fd, flags in (
-            (place.metric_fd, os.O_WRONLY), (place.knob_fd, os.O_RDONLY), (place.lock_fd, os.O_RDWR),
+            (pipes.metric_fd, os.O_WRONLY), (pipes.knob_fd, os.O_RDONLY), (pipes.lock_fd, os.O_RDWR),
         ):  # fmt: skip
             opened.append(os.open(f"/proc/{int(holder)}/fd/{fd}", flags | os.O_CLOEXEC))
     except (OSError, ValueError):
         found = None
     else:
-        found = Place(opened[0], opened[1], opened[2], place.token, place.device)
+        found = LanePipes(opened[0], opened[1], opened[2], pipes.token, pipes.device)
         if is_open(found):
             return found
     for fd in opened:

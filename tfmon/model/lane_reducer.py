@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tfmon.model import gpu_accounting
-from tfmon.model.events import BadLine, Event, KnobAsked, LaneEnded, LaneStarted, StoodStill
+from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import GpuEnergy
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     Built,
-    Equipped,
     Finished,
     Hello,
     KnobApplied,
     KnobOffered,
     KnobRefused,
     LaneFailed,
+    LibrariesLoaded,
     PhaseEntered,
     Progressed,
-    StackTold,
+    StackReported,
     Window,
 )
 from tfmon.model.lane_log import grown
@@ -35,8 +35,8 @@ from tfmon.model.lane_state import (
     NOT_SAMPLED,
     RACING,
     STARTING,
-    STOOD_STILL,
-    Asked,
+    SUSPENDED,
+    KnobRequest,
     LaneState,
     Trouble,
     trouble_of,
@@ -48,12 +48,12 @@ from tfmon.model.samples import GpuSample, TreeSample
 
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
-    pulse = state.pulse.after(event, state.phase_since_ns)
-    if isinstance(event, Window) and (marks := state.pulse.marks(event)):
+    heartbeat = state.heartbeat.after(event, state.phase_since_ns)
+    if isinstance(event, Window) and (marks := state.heartbeat.marks(event)):
         event = replace(event, marks=(*event.marks, *marks))
     after, log = _advance(state, event), grown(state.log, event)
-    same = pulse is after.pulse and log is after.log
-    return after if same else replace(after, pulse=pulse, log=log)
+    same = heartbeat is after.heartbeat and log is after.log
+    return after if same else replace(after, heartbeat=heartbeat, log=log)
 
 
 def _advance(state: LaneState, event: Event) -> LaneState:
@@ -66,8 +66,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return take_gpu_sample(state, event, alone=True)
         case PhaseEntered():
             return state if state.over else _enter(state, event.phase, event.at_ns)
-        case KnobAsked():
-            asked = Asked(event.request, event.value, event.at_ns)
+        case KnobRequested():
+            asked = KnobRequest(event.request, event.value, event.at_ns)
             return replace(state, asked={**state.asked, event.knob: asked}, refused="")
         case KnobApplied():
             return _after_knob(state, event)
@@ -79,11 +79,11 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid, source=event.source)
             fresh = replace(fresh, measured=Measured(earlier=earlier), command=event.command)
             held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
-            fresh = replace(fresh, gpu_held_bytes=held, gpu_lane_busy_pct=held)
+            fresh = replace(fresh, gpu_memory_used_bytes=held, gpu_lane_busy_pct=held)
             return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
         case Hello():
-            return replace(state, pid=event.pid, python=event.python, tells_stack=event.tells_stack)
-        case Equipped():
+            return replace(state, pid=event.pid, python=event.python, reports_stack=event.reports_stack)
+        case LibrariesLoaded():
             return replace(
                 state,
                 tensorflow=event.tensorflow,
@@ -113,11 +113,11 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, progress=event)
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
-        case StoodStill():
-            mark = KnobMark(event.at_ns, f"{STOOD_STILL} {event.lasted_s:.0f} s", 0)
-            kept = disturbed(state, event.since_ns, event.at_ns, STOOD_STILL)
+        case Suspended():
+            mark = KnobMark(event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0)
+            kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
             return replace(kept, knob_marks=(*state.knob_marks[-63:], mark))
-        case StackTold():
+        case StackReported():
             return replace(state, stack=event)
         case _:
             return state
@@ -153,25 +153,25 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, alone: bool) -> Lane
     if before is None and state.phase in (STARTING, IMPORTING):
         before = known(sample.used_bytes)
     opened = state.phase not in (STARTING, IMPORTING, BUILDING)
-    held, source = gpu_accounting.held_bytes(
+    held, source = gpu_accounting.used_bytes_of_lane(
         sample,
         state.pids,
         alone=alone and opened,
-        peak_bytes=state.gpu_peak_bytes or state.gpu_in_use_bytes,
+        peak_bytes=state.gpu_memory_peak_bytes or state.gpu_memory_allocated_bytes,
         before_bytes=None if sample.part_of else before,
     )
     return replace(
         state,
         racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
-        gpu_held_bytes=held,
-        gpu_held_source=source,
+        gpu_memory_used_bytes=held,
+        gpu_memory_source=source,
         gpu_lane_busy_pct=gpu_accounting.busy_pct(sample, state.pids, alone=alone and opened),
         gpu_used_before=before,
         gpu_energy=energy.plus(sample, state.points, shared=not alone) if racing else energy.interrupted(),
     )
 
 
-def measure_afresh(state: LaneState) -> LaneState:
+def restart_measurement(state: LaneState) -> LaneState:
     """Return the state with steady state beginning anew: what was measured until now was another thing."""
     return replace(state, measured=state.measured.afresh(state.settings), gpu_energy=GpuEnergy())
 
@@ -200,7 +200,7 @@ def trains_on(state: LaneState, gpu: GpuSample) -> bool:
 
 def _after_window(state: LaneState, window: Window) -> LaneState:
     steady = not window.marks
-    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.turn is not None)
+    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
     loss = window.loss
     return replace(
         state,
@@ -213,15 +213,15 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         settings=window.settings,
         computing_share=window.computing_share,
         traced=window.traced or state.traced,
-        gpu_in_use_bytes=window.gpu_in_use_bytes,
-        gpu_peak_bytes=window.gpu_peak_bytes,
+        gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
+        gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,
     )
 
 
 def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
     mark = KnobMark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
     return replace(
-        measure_afresh(state),
+        restart_measurement(state),
         settings={**state.settings, event.knob: event.value},
         asked=_without(state.asked, event.knob, event.request),
         refused="",
@@ -229,13 +229,13 @@ def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
     )
 
 
-def _without(asked: dict[str, Asked], knob: str, request: int) -> dict[str, Asked]:
+def _without(asked: dict[str, KnobRequest], knob: str, request: int) -> dict[str, KnobRequest]:
     """Drop a wish that was answered, unless a newer one for the same knob is under way."""
     return {name: wish for name, wish in asked.items() if name != knob or wish.request > request}
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    stalled_since_ns = state.pulse.stalled_since_ns
+    stalled_since_ns = state.heartbeat.stalled_since_ns
     state = replace(state, ended=event, asked={})
     if state.over:
         return state

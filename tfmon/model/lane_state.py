@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
-from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, StoodStill
+from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import GpuEnergy
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackTold, Window
+from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_log import LogLine
-from tfmon.model.lane_statistics import KnobMark, Mean, Measured, Point, Tally, TurnSpeed
+from tfmon.model.lane_statistics import KnobMark, Mean, Measured, Point, SliceSpeed, Tally
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, title
 
@@ -59,10 +59,10 @@ def _how(event: LaneEnded) -> str:
 
 STALL = "stall"
 """Mark of the first window after a lane that had said nothing spoke again."""
-STOOD_STILL = "stood still"
+SUSPENDED = "stood still"
 """Mark of windows that reach into a time in which tfmon or the machine stood still."""
 MOST_GAPS = 16
-_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackTold)
+_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackReported)
 """Signs of life: what a lane says by itself. A stack it tells because it was asked, also while it hangs."""
 
 
@@ -75,7 +75,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Heartbeat:
     """What is known of a lane's being alive."""
 
     heard_ns: int = 0
@@ -88,14 +88,14 @@ class Pulse:
     """Its last sign of life, if it has said nothing for too long; None while all is well."""
     gaps: tuple[Gap, ...] = ()
 
-    def after(self, event: Event, phase_since_ns: int) -> Pulse:
+    def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
         """Return what is known after an event; `phase_since_ns` is when the lane's phase before it began."""
         match event:
             case LaneStarted():
-                return Pulse(heard_ns=event.at_ns, gaps=self.gaps)
+                return Heartbeat(heard_ns=event.at_ns, gaps=self.gaps)
             case LaneStalled():
                 return replace(self, stalled_since_ns=event.since_ns)
-            case StoodStill():
+            case Suspended():
                 return replace(self, gaps=(*self.gaps[1 - MOST_GAPS :], Gap(event.since_ns, event.at_ns)))
             case Window():
                 slowest_ns = self.slowest_ns if self.marks(event) else max(self.slowest_ns, event.span_ns)
@@ -114,7 +114,7 @@ class Pulse:
         began_ns = window.at_ns - window.span_ns
         still = any(gap.since_ns < window.at_ns and began_ns < gap.until_ns for gap in self.gaps)
         stalled = self.stalled_since_ns is not None
-        return (STALL,) * stalled + (STOOD_STILL,) * still
+        return (STALL,) * stalled + (SUSPENDED,) * still
 
 
 # ----------------
@@ -129,7 +129,7 @@ PHASES = (
 OVER = (DONE, FAILED, ABSENT)
 """Phases that a lane does not leave without a restart."""
 
-TURN_START = "turn start"
+SLICE_START = "slice start"
 """Mark of the windows at the start of a slice."""
 
 NO_STEPS_HINT = (
@@ -147,7 +147,7 @@ RECENT_NS = 5_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KnobRequest:
     """A wish that the child has not answered yet."""
 
     request: int
@@ -175,7 +175,7 @@ class LaneState:
     """Examples in the data: the largest batch that can be made."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     """Knobs in force, as the child said."""
-    asked: dict[str, Asked] = field(default_factory=dict)
+    asked: dict[str, KnobRequest] = field(default_factory=dict)
     """Knobs asked for and not yet answered."""
     refused: str = ""
     """Why the latest wish was refused; empty when it was not."""
@@ -206,28 +206,28 @@ class LaneState:
     """CPU of the process tree while the lane raced."""
     racing_gpu_busy_pct: Mean = field(default_factory=Mean)
     """The lane's GPU, by whomever it was kept busy, while the lane raced."""
-    gpu_held_bytes: Reading = NO_GPU
-    """Memory of the GPU that this lane takes, as `gpu_held_source` knows it."""
-    gpu_held_source: str = ""
+    gpu_memory_used_bytes: Reading = NO_GPU
+    """Memory of the GPU that this lane takes, as `gpu_memory_source` knows it."""
+    gpu_memory_source: str = ""
     """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`; see `gpu_share`."""
     gpu_lane_busy_pct: Reading = NO_GPU
     """Share of the GPU's time that the lane's own processes took, over the last 2 s."""
     gpu_used_before: float | None = None
     """Bytes in use on the whole GPU before this lane opened it."""
     gpu_energy: GpuEnergy = field(default_factory=GpuEnergy)
-    gpu_in_use_bytes: int | None = None
-    gpu_peak_bytes: int | None = None
+    gpu_memory_allocated_bytes: int | None = None
+    gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
     ended: LaneEnded | None = None
     log: tuple[LogLine, ...] = ()
     """What it printed and what happened to it, the children before this one included."""
     bad_lines: int = 0
     last_bad_line: str = ""
-    pulse: Pulse = field(default_factory=Pulse)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     """Its signs of life."""
-    tells_stack: bool = False
+    reports_stack: bool = False
     """Whether it can be asked for the stacks of its threads."""
-    stack: StackTold | None = None
+    stack: StackReported | None = None
     """The stacks that it told last."""
 
     @property
@@ -241,14 +241,14 @@ class LaneState:
         return self.measured.steady
 
     @property
-    def turns(self) -> tuple[TurnSpeed, ...]:
+    def slices(self) -> tuple[SliceSpeed, ...]:
         """Slices since then, oldest first; only what was steady in them."""
-        return self.measured.turns
+        return self.measured.slices
 
     @property
-    def excluded(self) -> dict[str, int]:
+    def discarded(self) -> dict[str, int]:
         """Windows left out of steady state, by reason."""
-        return self.measured.excluded
+        return self.measured.discarded
 
     @property
     def gpu_training_w(self) -> Reading:
@@ -257,7 +257,7 @@ class LaneState:
 
     @property
     def gpu_j_per_1000_examples(self) -> Reading:
-        """About how much energy the lane's GPU takes for 1,000 examples, in its own turns, idle power included.
+        """About how much energy the lane's GPU takes for 1,000 examples, in its own slices, idle power included.
 
         Source: `gpu_training_w` over the steady throughput.
         """
@@ -266,9 +266,9 @@ class LaneState:
             return watts
         return 1_000 * watts / speed if speed else Missing("no steady step yet")
 
-    def turns_under(self, settings: Settings) -> tuple[TurnSpeed, ...]:
+    def slices_under(self, settings: Settings) -> tuple[SliceSpeed, ...]:
         """Return the slices that ran under these settings, also before a knob was changed; oldest first."""
-        return self.measured.turns_under(settings, self.settings)
+        return self.measured.slices_under(settings, self.settings)
 
     @property
     def over(self) -> bool:

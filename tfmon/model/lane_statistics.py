@@ -105,14 +105,14 @@ class Point:
     steps: int
     steady: bool
     in_turn: bool = False
-    """True for a window of a slice: the rest before it was another lane's turn."""
+    """True for a window of a slice: the rest before it was another lane's round."""
 
 
 @dataclass(frozen=True, slots=True)
-class TurnSpeed:
+class SliceSpeed:
     """What a lane did in the steady part of one slice."""
 
-    turn: int
+    round: int
     """The round the slice belongs to."""
     at_ns: int
     examples: int
@@ -137,7 +137,7 @@ class KnobMark:
 # ---------------- what was measured of one lane: steady windows summed up, slices, and what was left out and why. Pure
 
 
-MOST_TURNS = 2_000
+MOST_SLICES = 2_000
 """Slices kept under the settings in force."""
 MOST_EARLIER = 96
 """Settings whose slices are kept after a knob was changed."""
@@ -154,7 +154,7 @@ class Earlier:
     """Slices that ran under settings which a knob has changed since."""
 
     settings: dict[str, KnobValue]
-    turns: tuple[TurnSpeed, ...]
+    slices: tuple[SliceSpeed, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +166,11 @@ class Measured:
 
     steady: Tally = field(default_factory=Tally)
     """Since the lane began to race, or a knob or the mode last changed."""
-    turns: tuple[TurnSpeed, ...] = ()
+    slices: tuple[SliceSpeed, ...] = ()
     """Slices since then, oldest first; only what was steady in them."""
     earlier: tuple[Earlier, ...] = ()
     """Slices before that, by the settings they ran under; the latest last."""
-    excluded: dict[str, int] = field(default_factory=dict)
+    discarded: dict[str, int] = field(default_factory=dict)
     """Windows left out of steady state, by reason."""
     windows: int = 0
     """All windows, those left out included."""
@@ -183,11 +183,11 @@ class Measured:
         """Return what is known with one more window."""
         counted = replace(self, windows=self.windows + 1)
         if window.marks:
-            return replace(counted, excluded=_counted(self.excluded, window.marks))
+            return replace(counted, discarded=_counted(self.discarded, window.marks))
         return replace(
             counted,
             steady=self.steady.plus(window),
-            turns=_with_turn(self.turns, window),
+            slices=_with_turn(self.slices, window),
             latest=(*self.latest[-(LATEST - 1) :], window),
         )
 
@@ -200,63 +200,63 @@ class Measured:
         hit = tuple(one for one in self.latest if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns)
         if not hit:
             return self
-        share = (self.excluded.get(reason, 0) + len(hit)) / self.windows
+        share = (self.discarded.get(reason, 0) + len(hit)) / self.windows
         if reason in self.constant or (self.windows >= SETTLED_WINDOWS and share > RARE):
             return replace(self, constant=tuple(sorted({*self.constant, reason})))
-        steady, turns = self.steady, self.turns
+        steady, slices = self.steady, self.slices
         for window in hit:
-            steady, turns = steady.minus(window), _without_turn(turns, window)
+            steady, slices = steady.minus(window), _without_turn(slices, window)
         return replace(
             self,
             steady=steady,
-            turns=turns,
+            slices=slices,
             latest=tuple(one for one in self.latest if one not in hit),
-            excluded=_counted(self.excluded, [reason] * len(hit)),
+            discarded=_counted(self.discarded, [reason] * len(hit)),
         )
 
     def afresh(self, settings: Settings) -> Measured:
         """Return what is known with steady state beginning anew; the settings are those until now."""
         earlier = self.earlier
-        if self.turns:
+        if self.slices:
             before = next((one for one in earlier if one.settings == settings), None)
-            turns = (*(before.turns if before else ()), *self.turns)[-MOST_TURNS:]
+            slices = (*(before.slices if before else ()), *self.slices)[-MOST_SLICES:]
             others = [one for one in earlier if one is not before]
-            earlier = (*others[-(MOST_EARLIER - 1) :], Earlier(dict(settings), turns))
-        return replace(self, steady=Tally(), turns=(), latest=(), earlier=earlier)
+            earlier = (*others[-(MOST_EARLIER - 1) :], Earlier(dict(settings), slices))
+        return replace(self, steady=Tally(), slices=(), latest=(), earlier=earlier)
 
-    def turns_under(self, settings: Settings, in_force: Settings) -> tuple[TurnSpeed, ...]:
+    def slices_under(self, settings: Settings, in_force: Settings) -> tuple[SliceSpeed, ...]:
         """Return every slice that ran under these settings, given the ones in force; oldest first."""
-        before = next((one.turns for one in self.earlier if one.settings == settings), ())
-        return (*before, *self.turns) if settings == in_force else before
+        before = next((one.slices for one in self.earlier if one.settings == settings), ())
+        return (*before, *self.slices) if settings == in_force else before
 
 
-def _counted(excluded: dict[str, int], reasons: list[str] | tuple[str, ...]) -> dict[str, int]:
-    total = dict(excluded)
+def _counted(discarded: dict[str, int], reasons: list[str] | tuple[str, ...]) -> dict[str, int]:
+    total = dict(discarded)
     for reason in reasons:
         total[reason] = total.get(reason, 0) + 1
     return total
 
 
-def _with_turn(turns: tuple[TurnSpeed, ...], window: Window) -> tuple[TurnSpeed, ...]:
-    if window.turn is None:
-        return turns
-    if turns and turns[-1].turn == window.turn:
-        before = turns[-1]
+def _with_turn(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
+    if window.round is None:
+        return slices
+    if slices and slices[-1].round == window.round:
+        before = slices[-1]
         examples, span_ns = before.examples + window.examples, before.span_ns + window.span_ns
-        return (*turns[:-1], TurnSpeed(window.turn, window.at_ns, examples, span_ns))
-    speed = TurnSpeed(window.turn, window.at_ns, window.examples, window.span_ns)
-    return (*turns[-(MOST_TURNS - 1) :], speed)
+        return (*slices[:-1], SliceSpeed(window.round, window.at_ns, examples, span_ns))
+    speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns)
+    return (*slices[-(MOST_SLICES - 1) :], speed)
 
 
-def _without_turn(turns: tuple[TurnSpeed, ...], window: Window) -> tuple[TurnSpeed, ...]:
+def _without_turn(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
     """Take a window out of its slice, and the slice with it if nothing else was steady in it."""
     left = []
-    for turn in turns:
-        if turn.turn != window.turn:
-            left.append(turn)
-        elif turn.span_ns > window.span_ns:
-            examples, span_ns = turn.examples - window.examples, turn.span_ns - window.span_ns
-            left.append(TurnSpeed(turn.turn, turn.at_ns, examples, span_ns))
+    for round in slices:
+        if round.round != window.round:
+            left.append(round)
+        elif round.span_ns > window.span_ns:
+            examples, span_ns = round.examples - window.examples, round.span_ns - window.span_ns
+            left.append(SliceSpeed(round.round, round.at_ns, examples, span_ns))
     return tuple(left)
 
 

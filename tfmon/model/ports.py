@@ -9,8 +9,8 @@ from typing import Literal, Protocol
 from tfmon.model.knobs import KnobValue
 
 
-class TrialError(ValueError):
-    """A trial that cannot be made; the text says why and what can be."""
+class ExperimentError(ValueError):
+    """A experiment that cannot be made; the text says why and what can be."""
 
 
 class Controls(Protocol):
@@ -28,7 +28,7 @@ class Controls(Protocol):
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or at once; see `session.MODES`."""
 
-    def set_alone(self, lane: str, slice_s: float | None = None) -> None:
+    def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
         """Let one lane train by itself, in slices whatever the mode, while the others hold; "" ends that.
 
         A slice lasts `slice_s` seconds; as long as in the race where that is None.
@@ -53,29 +53,29 @@ class Controls(Protocol):
         """End every lane and wait until all are gone: 3 s at most."""
 
 
-class Trials(Protocol):
-    """Series of measurements on the lanes of the race. How far one is stands in the snapshot's `trial`."""
+class Experiments(Protocol):
+    """Series of measurements on the lanes of the race. How far one is stands in the snapshot's `experiment`."""
 
     def start_crossover(self, knob: str) -> None:
         """Race the first two lanes over the values of a knob.
 
-        Errors: TrialError, in words, when that cannot be.
+        Errors: ExperimentError, in words, when that cannot be.
         """
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
 
-        Errors: TrialError, in words, when that cannot be.
+        Errors: ExperimentError, in words, when that cannot be.
         """
 
     def undo(self) -> str:
         """Take back the change that was kept last, and return what that was.
 
-        Errors: TrialError, in words, when there is none.
+        Errors: ExperimentError, in words, when there is none.
         """
 
     def stop(self) -> None:
-        """End the trial that runs, if one does; the lanes get their settings back."""
+        """End the experiment that runs, if one does; the lanes get their settings back."""
 
 
 # ---------------- what the screen shows of a replay, and asks of its player

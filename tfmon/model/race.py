@@ -38,7 +38,7 @@ class Race:
     title: str = ""
     mode: str = TURNS
     """`turns`: one lane trains at a time, in short slices; `concurrent`: all at once."""
-    turn: str = ""
+    training: str = ""
     """Name of the lane whose turn it is; empty between turns and while the lanes train at once."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
@@ -49,14 +49,14 @@ class Race:
     """How many steps each lane does; None for as many as it gets to."""
     number: int = 0
     """Which race of this run of tfmon it is, from 1."""
-    alone: str = ""
+    exclusive: str = ""
     """Name of the lane that has the machine for itself, in slices, while the others hold; empty for none."""
     interrupted: str = ""
     """Why it was broken off, such as "interrupted by SIGINT"; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordingState:
     """The recording of a race."""
 
     path: str
@@ -113,7 +113,7 @@ class Attempt:
     """Every knob and its value in the old settings."""
     after: dict[str, KnobValue]
     bound: str = ""
-    """What bound the lane when this was proposed: a kind of `race.diagnosis`."""
+    """What bound the lane when this was proposed: a kind of `race.bottleneck`."""
     why: str = ""
     """What the change is meant to do."""
     restarts: bool = False
@@ -156,4 +156,4 @@ class TuneState:
         return self.total if self.total is not None else attempts[-1] if attempts else None
 
 
-Trial: TypeAlias = CrossoverState | TuneState
+Experiment: TypeAlias = CrossoverState | TuneState

@@ -109,7 +109,7 @@ class GpuSample:
     """What went wrong while tfmon watched; the latest last."""
     faults_told: bool = False
     """False where the driver would not tell, so that no fault means nothing."""
-    held_by_pid: dict[int, int | None] = field(default_factory=dict)
+    used_by_pid: dict[int, int | None] = field(default_factory=dict)
     """Memory the driver holds for each process, as it numbers them; None where it does not tell."""
     held_why: str = ""
     """Why the driver lists no processes; empty where it does."""

@@ -8,21 +8,21 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from tfmon.model.events import (
-    AloneChanged,
     ClockStarted,
     Event,
+    ExclusiveChanged,
+    ExperimentChanged,
     MachineKnown,
     ModeChanged,
     RaceBegan,
-    TrialTold,
-    TurnDealt,
+    SliceGranted,
 )
-from tfmon.model.race import CONCURRENT, MODES, TURNS, Machine, Race, Recorded, Trial
+from tfmon.model.race import CONCURRENT, MODES, TURNS, Experiment, Machine, Race, RecordingState
 from tfmon.model.snapshot import HISTORY_SAMPLES, Snapshot, after, concerns
 from tfmon.model.spec import LaneSpec
 
 __all__ = [
-    "CONCURRENT", "HISTORY_SAMPLES", "MODES", "TURNS", "Journal", "Machine", "Race", "Recorded", "Session",
+    "CONCURRENT", "HISTORY_SAMPLES", "MODES", "TURNS", "Journal", "Machine", "Race", "RecordingState", "Session",
     "Snapshot",
 ]  # fmt: skip
 
@@ -70,18 +70,18 @@ class Session:
 
     def set_turn(self, lane: str) -> None:
         """Note whose turn it is; "" for nobody's."""
-        self.accept(TurnDealt(at_ns=self._clock_ns(), lane=lane))
+        self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane))
 
-    def set_alone(self, lane: str) -> None:
+    def set_exclusive(self, lane: str) -> None:
         """Note which lane has the machine for itself from now on; "" for none.
 
         Lanes that train at once begin steady state anew: by itself a lane is faster.
         """
-        self.accept(AloneChanged(at_ns=self._clock_ns(), alone=lane))
+        self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
-    def set_trial(self, trial: Trial) -> None:
+    def set_trial(self, experiment: Experiment) -> None:
         """Note how far a series of measurements is."""
-        self.accept(TrialTold(at_ns=self._clock_ns(), trial=trial))
+        self.accept(ExperimentChanged(at_ns=self._clock_ns(), experiment=experiment))
 
     # ------------------------------------------------------------ all events
 

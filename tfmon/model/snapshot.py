@@ -6,22 +6,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tfmon.model.events import (
-    AloneChanged,
     ClockStarted,
     Event,
+    ExclusiveChanged,
+    ExperimentChanged,
     Interrupted,
     MachineKnown,
     ModeChanged,
     RaceBegan,
-    RecordingTold,
-    TrialTold,
-    TurnDealt,
+    RecordingChanged,
+    SliceGranted,
 )
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered
-from tfmon.model.lane_reducer import advance, disturbed, measure_afresh, take_gpu_sample, trains_on
+from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, take_gpu_sample, trains_on
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CONCURRENT, Machine, Race, Recorded, Trial, TuneState
+from tfmon.model.race import CONCURRENT, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.samples import GpuSample, HostSample
 
@@ -41,14 +41,14 @@ class Snapshot:
     lanes: tuple[LaneState, ...]
     gpus: tuple[GpuSample, ...] = ()
     host: HostSample | None = None
-    trial: Trial | None = None
+    experiment: Experiment | None = None
     """The series of measurements that runs, or ran last in this race."""
     tuned: TuneState | None = None
     """The advice that is tried, or was last in this race."""
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     """The last samples of each GPU by its key, oldest first."""
     host_history: tuple[HostSample, ...] = ()
-    recording: Recorded | None = None
+    recording: RecordingState | None = None
     """Where this race is recorded, and whether it still is; None for a race that is not."""
 
     def lane(self, name: str) -> LaneState:
@@ -91,26 +91,30 @@ def after(known: Snapshot, event: Event) -> Snapshot:
             lanes = (
                 LaneState(spec=spec, started_ns=event.at_ns, phase_since_ns=event.at_ns) for spec in event.specs
             )
-            return replace(known, race=event.race, lanes=tuple(lanes), trial=None, tuned=None)
+            return replace(known, race=event.race, lanes=tuple(lanes), experiment=None, tuned=None)
         case MachineKnown():
             return replace(known, machine=event.machine)
         case ClockStarted():
             return replace(known, race=replace(known.race, started_ns=event.at_ns))
         case ModeChanged():
-            fresh = known.lanes if event.mode == known.race.mode else map(measure_afresh, known.lanes)
-            return replace(known, race=replace(known.race, mode=event.mode, turn=""), lanes=tuple(fresh))
-        case AloneChanged():
+            fresh = known.lanes if event.mode == known.race.mode else map(restart_measurement, known.lanes)
+            return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=tuple(fresh))
+        case ExclusiveChanged():
             shared = known.race.mode == CONCURRENT and len(known.lanes) > 1
-            fresh = map(measure_afresh, known.lanes) if shared and event.alone != known.race.alone else known.lanes
-            return replace(known, race=replace(known.race, alone=event.alone), lanes=tuple(fresh))
-        case TurnDealt():
-            return replace(known, race=replace(known.race, turn=event.lane))
-        case TrialTold():
-            tuned = event.trial if isinstance(event.trial, TuneState) else known.tuned
-            return replace(known, trial=event.trial, tuned=tuned)
+            fresh = (
+                map(restart_measurement, known.lanes)
+                if shared and event.exclusive != known.race.exclusive
+                else known.lanes
+            )
+            return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=tuple(fresh))
+        case SliceGranted():
+            return replace(known, race=replace(known.race, training=event.lane))
+        case ExperimentChanged():
+            tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
+            return replace(known, experiment=event.experiment, tuned=tuned)
         case Interrupted():
             return replace(known, race=replace(known.race, interrupted=event.why))
-        case RecordingTold():
+        case RecordingChanged():
             return replace(known, recording=event.recording)
         case GpuSample():
             return _after_gpu_sample(known, event)

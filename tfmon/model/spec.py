@@ -25,8 +25,8 @@ class LaneSpec:
     """Knobs that tell the lane from others on its device."""
     number: int = 0
     """Number among lanes with the same spec, from 1; 0 for a spec that only one lane has."""
-    letter: str = ""
-    """One letter that stands for the lane where there is no room or no colour."""
+    id: str = ""
+    """One id that stands for the lane where there is no room or no colour."""
 
     @property
     def kind(self) -> str:
@@ -56,11 +56,11 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
 
 
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
-    """Give every lane a unique name and a letter.
+    """Give every lane a unique name and a id.
 
     A device that only one lane uses names that lane; lanes that share a device add the settings that tell
     them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; otherwise the
-    letters go from A.
+    ids go from A.
     """
     named: list[LaneSpec] = []
     for spec in specs:
@@ -77,10 +77,10 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
         )
     kinds = [spec.kind for spec in specs]
     if len(set(kinds)) == len(kinds):
-        letters = [kind[0].upper() for kind in kinds]
+        ids = [kind[0].upper() for kind in kinds]
     else:
-        letters = [chr(ord("A") + index % 26) for index in range(len(specs))]
-    return tuple(replace(spec, letter=letter) for spec, letter in zip(named, letters, strict=True))
+        ids = [chr(ord("A") + index % 26) for index in range(len(specs))]
+    return tuple(replace(spec, id=id) for spec, id in zip(named, ids, strict=True))
 
 
 def title(spec: LaneSpec, settings: Settings | None = None) -> str:

@@ -49,7 +49,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Load TensorFlow, at the lowest priority, touch no device, and wait for Assign; answered by Standby."""
+    """Load TensorFlow, at the lowest priority, touch no device, and wait for Assign; answered by Prepared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +67,16 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """Train for one slice while the other lanes stand still, then hold; answered by TurnEnded."""
+class RunSlice:
+    """Train for one slice while the other lanes stand still, then hold; answered by SliceEnded."""
 
-    number: int
+    round: int
     """The round: slices of the same round are compared with each other."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class Pause:
     """Stop at the next step boundary and use no CPU until Run."""
 
 
@@ -90,8 +90,8 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellStack:
-    """Tell where the threads stand; answered by StackTold. For scripts: a scenario's child heeds a signal."""
+class ReportStack:
+    """Tell where the threads stand; answered by StackReported. For scripts: a scenario's child heeds a signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Stop:
     """End now; nothing is lost."""
 
 
-Request: TypeAlias = Assign | Prepare | SetKnob | Run | Turn | Hold | Profile | TellStack | Stop
+Request: TypeAlias = Assign | Prepare | SetKnob | Run | RunSlice | Pause | Profile | ReportStack | Stop
 
 _EVENTS = {cls.__name__: cls for cls in get_args(FromLane)}
 _REQUESTS = {cls.__name__: cls for cls in get_args(Request)}

@@ -18,7 +18,7 @@ import psutil
 from tfmon.model.events import Event
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.samples import GpuFault
-from tfmon.probes.base import FIRST_SAMPLE, Gpu, Rate, absent_gpu
+from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Gpu, absent_gpu
 
 EVERY_S, SELDOM_S = 2.0, 5.0
 """The driver renews its figures about once a second; where asking is slow, it is asked more seldom."""
@@ -61,7 +61,7 @@ class AppleProbe:
         self._clock_ns = clock_ns
         self._every_s = EVERY_S
         self._due_ns = 0
-        self._clients: dict[int, Rate] | None = None
+        self._clients: dict[int, CounterRate] | None = None
         self._clients_at_ns = 0
         self._recoveries: int | None = None
         self._faults: tuple[GpuFault, ...] = ()
@@ -124,11 +124,11 @@ class AppleProbe:
             return nodes
         at_ns, known = self._clock_ns(), self._clients
         shares: dict[int, float] = defaultdict(float)
-        clients: dict[int, Rate] = {}
+        clients: dict[int, CounterRate] = {}
         for entry, pid, used_ns in _read_clients(nodes):
             rate = known.get(entry) if known is not None else None
             if rate is None:
-                rate = Rate()
+                rate = CounterRate()
                 if known is not None:  # it was opened since the sample before, so all of its time is of now
                     rate.per_s(0, self._clients_at_ns)
             clients[entry] = rate

@@ -21,7 +21,7 @@ class Gpu:
     """What a lane is given to see this GPU and no other."""
     name: str
     """The model, in the driver's words."""
-    board: int
+    physical_gpu: int
     """The driver's own number for it, hidden GPUs counted too."""
 
 
@@ -89,7 +89,7 @@ SHORTEST_NS = 100_000_000
 """CPU time comes in ticks of 10 ms; over less than this they would say nothing."""
 
 
-class Rate:
+class CounterRate:
     """How fast one counter grows, from one sample to the next."""
 
     def __init__(self) -> None:

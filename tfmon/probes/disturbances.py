@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from tfmon.model.readings import NOT_READ, Missing, Reading
-from tfmon.probes.base import Rate
+from tfmon.probes.base import CounterRate
 from tfmon.probes.machine import NO_GROUP, cpu_folders, read_throttling, read_usable_cores
 
 CORES_EVERY_NS = 30_000_000_000
@@ -43,7 +43,7 @@ class Disturbances:
     def __init__(self, root: Path = Path("/"), *, platform: str = sys.platform) -> None:
         self._root = root
         self._platform = platform
-        self._swap = Rate(), Rate()
+        self._swap = CounterRate(), CounterRate()
         self._throttling = _Throttling(root)
         self._power = PackagePower(root)
         self._cores: Reading = NOT_READ
@@ -97,7 +97,7 @@ class _Throttling:
         self._root = root
         self._lanes: frozenset[int] | None = None
         self._folders: tuple[Path, ...] = ()
-        self._rates: dict[Path, tuple[Rate, Rate, Rate]] = {}
+        self._rates: dict[Path, tuple[CounterRate, CounterRate, CounterRate]] = {}
 
     def read(self, at_ns: int, lanes: Collection[int]) -> tuple[Reading, Reading]:
         """Return the share of throttled periods in percent and the ms a second, of the group hit hardest."""
@@ -108,7 +108,9 @@ class _Throttling:
         told: list[tuple[float, float]] = []
         why: Missing = NO_GROUP
         for folder, now in read_throttling(self._folders).items():
-            periods, throttled, stood_still = self._rates.setdefault(folder, (Rate(), Rate(), Rate()))
+            periods, throttled, stood_still = self._rates.setdefault(
+                folder, (CounterRate(), CounterRate(), CounterRate())
+            )
             rates = (
                 periods.per_s(now.periods, at_ns),
                 throttled.per_s(now.throttled, at_ns),
@@ -154,7 +156,7 @@ FORBIDDEN = Missing("only root may read the CPU's energy counter")
 class _Zone:
     counter: str
     wraps_at_uj: float
-    rate: Rate = field(default_factory=Rate)
+    rate: CounterRate = field(default_factory=CounterRate)
 
 
 class PackagePower:

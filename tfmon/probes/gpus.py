@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, Board, Nvml, Refusal, list_boards, open_nvml
-from tfmon.probes.visible import counts_boards, names_instance, visible_boards
+from tfmon.probes.nvidia.nvml import (
+    LIBRARY_NOT_FOUND,
+    Nvml,
+    NvmlFailure,
+    PhysicalGpu,
+    list_physical_gpus,
+    open_nvml,
+)
+from tfmon.probes.visible import counts_gpus, names_instance, visible_gpus
 from tfmon.probes.wheel import Wheel, read_wheel
 
 LIBRARY = "libnvidia-ml.so.1"
@@ -46,7 +53,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class GpuVisibility:
     """What is seen of the GPUs without TensorFlow; what follows from it, the functions below say."""
 
     system: str
@@ -55,9 +62,9 @@ class Sight:
     """CUDA_VISIBLE_DEVICES."""
     order: str | None = None
     """CUDA_DEVICE_ORDER."""
-    boards: tuple[Board, ...] = ()
+    physical_gpus: tuple[PhysicalGpu, ...] = ()
     """What the NVIDIA driver lists; nothing is asked of them afterwards."""
-    refusal: Refusal | None = None
+    refusal: NvmlFailure | None = None
     """Why the driver lists nothing, or leaves one out."""
     answered: bool = True
     """False when the driver took too long."""
@@ -67,8 +74,8 @@ class Sight:
     """An NVIDIA GPU is on the PCI bus."""
 
 
-Boards: TypeAlias = tuple[list[Board], Refusal | None]
-Examine: TypeAlias = Callable[[Nvml, Sequence[Board]], None]
+Boards: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None]
+Examine: TypeAlias = Callable[[Nvml, Sequence[PhysicalGpu]], None]
 
 
 def find_gpus(
@@ -84,7 +91,7 @@ def find_gpus(
     """Return the GPUs that a lane run by `python` (this interpreter by default) could use.
 
     Takes a few milliseconds where there is no NVIDIA driver, and at most `timeout_s` and the time to start
-    `python` where the driver is slow: on boards without persistence mode the first call takes seconds.
+    `python` where the driver is slow: on physical_gpus without persistence mode the first call takes seconds.
     Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, the files of the TensorFlow of `python`.
     Thread: any; the driver is asked in a thread of its own, which is left behind if the driver hangs.
     """
@@ -101,7 +108,7 @@ def look(
     system: str = "",
     machine: str = "",
     examine: Examine | None = None,
-) -> Sight:
+) -> GpuVisibility:
     """Return what is seen of the GPUs; `examine` may ask more of them while the driver's library is open.
 
     Source, Thread: as `find_gpus`; `examine` is called in the thread that asks the driver.
@@ -110,38 +117,38 @@ def look(
     system, machine = system or platform.system(), machine or platform.machine()
     visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
     if system != "Linux":
-        return Sight(system, machine, visible, order)
-    boards = _within(timeout_s, lambda: _ask_driver(library, examine))
-    listed, refusal = boards if boards is not None else ([], None)
-    return Sight(
+        return GpuVisibility(system, machine, visible, order)
+    physical_gpus = _within(timeout_s, lambda: _ask_driver(library, examine))
+    listed, refusal = physical_gpus if physical_gpus is not None else ([], None)
+    return GpuVisibility(
         system,
         machine,
         visible,
         order,
-        boards=tuple(listed),
+        physical_gpus=tuple(listed),
         refusal=refusal,
-        answered=boards is not None,
+        answered=physical_gpus is not None,
         driver_runs=(root / "proc/driver/nvidia/version").exists(),
-        has_board=not listed and _has_nvidia_board(root),
+        has_board=not listed and _has_nvidia_gpu(root),
     )
 
 
-def conclude(sight: Sight, wheel: Callable[[], Wheel | None]) -> GpuSearch:
+def conclude(sight: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
     """Return the GPUs that are in sight and can be used, or the first obstacle; the wheel is asked for last."""
     obstacle = system_obstacle(sight) or driver_obstacle(sight) or hidden_obstacle(sight)
     obstacle = obstacle or wheel_obstacle(sight, wheel())
     if obstacle is not None:
         return GpuSearch(why=obstacle.why, hint=obstacle.hint)
     if sight.system == "Darwin":
-        return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", board=0),))
+        return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
     gpus = tuple(
-        Gpu(index=index, uuid=board.uuid, name=board.name, board=board.index)
-        for index, board in enumerate(visible_of(sight))
+        Gpu(index=index, uuid=physical_gpu.uuid, name=physical_gpu.name, physical_gpu=physical_gpu.index)
+        for index, physical_gpu in enumerate(visible_of(sight))
     )
     return GpuSearch(gpus=gpus, note=doubt(sight))
 
 
-def system_obstacle(sight: Sight) -> Obstacle | None:
+def system_obstacle(sight: GpuVisibility) -> Obstacle | None:
     """Return why no TensorFlow has a GPU on such a system, or None."""
     if sight.system == "Darwin" and sight.machine != "arm64":
         return Obstacle(
@@ -153,9 +160,9 @@ def system_obstacle(sight: Sight) -> Obstacle | None:
     return None
 
 
-def driver_obstacle(sight: Sight) -> Obstacle | None:
+def driver_obstacle(sight: GpuVisibility) -> Obstacle | None:
     """Return why the NVIDIA driver lists no GPU at all, or None."""
-    if sight.system != "Linux" or sight.boards:
+    if sight.system != "Linux" or sight.physical_gpus:
         return None
     if not sight.answered:
         return Obstacle(
@@ -179,9 +186,9 @@ def driver_obstacle(sight: Sight) -> Obstacle | None:
     return Obstacle(why=sight.refusal.reason, hint=sight.refusal.hint)
 
 
-def hidden_obstacle(sight: Sight) -> Obstacle | None:
+def hidden_obstacle(sight: GpuVisibility) -> Obstacle | None:
     """Return how CUDA_VISIBLE_DEVICES hides every GPU that the driver lists, or None."""
-    if not sight.boards:
+    if not sight.physical_gpus:
         return None
     if names_instance(sight.visible):
         return Obstacle(
@@ -189,7 +196,7 @@ def hidden_obstacle(sight: Sight) -> Obstacle | None:
             hint="turn MIG off, or name a whole GPU",
         )
     if not visible_of(sight):
-        first = sight.boards[0]
+        first = sight.physical_gpus[0]
         return Obstacle(
             why=f'hidden by CUDA_VISIBLE_DEVICES="{sight.visible}"',
             hint=f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
@@ -197,7 +204,7 @@ def hidden_obstacle(sight: Sight) -> Obstacle | None:
     return None
 
 
-def wheel_obstacle(sight: Sight, wheel: Wheel | None) -> Obstacle | None:
+def wheel_obstacle(sight: GpuVisibility, wheel: Wheel | None) -> Obstacle | None:
     """Return why this TensorFlow cannot use a GPU, or None; that it is not there at all, a lane will say."""
     if sight.system == "Darwin":
         if wheel is None or not wheel.metal:
@@ -212,15 +219,18 @@ def wheel_obstacle(sight: Sight, wheel: Wheel | None) -> Obstacle | None:
     )
 
 
-def visible_of(sight: Sight) -> list[Board]:
-    """Return the boards that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
-    return [sight.boards[place] for place in visible_boards(sight.visible, [one.uuid for one in sight.boards])]
+def visible_of(sight: GpuVisibility) -> list[PhysicalGpu]:
+    """Return the physical_gpus that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
+    return [
+        sight.physical_gpus[place]
+        for place in visible_gpus(sight.visible, [one.uuid for one in sight.physical_gpus])
+    ]
 
 
-def doubt(sight: Sight) -> str:
+def doubt(sight: GpuVisibility) -> str:
     """Return what may be wrong about which GPU is which; empty if nothing."""
-    mixed = len({board.name for board in sight.boards}) > 1
-    if mixed and counts_boards(sight.visible) and sight.order != "PCI_BUS_ID":
+    mixed = len({physical_gpu.name for physical_gpu in sight.physical_gpus}) > 1
+    if mixed and counts_gpus(sight.visible) and sight.order != "PCI_BUS_ID":
         return (
             f"CUDA_VISIBLE_DEVICES={sight.visible} is read in the driver's order; CUDA may count the fastest first"
         )
@@ -234,15 +244,15 @@ def _ask_driver(library: str, examine: Examine | None) -> Boards:
     try:
         ctypes.CDLL(library)
     except OSError:  # spares a machine without a driver the import of pynvml
-        return [], Refusal(LIBRARY_NOT_FOUND)
+        return [], NvmlFailure(LIBRARY_NOT_FOUND)
     nvml = open_nvml()
-    if isinstance(nvml, Refusal):
+    if isinstance(nvml, NvmlFailure):
         return [], nvml
     try:
-        boards, refusal = list_boards(nvml)
+        physical_gpus, refusal = list_physical_gpus(nvml)
         if examine is not None:
-            examine(nvml, boards)
-        return boards, refusal
+            examine(nvml, physical_gpus)
+        return physical_gpus, refusal
     finally:
         nvml.call("nvmlShutdown")
 
@@ -257,7 +267,7 @@ def _within(timeout_s: float, work: Callable[[], Boards]) -> Boards | None:
         return None
 
 
-def _has_nvidia_board(root: Path) -> bool:
+def _has_nvidia_gpu(root: Path) -> bool:
     """Source: vendor and class (0x03: display) of the devices on the PCI bus."""
     for device in (root / "sys/bus/pci/devices").glob("*"):
         try:

@@ -12,7 +12,7 @@ import psutil
 from tfmon.model.events import Event
 from tfmon.model.readings import NOT_READ, Missing, Reading
 from tfmon.model.samples import HostSample, TreeSample
-from tfmon.probes.base import Rate
+from tfmon.probes.base import CounterRate
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.processes import Processes, process_table
 from tfmon.probes.trees import Tree, find_trees
@@ -102,7 +102,7 @@ class HostProbe:
         self._clock_ns = clock_ns
         self._trees: dict[str, Tree] = {}
         self._scan_at_ns = 0
-        self._busy, self._own, self._stolen = Rate(), Rate(), Rate()
+        self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def start(self) -> None:
         """Nothing to get ready."""

@@ -1,4 +1,4 @@
-"""Where tfmon runs, as far as it changes what a GPU driver tells: containers, WSL2, Jetson boards."""
+"""Where tfmon runs, as far as it changes what a GPU driver tells: containers, WSL2, Jetson physical_gpus."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = REHEARSA
     return answer.returncode >= 0
 
 
-class JetsonBoard:
-    """What the system of a Jetson board tells of its GPU, whose driver tells nothing.
+class Jetson:
+    """What the system of a Jetson physical_gpu tells of its GPU, whose driver tells nothing.
 
     Source: `load` of the GPU in /sys (per mille), the thermal zone "gpu-thermal" (thousandths of a °C).
     """

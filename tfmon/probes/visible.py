@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def visible_boards(value: str | None, uuids: Sequence[str]) -> list[int]:
+def visible_gpus(value: str | None, uuids: Sequence[str]) -> list[int]:
     """Return the places in `uuids` of the GPUs that can be seen, in the order a program counts them.
 
     Unset shows all and "" none. Numbers or UUIDs (their beginnings, if unique) are read up to the first one
@@ -30,7 +30,7 @@ def names_instance(value: str | None) -> bool:
     return value is not None and value.strip().startswith("MIG-")
 
 
-def counts_boards(value: str | None) -> bool:
+def counts_gpus(value: str | None) -> bool:
     """Return True when GPUs are given by number, so that it matters how they are counted."""
     return value is not None and _is_number(value.split(",")[0].strip())
 

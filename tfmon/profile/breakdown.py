@@ -12,7 +12,7 @@ from tfmon.profile import gpu, loop_thread, pipeline
 from tfmon.profile.gpu import Gpu
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, executed
-from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, Repeat, Verdict
+from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, ProfileVerdict, Repeat
 from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without
 from tfmon.profile.verdict import Evidence, judge
 from tfmon.profile.xspace import read_space
@@ -169,7 +169,7 @@ def _repeats(found: Iterable[tuple[str, int | None]]) -> tuple[Repeat, ...]:
     return tuple(sorted(repeats, key=lambda repeat: (-repeat.count, repeat.function)))
 
 
-def _verdict(profile: Profile) -> Verdict | Missing:
+def _verdict(profile: Profile) -> ProfileVerdict | Missing:
     call = profile.call
     if profile.host_only and not profile.retraced_steps:
         return UNTOLD

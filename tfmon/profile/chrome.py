@@ -1,6 +1,6 @@
 """A trace as JSON for trace viewers: https://ui.perfetto.dev, chrome://tracing.
 
-Source: "Trace Event Format", the document of the Chrome developers; its complete events (`ph` is X).
+Source: "Trace TraceEvent Format", the document of the Chrome developers; its complete events (`ph` is X).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfmon.profile.trace import Event, Space, Stat, TraceError
+from tfmon.profile.trace import Space, Stat, TraceError, TraceEvent
 
 _EXACT = 1 << 53
 """JavaScript knows whole numbers exactly only up to here; larger ones are identities, and are written as text."""
@@ -55,7 +55,7 @@ def _named(kind: str, name: str, process: int, thread: int = 0) -> dict[str, Any
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def _complete(event: Event, process: int, thread: int) -> dict[str, Any]:
+def _complete(event: TraceEvent, process: int, thread: int) -> dict[str, Any]:
     item: dict[str, Any] = {
         "ph": "X",
         "name": event.name,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tfmon.model.readings import Missing, Reading
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, hlo_type, parse
-from tfmon.profile.result import Device
-from tfmon.profile.trace import Event, Interval, Plane, Space, Times, both, total, unite, without
+from tfmon.profile.result import DeviceTime
+from tfmon.profile.trace import Interval, Plane, Space, Times, TraceEvent, both, total, unite, without
 
 _PLANE = "/device:GPU:"
 _QUEUE = "Stream"
@@ -47,7 +47,7 @@ def read(space: Space) -> list[Gpu]:
     return [gpu for gpu in found if gpu.kernels or gpu.h2d or gpu.d2h]
 
 
-def busy(gpu: Gpu, loop: LoopThread) -> Device:
+def busy(gpu: Gpu, loop: LoopThread) -> DeviceTime:
     """Return what a GPU did in the capture, a step."""
     steps, window = len(loop.steps), loop.window
 
@@ -63,7 +63,7 @@ def busy(gpu: Gpu, loop: LoopThread) -> Device:
     idle_launch = both(without(idle, tracing), loop.calls)
     idle_input = both(idle, loop.input)
     parts = (idle_tracing, idle_launch, idle_input)
-    return Device(
+    return DeviceTime(
         name=gpu.name,
         kernels_ns=per_step(kernels),
         h2d_ns=per_step(h2d),
@@ -110,13 +110,13 @@ def _read(plane: Plane) -> Gpu:
     return Gpu(name, unite(kernels), unite(copies["h2d"]), unite(copies["d2h"]), sizes, tuple(runs))
 
 
-def _work(plane: Plane) -> Iterator[Event]:
+def _work(plane: Plane) -> Iterator[TraceEvent]:
     for line in plane.lines:
         if line.name.startswith(_QUEUE):
             yield from line.events
 
 
-def _way(event: Event) -> str:
+def _way(event: TraceEvent) -> str:
     """Return whether it is a copy from the host (h2d) or to the host (d2h); empty for all else."""
     if not event.name.lower().startswith("memcpy"):
         return ""
@@ -125,7 +125,7 @@ def _way(event: Event) -> str:
     return "h2d" if kinds & set(_TO_DEVICE) else "d2h" if kinds & set(_TO_HOST) else ""
 
 
-def _title(event: Event) -> tuple[str, str]:
+def _title(event: TraceEvent) -> tuple[str, str]:
     """Return the operation that a kernel was launched for and its type; else the kernel's own name for both."""
     named = parse(str(event.stats.get("tf_op", "")))
     if named is not None:

@@ -7,7 +7,19 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tfmon.profile.trace import CALL, Event, Interval, Line, Space, Times, TraceError, both, total, unite, without
+from tfmon.profile.trace import (
+    CALL,
+    Interval,
+    Line,
+    Space,
+    Times,
+    TraceError,
+    TraceEvent,
+    both,
+    total,
+    unite,
+    without,
+)
 
 STEP_STAT = "step_num"
 CALL_STAT = "tf_function_call"
@@ -82,7 +94,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
     if window[0][0] >= window[0][1]:
         raise TraceError("the profile is damaged: its steps took no time")
 
-    def times(wanted: Callable[[Event], bool]) -> Times:
+    def times(wanted: Callable[[TraceEvent], bool]) -> Times:
         return both(unite((event.start_ps, event.end_ps) for event in line.events if wanted(event)), window)
 
     marked = [event for event in line.events if event.name == CALL]
@@ -113,7 +125,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
     )
 
 
-def _before(steps: list[Event], calls: list[Event]) -> Times:
+def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
     """Return the time from the beginning of each step to that of its call, in which the loop takes a batch."""
     firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
     return unite((start, call.start_ps) for start, found in firsts for call in found)
@@ -124,8 +136,8 @@ def host_lines(space: Space) -> list[Line]:
     return [line for plane in space.planes if plane.name.startswith(HOST) for line in plane.lines]
 
 
-def _marked(space: Space, marker: str) -> tuple[Line, list[Event]]:
-    best: tuple[Line, list[Event]] | None = None
+def _marked(space: Space, marker: str) -> tuple[Line, list[TraceEvent]]:
+    best: tuple[Line, list[TraceEvent]] | None = None
     for line in host_lines(space):
         marks = [event for event in line.events if event.name == marker and STEP_STAT in event.stats]
         if marks and (best is None or len(marks) > len(best[1])):
@@ -138,22 +150,22 @@ def _marked(space: Space, marker: str) -> tuple[Line, list[Event]]:
     return best
 
 
-def outermost(events: Iterable[Event]) -> list[Event]:
+def outermost(events: Iterable[TraceEvent]) -> list[TraceEvent]:
     """Return those of a line's events that lie in no other one of them."""
-    found: list[Event] = []
+    found: list[TraceEvent] = []
     for event in events:
         if not found or event.start_ps >= found[-1].end_ps:
             found.append(event)
     return found
 
 
-def _lying_in(events: list[Event], start_ps: int, end_ps: int) -> list[Event]:
+def _lying_in(events: list[TraceEvent], start_ps: int, end_ps: int) -> list[TraceEvent]:
     """Return those of a line's events that begin in an interval."""
     first = bisect_left(events, (start_ps,))
     return events[first : bisect_left(events, (end_ps,), lo=first)]
 
 
-def _tracings(events: list[Event]) -> Iterator[Tracing]:
+def _tracings(events: list[TraceEvent]) -> Iterator[Tracing]:
     """Find the calls that traced; a function traced while another one is built is part of that."""
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
@@ -161,7 +173,7 @@ def _tracings(events: list[Event]) -> Iterator[Tracing]:
         yield Tracing(call.name, (call.start_ps, call.end_ps), sum(one.end_ps - one.start_ps for one in own))
 
 
-def _compilings(events: list[Event]) -> Iterator[Compiling]:
+def _compilings(events: list[TraceEvent]) -> Iterator[Compiling]:
     """Find what XLA compiled: all of its work within one call is one compilation."""
     found = outermost(event for event in events if _COMPILE.fullmatch(event.name))
     if not found:

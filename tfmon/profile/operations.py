@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from tfmon.profile.loop_thread import EAGER, LoopThread
-from tfmon.profile.trace import Event, Line, Stat, Times
+from tfmon.profile.trace import Line, Stat, Times, TraceEvent
 
 Function: TypeAlias = Stat | None
 """The number by which the executor knows one call of a function."""
@@ -91,11 +91,11 @@ def _read(line: Line, loop: LoopThread, starts: list[int], found: _Found) -> Non
     """Add what ran on a thread; `starts` are the beginnings of the calls."""
     is_loop = line is loop.line
     began, ended = loop.window[0]
-    processes: list[Event] = []
-    singles: list[Event] = []
+    processes: list[TraceEvent] = []
+    singles: list[TraceEvent] = []
     runs: list[OpRun] = []
 
-    def add(event: Event, name: str, kind: str) -> OpRun:
+    def add(event: TraceEvent, name: str, kind: str) -> OpRun:
         """Note a run, and take it off the self time of the one it lies in."""
         span = event.end_ps - event.start_ps
         while runs and runs[-1].end_ps <= event.start_ps:

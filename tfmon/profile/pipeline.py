@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tfmon.profile.operations import PROCESS, PYTHON, RUN
 from tfmon.profile.result import Stage
-from tfmon.profile.trace import PIPELINE, Event, Interval, Line, Stat
+from tfmon.profile.trace import PIPELINE, Interval, Line, Stat, TraceEvent
 
 _ITERATOR, _RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
@@ -68,7 +68,7 @@ def stage_name(path: str) -> str:
 
 def _read(line: Line, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]) -> None:
     """Add what a thread did for each stage."""
-    stack: list[Event] = []
+    stack: list[TraceEvent] = []
     latest = ""
     for event in line.events:
         if event.end_ps <= window[0] or event.start_ps >= window[1]:

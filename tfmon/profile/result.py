@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from tfmon.model.readings import Missing, Reading
 
-Bound: TypeAlias = Literal[
+BottleneckKind: TypeAlias = Literal[
     "input", "dispatch", "eager", "compute", "retracing", "sync", "transfer", "other", "mixed"
 ]
 """What keeps a lane from being faster. `other` is the loop's own work outside of pipeline and step."""
@@ -61,7 +61,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceTime:
     """A GPU in the trace; `kernels`, the exposed copies and `idle` do not overlap and add up to the step."""
 
     name: str
@@ -127,14 +127,14 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ProfileVerdict:
     """What bounds the lane."""
 
-    bound: Bound
+    bound: BottleneckKind
     text: str
     """Why, in one line."""
     shares: dict[str, float]
-    """What the time of a step is made of; the names are those of `Bound`. They add up to at most 1."""
+    """What the time of a step is made of; the names are those of `BottleneckKind`. They add up to at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +155,13 @@ class Profile:
     """The loop was outside of pipeline and step otherwise."""
     drain_ns: float
     """After the last step, until the GPU had done its work."""
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceTime, ...]
     ops: Ops | Missing
     retraced_steps: int
     """Steps in which a function was traced or compiled."""
     retraces: tuple[Repeat, ...]
     compiles: tuple[Repeat, ...]
-    verdict: Verdict | Missing
+    verdict: ProfileVerdict | Missing
     host_only: bool
     """The lane's GPU left nothing in the trace, so that only what the host did is known."""
     notes: tuple[str, ...]

@@ -27,7 +27,7 @@ class TraceError(TfmonError):
     """A file that cannot be read as a TensorFlow profile of training steps."""
 
 
-class Event(NamedTuple):
+class TraceEvent(NamedTuple):
     """Something that took place on a line. A tuple, because a trace may have a million of them.
 
     Units: picoseconds since the trace's `origin_ns`.
@@ -44,7 +44,7 @@ class Line:
     """A thread, or a queue of a device."""
 
     name: str
-    events: tuple[Event, ...]
+    events: tuple[TraceEvent, ...]
     """In the order of their beginning, outer ones first."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfmon.profile.result import Bound, Verdict
+from tfmon.profile.result import BottleneckKind, ProfileVerdict
 
 RETRACED = 0.02
 """More steps than this share trace or compile: nothing else matters then."""
@@ -44,7 +44,7 @@ class Evidence:
     """The host waited for the GPU outside of pipeline and step; it overlaps with `compute`."""
 
 
-def judge(evidence: Evidence) -> Verdict:
+def judge(evidence: Evidence) -> ProfileVerdict:
     """Return what bounds the lane."""
     shares = {
         "compute": evidence.compute,
@@ -56,20 +56,20 @@ def judge(evidence: Evidence) -> Verdict:
     }
     if evidence.retraced_steps > RETRACED * evidence.steps:
         text = f"{evidence.retraced_steps} of {evidence.steps} steps traced or compiled anew"
-        return Verdict("retracing", text, shares)
+        return ProfileVerdict("retracing", text, shares)
     if evidence.compute >= SATURATED:
-        return Verdict("compute", _text("compute", evidence.compute), shares)
+        return ProfileVerdict("compute", _text("compute", evidence.compute), shares)
     if evidence.sync > SYNC and evidence.input <= INPUT:
-        return Verdict("sync", _text("sync", evidence.sync), shares)
+        return ProfileVerdict("sync", _text("sync", evidence.sync), shares)
     bound = _bound(evidence)
     rival = max((name for name in shares if name != bound), key=lambda name: shares[name])
     if abs(shares[bound] - shares[rival]) < CLOSE:
         both = sorted((bound, rival), key=lambda name: -shares[name])
-        return Verdict("mixed", "; ".join(_text(name, shares[name]) for name in both), shares)
-    return Verdict(bound, _text(bound, shares[bound]), shares)
+        return ProfileVerdict("mixed", "; ".join(_text(name, shares[name]) for name in both), shares)
+    return ProfileVerdict(bound, _text(bound, shares[bound]), shares)
 
 
-def _bound(evidence: Evidence) -> Bound:
+def _bound(evidence: Evidence) -> BottleneckKind:
     rest = (evidence.compute, evidence.dispatch, evidence.transfer, evidence.other)
     if evidence.input > INPUT or evidence.input > max(rest):
         return "input"

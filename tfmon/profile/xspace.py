@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from tfmon.profile.trace import Event, Line, Plane, Space, Stat, TraceError
+from tfmon.profile.trace import Line, Plane, Space, Stat, TraceError, TraceEvent
 
 MOST_BYTES = 128 << 20
 """A larger file is refused; a capture of 20 steps is a few hundred KB, rarely tens of MB."""
@@ -234,10 +234,10 @@ class _Decoder:
         self._count()
         names[number] = name
 
-    def _events(self, title: str, line: Span, at_ns: int, names: _Names) -> tuple[Event, ...]:
+    def _events(self, title: str, line: Span, at_ns: int, names: _Names) -> tuple[TraceEvent, ...]:
         data, (pos, end) = self._data, line
         shift_ps = (at_ns - self._origin_ns) * 1000
-        events: list[Event] = []
+        events: list[TraceEvent] = []
         wanted: dict[int, bool] = {}
         while pos < end:
             if (after := _past_short(data, pos, end, _LINE_EVENTS)) > 0:
@@ -262,7 +262,7 @@ class _Decoder:
         events.sort(key=lambda event: (event[0], -event[1]))
         return tuple(events)
 
-    def _event(self, pos: int, end: int, shift_ps: int, names: _Names) -> Event | None:
+    def _event(self, pos: int, end: int, shift_ps: int, names: _Names) -> TraceEvent | None:
         data = self._data
         number = offset_ps = duration_ps = 0
         stats = _NO_STATS
@@ -288,7 +288,7 @@ class _Decoder:
         start_ps, duration_ps = shift_ps + _signed(offset_ps), _signed(duration_ps)
         if duration_ps < 0:
             raise _torn(began)
-        return Event(start_ps, start_ps + duration_ps, names.events.get(number, ""), stats)
+        return TraceEvent(start_ps, start_ps + duration_ps, names.events.get(number, ""), stats)
 
     def _stats(self, pos: int, stop: int, end: int, names: _Names) -> Mapping[str, Stat]:
         """Return the stats of an event from its first one to its end."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from tfmon.analysis import statistics
-from tfmon.analysis.verdict import standing
+from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import CONCURRENT, Snapshot
@@ -101,21 +101,21 @@ def change_of(first: LaneState, second: LaneState) -> Change | None:
     interval, and the difference has the root of the sum of their squares, and of what two processes differ by.
     """
     logs = [
-        statistics.trimmed([math.log(turn.examples_per_s) for turn in lane.turns if turn.examples > 0])
+        statistics.trimmed([math.log(one.examples_per_s) for one in lane.slices if one.examples > 0])
         for lane in (first, second)
     ]
     before, after = logs
     if before is not None and after is not None:
         center = after.value - before.value
-        low = math.hypot(after.value - after.low, before.high - before.value, statistics.LOTTERY_95)
-        high = math.hypot(after.high - after.value, before.value - before.low, statistics.LOTTERY_95)
+        low = math.hypot(after.value - after.low, before.high - before.value, statistics.BETWEEN_PROCESSES_95)
+        high = math.hypot(after.high - after.value, before.value - before.low, statistics.BETWEEN_PROCESSES_95)
         return Change(math.exp(center), math.exp(center - low), math.exp(center + high))
     old, new = first.steady.examples_per_s, second.steady.examples_per_s
     return Change(new / old, None, None) if old and new else None
 
 
 def _verdict(first: Snapshot, second: Snapshot) -> Change | None:
-    one, other = standing(first), standing(second)
+    one, other = find_verdict(first), find_verdict(second)
     if not one.ratio or not other.ratio or one.winner is None or one.winner != other.winner:
         return None
     ratio = other.ratio / one.ratio

@@ -161,7 +161,7 @@ def _of_window(window: Window) -> Iterator[Sample]:
     for name, fraction in (("step_p50_ms", 0.5), ("step_p95_ms", 0.95)):
         quantile_ns = histogram.quantile_ns(window.histogram, fraction)
         values[name] = None if quantile_ns is None else quantile_ns / 1e6
-    for name in ("gpu_in_use_bytes", "gpu_peak_bytes"):
+    for name in ("gpu_memory_allocated_bytes", "gpu_memory_peak_bytes"):
         values[name] = getattr(window, name)
     for name, value in values.items():
         if value is not None:

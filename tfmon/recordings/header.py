@@ -13,9 +13,9 @@ from pathlib import Path
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.verdict import standing
+from tfmon.analysis.verdict import find_verdict
 from tfmon.errors import TfmonError
-from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, Wished
+from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.ports import Mark
@@ -127,7 +127,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
 
 def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
     """Return what is said of a race that is over."""
-    said = standing(known)
+    said = find_verdict(known)
     started_ns = known.race.started_ns
     ends = [lane.points[-1].at_ns for lane in known.lanes if lane.points]
     return Closed(
@@ -154,7 +154,8 @@ def _installed_tensorflow() -> str | None:
 
 
 MARKING = {
-    kind.__name__ for kind in (Interrupted, KnobApplied, KnobRefused, LaneEnded, LaneFailed, ModeChanged, Wished)
+    kind.__name__
+    for kind in (Interrupted, KnobApplied, KnobRefused, LaneEnded, LaneFailed, ModeChanged, UserRequested)
 }
 """Names of the events that may be marked."""
 
@@ -168,7 +169,7 @@ def mark_of(event: Event) -> list[Mark]:
             return [Mark(event.at_ns, f"{event.knob} {show(event.value)} refused ({event.lane})", "knob")]
         case ModeChanged():
             return [Mark(event.at_ns, f"mode {event.mode}", "wish")]
-        case Wished():
+        case UserRequested():
             about = event.scenario or ", ".join(event.lanes)
             return [Mark(event.at_ns, f"{event.wish} {about}".strip(), "wish")]
         case LaneFailed():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tfmon.model.events import RecordingTold
+from tfmon.model.events import RecordingChanged
 from tfmon.model.ports import Tape
-from tfmon.model.race import Recorded
+from tfmon.model.race import RecordingState
 from tfmon.model.session import Session
 from tfmon.model.snapshot import Snapshot
 from tfmon.recordings.header import RecordingError
@@ -39,8 +39,8 @@ class Player:
         self._marks = tuple(recording.marks)
         self.session = Session(recording.header.machine, lambda: self._now_ns)
         """What is known at the moment that is shown."""
-        place = Recorded(str(recording.path.absolute()))
-        self.session.accept(RecordingTold(at_ns=self._now_ns, recording=place))
+        place = RecordingState(str(recording.path.absolute()))
+        self.session.accept(RecordingChanged(at_ns=self._now_ns, recording=place))
         self._kept: dict[int, Snapshot] = {0: self.session.snapshot()}
         self._play_to_place(recording.place_at(self._now_ns))
 
@@ -145,7 +145,7 @@ def play_all(path: Path) -> tuple[Recording, Snapshot]:
     """
     with Recording(path) as recording:
         session = Session(recording.header.machine, lambda: recording.times_ns[-1])
-        session.accept(RecordingTold(at_ns=0, recording=Recorded(str(path.absolute()))))
+        session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
         for event in recording.events():
             session.accept(event)
         return recording, session.snapshot()

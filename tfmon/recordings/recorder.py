@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model import codec
-from tfmon.model.events import Event, RaceBegan, RecordingTold
-from tfmon.model.race import Recorded
+from tfmon.model.events import Event, RaceBegan, RecordingChanged
+from tfmon.model.race import RecordingState
 from tfmon.model.samples import GpuSample, HostSample
 from tfmon.model.session import Session
 from tfmon.model.snapshot import HISTORY_SAMPLES, Snapshot
@@ -79,7 +79,7 @@ class Recorder:
 
     def _take(self, event: Event, known: Snapshot) -> None:
         with self._waiting:
-            if isinstance(event, RecordingTold) or self._closing.is_set():
+            if isinstance(event, RecordingChanged) or self._closing.is_set():
                 return
             if len(self._entries) >= MOST_PENDING:
                 self._overrun = True
@@ -138,7 +138,7 @@ class Recorder:
         path, fd = self._next_file(event.race.scenario)
         self._writer = Writer(path, fd)
         self._checked_bytes = 0
-        self._tell(Recorded(str(path)))
+        self._tell(RecordingState(str(path)))
         self._writer.begin(header_of(event, known, self._python))
         samples = [sample for kept in self._samples.values() for sample in kept]
         for sample in sorted(samples, key=lambda sample: sample.at_ns):
@@ -172,10 +172,10 @@ class Recorder:
         try:
             path = writer.close(closed_of(self._last.known, self._last.event.at_ns, writer.events), pack=pack)
         except Exception as error:  # noqa: BLE001 - as in `_work`
-            self._tell(Recorded(str(before), time.monotonic_ns(), _reason(error)))
+            self._tell(RecordingState(str(before), time.monotonic_ns(), _reason(error)))
             return
         if path != before:
-            self._tell(Recorded(str(path)))
+            self._tell(RecordingState(str(path)))
 
     def _stop(self, why: str) -> None:
         """Say that no more of this race is recorded; the next race is tried again."""
@@ -185,10 +185,10 @@ class Recorder:
             writer.abandon()
             path = str(writer.path)
         self._overrun = False
-        self._tell(Recorded(path, time.monotonic_ns(), why))
+        self._tell(RecordingState(path, time.monotonic_ns(), why))
 
-    def _tell(self, recorded: Recorded) -> None:
-        self._session.accept(RecordingTold(at_ns=time.monotonic_ns(), recording=recorded))
+    def _tell(self, recorded: RecordingState) -> None:
+        self._session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recorded))
 
 
 def _open(file: Path) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.model.readings import Missing, Reading
-from tfmon.profile.result import Call, Device, Op, Profile, Repeat
+from tfmon.profile.result import Call, DeviceTime, Op, Profile, Repeat
 
 SCHEMA = 1
 WIDTH = 100
@@ -97,7 +97,7 @@ def _devices(profile: Profile) -> Iterator[str]:
         yield from _device(profile, device)
 
 
-def _device(profile: Profile, device: Device) -> Iterator[str]:
+def _device(profile: Profile, device: DeviceTime) -> Iterator[str]:
     def copied(amount: Reading) -> str:
         return units.reading(amount, units.memory) + (" a step" if not isinstance(amount, Missing) else "")
 

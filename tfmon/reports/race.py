@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import tfmon
 from tfmon import units
-from tfmon.analysis.bottleneck import Diagnosis, diagnose
+from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
 from tfmon.analysis.statistics import speed
-from tfmon.analysis.verdict import standing
+from tfmon.analysis.verdict import find_verdict
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Estimate, Missing, Reading
 from tfmon.model.session import Machine, Snapshot
@@ -27,7 +27,7 @@ def to_json(snapshot: Snapshot, interrupted: str = "") -> dict[str, Any]:
 
     Units are in the names. What is not known is None, and named under its lane's `missing` with the reason.
     """
-    verdict = standing(snapshot)
+    verdict = find_verdict(snapshot)
     return {
         "schema": SCHEMA,
         "tfmon": tfmon.__version__,
@@ -71,9 +71,9 @@ def to_text(snapshot: Snapshot, interrupted: str = "") -> str:
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
             if lane.trouble.kind == "error" and lane.ended is not None:
                 lines.extend(f"  | {line}" for line in lane.ended.output_tail[-5:])
-    bounds = [(lane.title, bound.text) for lane in snapshot.lanes if (bound := diagnose(snapshot, lane))]
+    bounds = [(lane.title, bound.text) for lane in snapshot.lanes if (bound := find_bottleneck(snapshot, lane))]
     lines += ["", *(f"{title}: {text}" for title, text in bounds)] if bounds else []
-    verdict = standing(snapshot)
+    verdict = find_verdict(snapshot)
     lines += ["", verdict.text]
     lines += [text for text in (verdict.note, _left_out(snapshot), interrupted) if text]
     if snapshot.machine.no_gpu:
@@ -120,7 +120,7 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
     def whole(value: float | None) -> int | None:
         return None if value is None else round(value)
 
-    bound = diagnose(snapshot, lane)
+    bound = find_bottleneck(snapshot, lane)
     gpu_reason = "no GPU in this lane" if lane.spec.kind == "cpu" else "not sampled"
     in_use_reason = gpu_reason if lane.spec.kind == "cpu" else "TensorFlow's allocator keeps no figures here"
     return {
@@ -133,7 +133,7 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
         "steps": lane.steps,
         "examples": lane.examples,
         "examples_per_s": told("examples_per_s", lane.steady.examples_per_s),
-        "examples_per_s_ci95": named("examples_per_s_ci95", _ci(speed(lane.turns)), FEW_SLICES),
+        "examples_per_s_ci95": named("examples_per_s_ci95", _ci(speed(lane.slices)), FEW_SLICES),
         "step_ms": {
             name: told(f"step_ms.{name}", lane.steady.step_ms(fraction))
             for name, fraction in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
@@ -145,14 +145,16 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
         "private_bytes": whole(told("private_bytes", lane.private_bytes)),
         "cpu_pct": told("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
         "gpu_busy_pct": told("gpu_busy_pct", lane.racing_gpu_busy_pct.value, gpu_reason),
-        "gpu_held_bytes": whole(told("gpu_held_bytes", lane.gpu_held_bytes)),
-        "gpu_in_use_bytes": whole(told("gpu_in_use_bytes", lane.gpu_in_use_bytes, in_use_reason)),
-        "gpu_held_source": named("gpu_held_source", lane.gpu_held_source, "no memory is known to be held"),
+        "gpu_memory_used_bytes": whole(told("gpu_memory_used_bytes", lane.gpu_memory_used_bytes)),
+        "gpu_memory_allocated_bytes": whole(
+            told("gpu_memory_allocated_bytes", lane.gpu_memory_allocated_bytes, in_use_reason)
+        ),
+        "gpu_memory_source": named("gpu_memory_source", lane.gpu_memory_source, "no memory is known to be held"),
         "gpu_j_per_1000_examples": told("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
         "bound": named("bound", bound.kind if bound else "", NO_STEP),
         "bound_text": named("bound_text", bound.text if bound else "", NO_STEP),
         "time_pct": {name: told(f"time_pct.{name}", value) for name, value in _time(bound).items()},
-        "excluded": dict(lane.excluded),
+        "discarded": dict(lane.discarded),
         **(
             {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
             if lane.command
@@ -178,7 +180,7 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
     }
 
 
-def _time(bound: Diagnosis | None) -> dict[str, Reading | None]:
+def _time(bound: Bottleneck | None) -> dict[str, Reading | None]:
     """Return the shares of step time in percent, by name."""
     parts = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
     return {part: getattr(bound.shares, f"{part}_pct") if bound else None for part in parts}
@@ -217,7 +219,7 @@ def _left_out(snapshot: Snapshot) -> str:
     """Name what was measured and left out, over all lanes."""
     total: dict[str, int] = {}
     for lane in snapshot.lanes:
-        for reason, windows in lane.excluded.items():
+        for reason, windows in lane.discarded.items():
             total[reason] = total.get(reason, 0) + windows
     words = [f"{reason} {windows}" for reason, windows in sorted(total.items())]
     return f"windows left out: {', '.join(words)}" if words else ""

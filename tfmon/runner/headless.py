@@ -69,7 +69,7 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
     Thread: the main thread, for the signals.
     """
     with interruption() as interrupted:
-        forget = suspend_with(program.lanes.stillness)
+        forget = suspend_with(program.lanes.suspension)
         try:
             program.begin(plan)
             while not interrupted.wait() and not program.lanes.all_over:

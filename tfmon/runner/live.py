@@ -8,7 +8,7 @@ import threading
 import time
 from types import FrameType
 
-from tfmon.catalog import Card, list_cards
+from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.process import yield_to_lanes
@@ -23,7 +23,7 @@ PATIENCE_S = 1.0
 """How long the app may take to leave after a signal, once the lanes are gone."""
 
 
-def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSettings) -> str:
+def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: ScreenSettings) -> str:
     """Show a race until the user leaves; return why it was interrupted, or "".
 
     Without a plan the race is planned after the first paint: asking a GPU's driver may take seconds.
@@ -31,12 +31,12 @@ def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSetti
     """
     caught: list[str] = []
     yield_to_lanes()
-    program.announce(card)
+    program.announce(info)
     app = MonitorApp(
         program.session,
         program.lanes,
         program.bench,
-        scenarios=list_cards,
+        scenarios=list_scenarios,
         examine=program.examine,
         profile=program.profile_text,
         table=lambda: to_text(program.session.snapshot()),
@@ -45,8 +45,8 @@ def run(program: Program, card: Card, plan: RacePlan | None, screen: ScreenSetti
         readonly=screen.readonly,
         keymap=screen.keymap,
         characters=screen.charset,
-        on_ready=lambda: program.begin(plan or program.plan(card)),
-        on_terminal=lambda: suspend_with(program.lanes.stillness, app.take_terminal),
+        on_ready=lambda: program.begin(plan or program.plan(info)),
+        on_terminal=lambda: suspend_with(program.lanes.suspension, app.take_terminal),
         suspend=suspend_job if can_come_back() else None,
     )
 

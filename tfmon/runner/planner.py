@@ -10,7 +10,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfmon.catalog import Card
+from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
@@ -23,7 +23,7 @@ MOST_LANES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RaceOptions:
     """What the command line says of a race."""
 
     lanes: tuple[str, ...] = ()
@@ -47,7 +47,9 @@ class Wishes:
     """Where to; None for the user's own folder."""
 
 
-def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tuple[RacePlan, str]:
+def plan_race(
+    info: ScenarioInfo, race_options: RaceOptions, search: Callable[[], GpuSearch]
+) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane (empty if it has one or none was looked for).
 
     Without lanes on the command line these are the CPU and the first GPU; without a GPU, the two sides of the
@@ -57,16 +59,16 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
     was asked for by name and is not there.
     """
     try:
-        if card.command:
-            common = guess_settings(wishes.settings)
-            specs = [_lane_of_command(text) for text in wishes.lanes]
+        if info.command:
+            common = guess_settings(race_options.settings)
+            specs = [_lane_of_command(text) for text in race_options.lanes]
         else:
-            common = parse_settings(card.knobs, wishes.settings)
-            specs = [parse_lane(text, card.knobs) for text in wishes.lanes]
+            common = parse_settings(info.knobs, race_options.settings)
+            specs = [parse_lane(text, info.knobs) for text in race_options.lanes]
     except SpecError as error:
         raise UsageError(str(error), "for example --lane cpu --lane gpu:0,batch_size=256") from error
     except KnobError as error:
-        hint = "such as learning_rate=0.01" if card.command else f"tfmon show {card.name} lists the knobs"
+        hint = "such as learning_rate=0.01" if info.command else f"tfmon show {info.name} lists the knobs"
         raise UsageError(str(error), hint) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
@@ -74,33 +76,33 @@ def plan_race(card: Card, wishes: Wishes, search: Callable[[], GpuSearch]) -> tu
     no_gpu = ""
     if found is not None and not specs:
         no_gpu = "" if found.gpus else found.why
-        taken = {*common, wishes.swept}
-        specs = _default_lanes(card, bool(found.gpus), taken)
-        if wishes.one_lane:
+        taken = {*common, race_options.swept}
+        specs = _default_lanes(info, bool(found.gpus), taken)
+        if race_options.one_lane:
             specs = [LaneSpec("gpu:0" if found.gpus else "cpu")]
     lanes = []
     for spec in name_lanes(specs):
-        settings = {**card.defaults(), **common, **spec.settings}
+        settings = {**info.defaults(), **common, **spec.settings}
         _check_finite(settings)
-        _check_batch(card, settings.get("batch_size"))
+        _check_batch(info, settings.get("batch_size"))
         lanes.append(LanePlan(spec, settings, lane_environment(spec, _uuid_of(spec, found))))
     race = Race(
-        scenario=card.name,
-        title=card.title,
-        mode=wishes.mode,
-        knobs=card.knobs,
-        seconds=wishes.seconds,
-        steps=wishes.steps,
+        scenario=info.name,
+        title=info.title,
+        mode=race_options.mode,
+        knobs=info.knobs,
+        seconds=race_options.seconds,
+        steps=race_options.steps,
     )
     plan = RacePlan(
         race=race,
-        scenario=card.path,
+        scenario=info.path,
         lanes=tuple(lanes),
-        python=wishes.python,
-        command=card.command,
-        steps=wishes.steps,
-        slice_s=wishes.slice_s,
-        seconds=wishes.seconds,
+        python=race_options.python,
+        command=info.command,
+        steps=race_options.steps,
+        slice_s=race_options.slice_s,
+        seconds=race_options.seconds,
     )
     return plan, no_gpu
 
@@ -117,17 +119,17 @@ def find_python(text: str) -> Path:
     return Path(path).absolute()
 
 
-def _default_lanes(card: Card, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]:
+def _default_lanes(info: ScenarioInfo, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]:
     """Return the CPU and the GPU; or the first contrast by other knobs than those that are taken."""
     if has_gpu:
         return [LaneSpec("cpu"), LaneSpec("gpu:0")]
-    if card.command:
+    if info.command:
         return [LaneSpec("cpu")]
-    for contrast in (card.contrast, ("prefetch=off", "prefetch=auto")):
+    for contrast in (info.contrast, ("prefetch=off", "prefetch=auto")):
         try:
-            lanes = [parse_lane(f"cpu,{side}", card.knobs) for side in contrast]
+            lanes = [parse_lane(f"cpu,{side}", info.knobs) for side in contrast]
         except (SpecError, KnobError) as error:
-            raise UsageError(f"the contrast of {card.path.name}: {error}") from error
+            raise UsageError(f"the contrast of {info.path.name}: {error}") from error
         if not any(knob in taken for lane in lanes for knob in lane.settings):
             return lanes
     return [LaneSpec("cpu")]
@@ -158,8 +160,8 @@ def _check_finite(settings: Settings) -> None:
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
 
 
-def _check_batch(card: Card, batch_size: object) -> None:
-    if card.examples is not None and isinstance(batch_size, int) and batch_size > card.examples:
+def _check_batch(info: ScenarioInfo, batch_size: object) -> None:
+    if info.examples is not None and isinstance(batch_size, int) and batch_size > info.examples:
         raise UsageError(
-            f"batch_size={batch_size} is larger than the data of {card.name}; it can be at most {card.examples}"
+            f"batch_size={batch_size} is larger than the data of {info.name}; it can be at most {info.examples}"
         )

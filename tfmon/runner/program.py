@@ -9,15 +9,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.analysis.verdict import standing
-from tfmon.catalog import Card, find_card
+from tfmon.analysis.verdict import find_verdict
+from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
-from tfmon.experiments.control import Bench
+from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded
-from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, TurnEnded
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Machine, Race, Session
 from tfmon.probes.apple import AppleProbe
@@ -28,7 +28,7 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
-from tfmon.runner.planner import Wishes, plan_race
+from tfmon.runner.planner import RaceOptions, plan_race
 
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
@@ -43,36 +43,36 @@ class Program:
     Thread: `plan`, `begin` and `close` may block for seconds; call them where that is allowed.
     """
 
-    def __init__(self, wishes: Wishes) -> None:
-        self._wishes = wishes
+    def __init__(self, race_options: RaceOptions) -> None:
+        self._options = race_options
         self._machine = read_machine()
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self.session = Session(self._machine, time.monotonic_ns)
         self._recorder: Recorder | None = None
-        if wishes.record:
-            self._recorder = Recorder(self.session, wishes.python, wishes.record_file)
+        if race_options.record:
+            self._recorder = Recorder(self.session, race_options.python, race_options.record_file)
         roomy = self._machine.memory_bytes >= SPARE_NEEDS_BYTES
-        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=wishes.spare and roomy)
-        self.bench = Bench(self.session, self.lanes)
-        if wishes.until_ci is not None:
+        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=race_options.spare and roomy)
+        self.bench = ExperimentControl(self.session, self.lanes)
+        if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
         self._watchdog = Watchdog(
-            self.session.snapshot, self.lanes, self.lanes.stillness.note_gap, slice_s=wishes.slice_s
+            self.session.snapshot, self.lanes, self.lanes.suspension.note_gap, slice_s=race_options.slice_s
         )
 
-    def announce(self, card: Card) -> None:
+    def announce(self, info: ScenarioInfo) -> None:
         """Tell the session what will be raced, before it is known in which lanes."""
-        race = Race(scenario=card.name, title=card.title, mode=self._wishes.mode, knobs=card.knobs)
+        race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
 
-    def plan(self, card: Card) -> RacePlan:
+    def plan(self, info: ScenarioInfo) -> RacePlan:
         """Plan the race of a scenario that the command line asked for.
 
         Errors: TfmonError when it cannot be raced.
         """
-        plan, no_gpu = plan_race(card, self._wishes, self._find_gpus)
+        plan, no_gpu = plan_race(info, self._options, self._find_gpus)
         self.session.know_machine(self._describe(no_gpu))
         return plan
 
@@ -150,7 +150,7 @@ class Program:
         from tfmon.doctor.report import run_checks
         from tfmon.reports.doctor import to_text
 
-        return to_text(run_checks(self._wishes.python, imports=False))
+        return to_text(run_checks(self._options.python, imports=False))
 
     def exit_code(self) -> int:
         """Return the exit code that the lanes' ends stand for."""
@@ -161,22 +161,24 @@ class Program:
 
     def _finish_when_narrow(self, event: Event) -> None:
         """End the race once every ratio is known well enough."""
-        if not isinstance(event, TurnEnded) or self._wishes.until_ci is None:
+        if not isinstance(event, SliceEnded) or self._options.until_ci is None:
             return
-        ranking = standing(self.session.snapshot()).ranking
-        if ranking and all(rank.ratio.half_width <= self._wishes.until_ci for rank in ranking):
+        ranking = find_verdict(self.session.snapshot()).ranking
+        if ranking and all(rank.ratio.half_width <= self._options.until_ci for rank in ranking):
             self.lanes.finish()
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario: lanes and settings were said for the first one."""
-        plan, no_gpu = plan_race(find_card(scenario), Wishes(python=self._wishes.python), self._find_gpus)
+        plan, no_gpu = plan_race(
+            find_scenario(scenario), RaceOptions(python=self._options.python), self._find_gpus
+        )
         self.session.know_machine(self._describe(no_gpu))
         return plan
 
     def _find_gpus(self) -> GpuSearch:
         with self._searching:
             if self._search is None:
-                self._search = find_gpus(self._wishes.python)
+                self._search = find_gpus(self._options.python)
             return self._search
 
     def _describe(self, no_gpu: str) -> Machine:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue
-from tfmon.model.lane_events import PROTOCOL, Built, Equipped, Hello, LaneFailed, Progressed, TurnEnded
-from tfmon.model.lane_pipes import SETTINGS, Place
-from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
-from tfmon.model.wire import Hold, Profile, Request, Run, SetKnob, Stop, TellStack, Turn
+from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed, LibrariesLoaded, Progressed, SliceEnded
+from tfmon.model.lane_pipes import SETTINGS, LanePipes
+from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
+from tfmon.model.wire import Pause, Profile, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.script import libraries
 from tfmon.script.asides import Asides
 from tfmon.script.knobs import OfferedKnobs
@@ -39,10 +39,10 @@ class Lane:
     given back in a thread of its own, and the teller's lock keeps the two apart.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.device = place.device
-        self._teller = Teller(place.metric_fd)
-        self.meter = Meter(place.device, self._teller)
+    def __init__(self, pipes: LanePipes) -> None:
+        self.device = pipes.device
+        self._teller = Teller(pipes.metric_fd)
+        self.meter = Meter(pipes.device, self._teller)
         self.asides = Asides(self.meter, self._teller)
         self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")), self._teller)
         self._mailbox: Mailbox[Request] = Mailbox()
@@ -53,7 +53,7 @@ class Lane:
         self._raced = self._ending = False
         self._progress: Callable[[], Progressed] | None = None
         self._say_hello()
-        Inbox(place.knob_fd, self._deliver, end=self._end_process).start()
+        Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
         self._lending.start()
         atexit.register(self._leave)
 
@@ -67,12 +67,12 @@ class Lane:
     def _say_hello(self) -> None:
         now_ns, send = time.monotonic_ns(), self._teller.send
         python = platform.python_version()
-        send(Hello(at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, tells_stack=True))
+        send(Hello(at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, reports_stack=True))
         found = libraries.find(self.device)
         if found.absent:
             self.fail("device_absent", found.absent)
         send(
-            Equipped(
+            LibrariesLoaded(
                 at_ns=now_ns,
                 tensorflow=found.tensorflow,
                 keras=found.keras,
@@ -192,7 +192,7 @@ class Lane:
         meter.clock.sync_ns += synced_ns - meter.ended_ns
         meter.take_feed()
         if self._slices.starting:
-            meter.clock.marks.add(TURN_START)
+            meter.clock.marks.add(SLICE_START)
         with self._teller.lock:
             if self._slices.unsettled(synced_ns, meter.tried_ns, meter.clock.examples or meter.clock.steps):
                 meter.tried_ns = meter.ended_ns = synced_ns
@@ -201,12 +201,12 @@ class Lane:
             ended = self._slices.window_ended(synced_ns)
             if ended is not None:
                 self._lending.ended()
-                self._teller.send(TurnEnded(at_ns=synced_ns, turn=ended.number))
+                self._teller.send(SliceEnded(at_ns=synced_ns, round=ended.round))
         if not meter.warm:
             self._warm_up(synced_ns)
 
     def _close_window(self, at_ns: int, loss: float | None) -> None:
-        went = self.meter.close(at_ns, loss, dict(self.knobs.settings), self._slices.number)
+        went = self.meter.close(at_ns, loss, dict(self.knobs.settings), self._slices.round)
         if went and self._progress is not None:
             self._teller.offer(self._progress())
         self.meter.told(at_ns)
@@ -231,42 +231,42 @@ class Lane:
         if isinstance(request, Stop):
             self._end_process(0)
             return
-        if isinstance(request, TellStack):
+        if isinstance(request, ReportStack):
             self._teller.send(stacks(self._thread))
             return
-        if isinstance(request, Turn):
+        if isinstance(request, RunSlice):
             self._lending.given(request)
         self._mailbox.post(request)
 
     def _obey(self) -> None:
         """Do what was asked, and stand still while the lane is held."""
         while True:
-            while (letter := self._mailbox.take()) is not None:
+            while (message := self._mailbox.take()) is not None:
                 with self._teller.lock:
-                    self._heed(letter)
+                    self._heed(message)
             if not (self._slices.held and self.meter.warm):
                 return
             self._mailbox.wait()
 
-    def _heed(self, letter: Request) -> None:
-        match letter:
-            case Run() | Turn() | Hold() if not self.meter.warm:
+    def _heed(self, message: Request) -> None:
+        match message:
+            case Run() | RunSlice() | Pause() if not self.meter.warm:
                 pass  # it was meant for the process that was the lane before
             case SetKnob():
-                if self.knobs.ask(letter):
+                if self.knobs.ask(message):
                     self.meter.expect_change()
             case Run():
-                self._slices.turn = None
+                self._slices.current = None
                 self._go_on("pause" if self._raced else "")
-            case Turn() if letter.number > self._lending.last:
+            case RunSlice() if message.round > self._lending.last:
                 now_ns = time.monotonic_ns()
-                self._go_on(TURN_START)
-                self._slices.begin(letter, now_ns, 0)
-            case Hold():
+                self._go_on(SLICE_START)
+                self._slices.begin(message, now_ns, 0)
+            case Pause():
                 if self._slices.stop():
                     self._teller.enter(PAUSED)
             case Profile():
-                self.asides.ask(letter)
+                self.asides.ask(message)
             case _:
                 pass
 
@@ -281,9 +281,9 @@ class Lane:
         self._raced = True
         self._teller.enter(RACING)
 
-    def _give_back(self, turn: Turn) -> None:
+    def _give_back(self, given: RunSlice) -> None:
         self._slices.stop()
-        self._teller.send(TurnEnded(at_ns=time.monotonic_ns(), turn=turn.number))
+        self._teller.send(SliceEnded(at_ns=time.monotonic_ns(), round=given.round))
 
     # ------------------------------------------------------------ the end
 
@@ -297,10 +297,10 @@ class Lane:
             return
         self.rest()
         with self._teller.lock:
-            self.meter.end_all(dict(self.knobs.settings), self._slices.number)
-        turn = self._slices.turn or self._lending.turn
-        if turn is not None:
-            self._teller.send(TurnEnded(at_ns=time.monotonic_ns(), turn=turn.number))
+            self.meter.end_all(dict(self.knobs.settings), self._slices.round)
+        unfinished = self._slices.current or self._lending.current
+        if unfinished is not None:
+            self._teller.send(SliceEnded(at_ns=time.monotonic_ns(), round=unfinished.round))
         elif not self._slices.held:
             self._teller.enter(PAUSED)
         self._teller.leave()

@@ -9,7 +9,7 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Window
 from tfmon.script import libraries
 from tfmon.script.teller import Teller
-from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, OddWindows, Samples, StepClock
+from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, OutlierWindows, Samples, StepClock
 from tfmon.trainer.stepper import TraceWatch
 
 WARM_UP = "warm-up"
@@ -18,7 +18,7 @@ END = "end"
 """Mark of a last window without steps, after those that are in none."""
 
 
-class Feed:
+class InputMeter:
     """What is known of a lane's input besides its steps' times. This one knows nothing."""
 
     def totals(self) -> tuple[int, int] | None:
@@ -35,7 +35,7 @@ class Meter:
 
     def __init__(self, device: str, teller: Teller) -> None:
         self.clock, self.samples = StepClock(), Samples()
-        self.feed = Feed()
+        self.feed = InputMeter()
         self.traces: TraceWatch | None = None
         self.warm = False
         """Whether the lane was ready once: windows before that are marked."""
@@ -52,7 +52,7 @@ class Meter:
         self.warm_since_ns = 0
         self._device = device
         self._teller = teller
-        self._odd = OddWindows()
+        self._odd = OutlierWindows()
         self._ring = 0
         self._seen_traces = 0
         self._known = (0, 0)
@@ -98,8 +98,8 @@ class Meter:
             self._ring += 1
         else:
             after = min(self._ring + steps, CAPACITY)
-            for place in range(self._ring, after):
-                clock.times[place] = took_ns // steps
+            for pipes in range(self._ring, after):
+                clock.times[pipes] = took_ns // steps
             self._ring = after
         self.done += steps
         self.ended_ns = now_ns
@@ -156,12 +156,14 @@ class Meter:
 
     def expect_change(self) -> None:
         """Take note that a knob changes in this window."""
-        self._odd = OddWindows()
+        self._odd = OutlierWindows()
         self.clock.marks.add(KNOB_CHANGE)
 
-    def close(self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], turn: int | None) -> bool:
+    def close(
+        self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], round_number: int | None
+    ) -> bool:
         """Send the window if the pipe has room, and begin the next; else it grows. Return whether it went."""
-        window = self._window(at_ns, loss, settings, turn)
+        window = self._window(at_ns, loss, settings, round_number)
         self.period_ns = window.span_ns / max(1, window.steps)
         self.tried_ns = at_ns
         if not self._teller.offer(window):
@@ -172,16 +174,18 @@ class Meter:
             self.clock.marks.add(WARM_UP)
         return True
 
-    def end_all(self, settings: dict[str, KnobValue], turn: int | None) -> None:
+    def end_all(self, settings: dict[str, KnobValue], round_number: int | None) -> None:
         """Send what is left of the last window; without a step of its own it tells of those before it."""
         if self.clock.steps:
             self.take_feed()
-            self._teller.send(self._window(self.ended_ns, self.read_loss(), settings, turn))
+            self._teller.send(self._window(self.ended_ns, self.read_loss(), settings, round_number))
         elif self.samples.examples or self.samples.steps:
             self.clock.marks.add(END)
-            self._teller.send(self._window(time.monotonic_ns(), None, settings, turn))
+            self._teller.send(self._window(time.monotonic_ns(), None, settings, round_number))
 
-    def _window(self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], turn: int | None) -> Window:
+    def _window(
+        self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], round_number: int | None
+    ) -> Window:
         clock = self.clock
         if WARM_UP not in clock.marks and KNOB_CHANGE not in clock.marks:
             self._odd.mark(clock)
@@ -192,9 +196,9 @@ class Meter:
             step=self.done,
             loss=loss,
             settings=settings,
-            turn=turn,
-            gpu_in_use_bytes=in_use,
-            gpu_peak_bytes=peak,
+            round=round_number,
+            gpu_memory_allocated_bytes=in_use,
+            gpu_memory_peak_bytes=peak,
             traced=self.traces.cause() if self.traces is not None and clock.traced_steps else "",
         )
 

@@ -7,7 +7,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from tfmon.model.lane_pipes import HOLDER, is_open, read_place, reopened
+from tfmon.model.lane_pipes import HOLDER, is_open, read_pipes, reopened
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
@@ -38,19 +38,19 @@ def joined() -> Lane | None:
 
 
 def _join() -> Lane | None:
-    place = read_place(os.environ)
-    if place is not None and not is_open(place):
-        place = reopened(place, os.environ.get(HOLDER, ""))
-    if place is None:
+    pipes = read_pipes(os.environ)
+    if pipes is not None and not is_open(pipes):
+        pipes = reopened(pipes, os.environ.get(HOLDER, ""))
+    if pipes is None:
         return None
     try:
-        fcntl.lockf(place.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(pipes.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return None
     from tfmon.script.lane import Lane
 
     os.register_at_fork(after_in_child=_forget)
-    return Lane(place)
+    return Lane(pipes)
 
 
 def _forget() -> None:

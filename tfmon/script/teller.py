@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from tfmon.model.lane_events import FromLane, PhaseEntered, StackTold
-from tfmon.model.wire import Turn
+from tfmon.model.lane_events import FromLane, PhaseEntered, StackReported
+from tfmon.model.wire import RunSlice
 from tfmon.trainer.channel import Reporter
 
 
@@ -66,7 +66,7 @@ OWN = "tfmon-"
 """How the names of tfmon's own threads begin."""
 
 
-def stacks(main: int) -> StackTold:
+def stacks(main: int) -> StackReported:
     """Return where each thread stands, that of the number `main` first, in the form that `faulthandler` writes."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sys._current_frames()
@@ -77,7 +77,9 @@ def stacks(main: int) -> StackTold:
             continue
         lines.append(f"Thread 0x{ident:016x} [{name}] (most recent call first):")
         lines.extend(_calls(frames[ident]))
-    return StackTold(at_ns=time.monotonic_ns(), lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES]))
+    return StackReported(
+        at_ns=time.monotonic_ns(), lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES])
+    )
 
 
 def _calls(frame: FrameType | None) -> Iterator[str]:
@@ -105,23 +107,23 @@ class Lending(threading.Thread):
     """
 
     def __init__(
-        self, lock: threading.RLock, last_step_ns: Callable[[], int], give_back: Callable[[Turn], None]
+        self, lock: threading.RLock, last_step_ns: Callable[[], int], give_back: Callable[[RunSlice], None]
     ) -> None:
         super().__init__(name="tfmon-lend", daemon=True)
         self.last = 0
         """Number of the turn that was given back last: it may not begin any more."""
         self._lock, self._last_step_ns, self._give_back = lock, last_step_ns, give_back
-        self._given: tuple[Turn, float] | None = None
+        self._given: tuple[RunSlice, float] | None = None
 
     @property
-    def turn(self) -> Turn | None:
+    def current(self) -> RunSlice | None:
         """The turn that the lane was given and that has not ended."""
         given = self._given
         return None if given is None else given[0]
 
-    def given(self, turn: Turn) -> None:
+    def given(self, given: RunSlice) -> None:
         """Take note of a turn that the lane was given."""
-        self._given = turn, time.monotonic() + turn.seconds
+        self._given = given, time.monotonic() + given.seconds
 
     def ended(self) -> None:
         """Take note that it is over."""
@@ -140,5 +142,5 @@ class Lending(threading.Thread):
             return
         with self._lock:
             if self._given is given:
-                self._given, self.last = None, given[0].number
+                self._given, self.last = None, given[0].round
                 self._give_back(given[0])

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tfmon.script.meter import Feed
+from tfmon.script.meter import InputMeter
 
 WAITED = "tfmon_waited"
 """Seconds waited for batches."""
@@ -25,7 +25,7 @@ ELEMENTS = "tfmon_elements_"
 """Elements of batches whose examples have as many as the number that follows."""
 
 
-class TensorFlowFeed(Feed):
+class TensorFlowFeed(InputMeter):
     """Adds up what the iterators of train functions give.
 
     Thread: the one that trains. One a process: its variables stay in the graphs that were traced with it.

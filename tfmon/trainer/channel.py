@@ -117,34 +117,34 @@ class Inbox(threading.Thread):
 # ---------------- what the loop is told while it trains: requests from the monitor, and pipelines that have become ready
 
 
-Letter = TypeVar("Letter")
+Message = TypeVar("Message")
 
 
-class Mailbox(Generic[Letter]):
+class Mailbox(Generic[Message]):
     """A queue that costs its reader one truth test a step while nothing lies in it.
 
     Thread: `post` from any thread; `empty`, `take` and `wait` from the loop's thread only.
     """
 
     def __init__(self) -> None:
-        self._letters: deque[Letter] = deque()
+        self._messages: deque[Message] = deque()
         self._posted = threading.Event()
-        self.waiting = self._letters
+        self.waiting = self._messages
         """True in a boolean context while something lies in the box."""
 
-    def post(self, letter: Letter) -> None:
+    def post(self, message: Message) -> None:
         """Put something in."""
-        self._letters.append(letter)
+        self._messages.append(message)
         self._posted.set()
 
-    def take(self) -> Letter | None:
-        """Return the oldest letter, or None when there is none."""
+    def take(self) -> Message | None:
+        """Return the oldest message, or None when there is none."""
         self._posted.clear()
-        return self._letters.popleft() if self._letters else None
+        return self._messages.popleft() if self._messages else None
 
     def wait(self) -> None:
         """Sleep until something lies in the box."""
-        while not self._letters:
+        while not self._messages:
             self._posted.wait()
             self._posted.clear()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.knobs import KnobError
-from tfmon.model.lane_events import PROTOCOL, Built, Equipped, Hello, LaneFailed, PhaseEntered, Standby
+from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed, LibrariesLoaded, PhaseEntered, Prepared
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
 from tfmon.model.wire import Assign, Prepare, Request, Stop
 from tfmon.trainer import runtime
@@ -47,7 +47,7 @@ def run(metric_fd: int, knob_fd: int) -> None:
         protocol=PROTOCOL,
         pid=os.getpid(),
         python=platform.python_version(),
-        tells_stack=tell_stack_on_signal(),
+        reports_stack=tell_stack_on_signal(),
     )
     reporter.send(hello)
     Inbox(knob_fd, mailbox.post).start()
@@ -86,7 +86,7 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     if isinstance(assign, Prepare):
         if not _import_tensorflow(runtime.load_yielding):
             return
-        reporter.send(Standby(at_ns=time.monotonic_ns()))
+        reporter.send(Prepared(at_ns=time.monotonic_ns()))
         assign = _next(mailbox)
     if isinstance(assign, Stop):
         return
@@ -161,7 +161,7 @@ def _broken_tensorflow(error: Exception) -> Failure:
     )
 
 
-def _equip(assign: Assign) -> Equipped:
+def _equip(assign: Assign) -> LibrariesLoaded:
     import keras
     import numpy as np
     import tensorflow as tf
@@ -172,7 +172,7 @@ def _equip(assign: Assign) -> Equipped:
         name = runtime.settle(assign.device, assign.settings.get("threads", "auto"))
     except runtime.DeviceMissingError as error:
         raise Failure("device_absent", str(error)) from error
-    return Equipped(
+    return LibrariesLoaded(
         at_ns=time.monotonic_ns(),
         tensorflow=tf.__version__,
         keras=keras.__version__,

@@ -17,18 +17,26 @@ from tfmon.model.lane_events import (
     PhaseEntered,
     Profiled,
     ProfileFailed,
-    TurnEnded,
+    SliceEnded,
 )
-from tfmon.model.lane_state import PAUSED, RACING, READY, TURN_START, WARMING_UP
-from tfmon.model.wire import Assign, Hold, Profile, Request, Run, SetKnob, Stop, Turn
+from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
+from tfmon.model.wire import Assign, Pause, Profile, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import runtime
 from tfmon.trainer.capture import MOST_NS, STEPS, WINDOWS, CaptureError, Splits
 from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS, Slices
-from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, CollectorWatch, OddWindows, Sampler, Samples, StepClock
+from tfmon.trainer.step_clock import (
+    CAPACITY,
+    KNOB_CHANGE,
+    CollectorWatch,
+    OutlierWindows,
+    Sampler,
+    Samples,
+    StepClock,
+)
 from tfmon.trainer.stepper import Stepper
-from tfmon.trainer.steps import Setup, Steps, Workshop
+from tfmon.trainer.steps import Preparer, Setup, Steps
 
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
@@ -38,14 +46,14 @@ PROFILE = "profile"
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """The workshop's answer to a wish."""
+class SetupReady:
+    """The preparer's answer to a request."""
 
     request: int
     result: Setup | BaseException
 
 
-Letter: TypeAlias = Request | Made
+Message: TypeAlias = Request | SetupReady
 
 
 class Loop:
@@ -59,7 +67,7 @@ class Loop:
         pipelines: Pipelines,
         steps: Steps,
         assign: Assign,
-        mailbox: Mailbox[Letter],
+        mailbox: Mailbox[Message],
         reporter: Reporter,
     ) -> None:
         self._makers = (pipelines, steps)
@@ -74,14 +82,14 @@ class Loop:
         self._period_ns = 0.0
         self._calls_ns: deque[float] = deque(maxlen=WINDOWS)
         self._profile: Profile | None = None
-        self._odd = OddWindows()
-        self._workshop = Workshop(pipelines, steps, lambda number, setup: mailbox.post(Made(number, setup)))
+        self._odd = OutlierWindows()
+        self._preparer = Preparer(pipelines, steps, lambda number, setup: mailbox.post(SetupReady(number, setup)))
         self._settings = dict(assign.settings)
-        setup = self._workshop.make(self._settings)
+        setup = self._preparer.make(self._settings)
         assert setup.feed is not None and setup.step is not None
         self._stepper = Stepper(setup.feed, setup.step, self._clock, mailbox.waiting)
         self._stepper.reads_loss = self._reads_loss()
-        self._wishes: dict[int, SetKnob] = {}
+        self._pending_requests: dict[int, SetKnob] = {}
         self._fresh: list[SetKnob] = []
         self._tried_ns = 0
         self._slices = Slices()
@@ -98,8 +106,8 @@ class Loop:
             self._stepper.end()
 
     def _live(self) -> None:
-        self._workshop.start()
-        self._workshop.prepare_neighbours(self._settings)
+        self._preparer.start()
+        self._preparer.prepare_neighbours(self._settings)
         self._warm_up()
         self._enter(READY)
         while not self._stopped:
@@ -109,7 +117,7 @@ class Loop:
                 break
             else:
                 self._train_window()
-            self._read_letters()
+            self._read_messages()
         self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=self._stepper.done))
         self._reporter.drain(timeout_s=1.0)
 
@@ -125,18 +133,18 @@ class Loop:
             last, pace = pace, (self._clock.examples - examples) / max(1, now_ns - before_ns)
             calm = calm + 1 if pace <= last * STILL_RISING else 0
             settled = calm >= WARM_UP_CALM or now_ns - began_ns > WARM_UP_NS
-            if settled and self._clock.steps >= WARM_UP_STEPS and self._workshop.idle:
+            if settled and self._clock.steps >= WARM_UP_STEPS and self._preparer.idle:
                 break
             before_ns = now_ns
-            self._read_letters()
+            self._read_messages()
         if not self._stopped and self._splits.wanted(self._settings):
             self._take_split(STEPS)
         self._stepper.done, self._sampler.samples = 0, Samples()
         self._collector.settle()
-        self._workshop.took_time()
+        self._preparer.took_time()
 
     def _hold(self) -> None:
-        """Sleep until a letter comes; a pipeline's own threads stop when its buffer is full."""
+        """Sleep until a message comes; a pipeline's own threads stop when its buffer is full."""
         self._mailbox.wait()
 
     def _enter(self, phase: str) -> None:
@@ -150,14 +158,14 @@ class Loop:
             self._take_profile(self._profile)
         if self._may_split():
             self._take_split(min(STEPS, self._steps_left() - 1))
-            if self._slices.turn is None:
+            if self._slices.current is None:
                 clock.marks.add(PROFILE)
         if self._may_sample():
             self._sample_step()
         # Not from the window's beginning: one that was refused grows, and is due again after the same time.
         end_ns, least = self._slices.due_ns(self._tried_ns), 1
         if self._slices.starting:
-            clock.marks.add(TURN_START)
+            clock.marks.add(SLICE_START)
         if self._fresh:
             self._first_step_after_change()
         self._train(end_ns, least)
@@ -170,10 +178,10 @@ class Loop:
         self._close_window(synced_ns, loss)
         ended = self._slices.window_ended(synced_ns)
         if ended is not None:
-            self._reporter.send(TurnEnded(at_ns=synced_ns, turn=ended.number))
+            self._reporter.send(SliceEnded(at_ns=synced_ns, round=ended.round))
 
     def _train(self, end_ns: int, least: int) -> None:
-        """Train until the time is reached and at least so many steps are done, or a letter comes."""
+        """Train until the time is reached and at least so many steps are done, or a message comes."""
         first = self._stepper.done
         while (left := self._steps_left()) > 0:
             self._stepper.until(end_ns, min(CAPACITY, left))
@@ -188,13 +196,13 @@ class Loop:
         """Train one step with the new pipeline, and say that it is in force."""
         before_ns = self._stepper.last_end_ns
         end_ns = self._stepper.until(0, 1)
-        for wish in self._fresh:
-            value = self._settings[wish.knob]
+        for request in self._fresh:
+            value = self._settings[request.knob]
             self._reporter.send(
                 KnobApplied(
                     at_ns=end_ns,
-                    request=wish.request,
-                    knob=wish.knob,
+                    request=request.request,
+                    knob=request.knob,
                     value=value,
                     step=self._stepper.done,
                     gap_ns=end_ns - before_ns,
@@ -206,7 +214,7 @@ class Loop:
         clock = self._clock
         if self._collector.take():
             clock.marks.add("garbage collection")
-        if self._workshop.took_time():
+        if self._preparer.took_time():
             clock.marks.add("preparing pipelines")
         if KNOB_CHANGE not in clock.marks:
             self._odd.mark(clock)
@@ -219,9 +227,9 @@ class Loop:
             step=self._stepper.done,
             loss=loss,
             settings=self._settings,
-            turn=self._slices.number,
-            gpu_in_use_bytes=in_use,
-            gpu_peak_bytes=peak,
+            round=self._slices.round,
+            gpu_memory_allocated_bytes=in_use,
+            gpu_memory_peak_bytes=peak,
             traced=traces.cause() if traces and clock.traced_steps else "",
             computing_share=self._splits.of(self._settings),
             sampled_copy_ns=samples.copy_ns if self._sampler.copies else None,
@@ -235,16 +243,18 @@ class Loop:
             self._sampler.samples = Samples()
         clock.report_ns += time.monotonic_ns() - at_ns
 
-    def _take_profile(self, wish: Profile) -> None:
+    def _take_profile(self, request: Profile) -> None:
         """Train some steps under the profiler, before the window that is about to begin."""
         self._profile = None
         try:
-            steps, note = self._splits.shorten(self._settings, wish.steps)
-            path = self._stepper.capture(Path(wish.folder), min(steps, max(1, self._steps_left() - 1)))
+            steps, note = self._splits.shorten(self._settings, request.steps)
+            path = self._stepper.capture(Path(request.folder), min(steps, max(1, self._steps_left() - 1)))
         except CaptureError as error:
-            self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=wish.folder, reason=str(error)))
+            self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=request.folder, reason=str(error)))
         else:
-            self._reporter.send(Profiled(at_ns=time.monotonic_ns(), folder=wish.folder, path=str(path), note=note))
+            self._reporter.send(
+                Profiled(at_ns=time.monotonic_ns(), folder=request.folder, path=str(path), note=note)
+            )
         self._leave_out_steps()
         self._clock.marks.add(PROFILE)
 
@@ -274,10 +284,10 @@ class Loop:
     def _may_split(self) -> bool:
         """Tell whether a split may be found: before a window that is left out, or in a steady run."""
         starts = self._slices.starting
-        allowed = {TURN_START} if starts else set()
+        allowed = {SLICE_START} if starts else set()
         if self._clock.steps or self._clock.marks - allowed or self._fresh or self._steps_left() < 2:
             return False
-        return (starts or self._slices.turn is None) and self._splits.wanted(self._settings, self._calls_ns)
+        return (starts or self._slices.current is None) and self._splits.wanted(self._settings, self._calls_ns)
 
     def _may_sample(self) -> bool:
         """Tell whether a step may be sampled: between two windows of a steady run, when it is time for one."""
@@ -296,26 +306,26 @@ class Loop:
 
     # ------------------------------------------------------------ requests
 
-    def _read_letters(self) -> None:
-        while (letter := self._mailbox.take()) is not None:
-            match letter:
+    def _read_messages(self) -> None:
+        while (message := self._mailbox.take()) is not None:
+            match message:
                 case SetKnob():
-                    self._ask(letter)
-                case Made():
-                    self._exchange(letter)
+                    self._ask(message)
+                case SetupReady():
+                    self._exchange(message)
                 case Run():
-                    self._slices.turn = None
+                    self._slices.current = None
                     self._go_on("pause" if self._stepper.done else "")
-                case Turn():
+                case RunSlice():
                     began_ns = time.monotonic_ns()
-                    self._go_on(TURN_START)
-                    self._slices.begin(letter, began_ns, self._clock.examples)
-                case Hold():
+                    self._go_on(SLICE_START)
+                    self._slices.begin(message, began_ns, self._clock.examples)
+                case Pause():
                     # One that comes when the slice has just ended is too late: the lane stands still already.
                     if self._slices.stop():
                         self._enter(PAUSED)
                 case Profile():
-                    self._profile = letter
+                    self._profile = message
                 case Stop():
                     self._stopped = True
                 case Assign():
@@ -331,52 +341,52 @@ class Loop:
             self._clock.marks.update([KNOB_CHANGE] if self._fresh else [])
         self._enter(RACING)
 
-    def _ask(self, wish: SetKnob) -> None:
+    def _ask(self, request: SetKnob) -> None:
         try:
-            value = find(self._knobs, wish.knob).check(wish.value)
-            wanted = {**self._settings, **self._pending(), wish.knob: value}
+            value = find(self._knobs, request.knob).check(request.value)
+            wanted = {**self._settings, **self._pending(), request.knob: value}
             for maker in self._makers:
                 maker.check(wanted)
         except KnobError as error:
-            self._refuse(wish, str(error))
+            self._refuse(request, str(error))
             return
-        # While another wish is under way nobody knows what this setup will follow, so it is made whole.
-        before = None if self._wishes else self._settings
-        self._wishes[wish.request] = wish
-        self._workshop.order(wish.request, wanted, before)
+        # While another request is under way nobody knows what this setup will follow, so it is made whole.
+        before = None if self._pending_requests else self._settings
+        self._pending_requests[request.request] = request
+        self._preparer.order(request.request, wanted, before)
 
     def _pending(self) -> dict[str, KnobValue]:
-        return {wish.knob: wish.value for _, wish in sorted(self._wishes.items())}
+        return {request.knob: request.value for _, request in sorted(self._pending_requests.items())}
 
-    def _exchange(self, made: Made) -> None:
+    def _exchange(self, made: SetupReady) -> None:
         """Go over to another pipeline or step that has become ready; the weights stay as they are."""
-        wish = self._wishes.pop(made.request)
+        request = self._pending_requests.pop(made.request)
         if isinstance(made.result, BaseException):
-            self._refuse(wish, f"it could not be made: {type(made.result).__name__}: {made.result}")
+            self._refuse(request, f"it could not be made: {type(made.result).__name__}: {made.result}")
             return
         setup = made.result
         if setup.feed is not None:
-            self._workshop.drop(self._stepper.feed)
+            self._preparer.drop(self._stepper.feed)
             self._stepper.feed = setup.feed
         if setup.step is not None:
             self._stepper.step = setup.step
         self._settings = setup.settings
         self._stepper.reads_loss = self._reads_loss()
         self._sampler.expect_change()
-        self._odd = OddWindows()
+        self._odd = OutlierWindows()
         self._calls_ns.clear()
-        self._fresh.append(wish)
+        self._fresh.append(request)
         self._clock.marks.add(KNOB_CHANGE)
-        if not self._wishes:
-            self._workshop.prepare_neighbours(self._settings)
+        if not self._pending_requests:
+            self._preparer.prepare_neighbours(self._settings)
 
-    def _refuse(self, wish: SetKnob, reason: str) -> None:
+    def _refuse(self, request: SetKnob, reason: str) -> None:
         self._reporter.send(
             KnobRefused(
                 at_ns=time.monotonic_ns(),
-                request=wish.request,
-                knob=wish.knob,
-                value=wish.value,
+                request=request.request,
+                knob=request.knob,
+                value=request.value,
                 reason=reason,
             )
         )

@@ -22,7 +22,7 @@ KEPT_CACHES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Feed:
+class BatchFeed:
     """An open pipeline, ready to be trained from."""
 
     batches: Iterator[Any]
@@ -77,7 +77,7 @@ class Pipelines:
             self._standing[key] = dataset
         return self._standing[key]
 
-    def open(self, settings: Settings) -> Feed:
+    def open(self, settings: Settings) -> BatchFeed:
         """Open the pipeline for these settings, with its first batch at hand.
 
         Errors: ScenarioError when there is none; whatever the scenario raises.
@@ -85,7 +85,7 @@ class Pipelines:
         import tensorflow as tf
 
         if self._source is None:
-            return Feed(itertools.repeat(()), self._scenario.examples_per_step)
+            return BatchFeed(itertools.repeat(()), self._scenario.examples_per_step)
         dataset = self.prepare(settings)
         if settings.get("cache"):
             check_cache(dataset, self.examples)
@@ -98,7 +98,7 @@ class Pipelines:
         first = next(batches, None)
         if first is None:
             raise ScenarioError("the data gave no batch: there are no examples, or `batches` drops them")
-        return Feed(itertools.chain([first], batches), size)
+        return BatchFeed(itertools.chain([first], batches), size)
 
     def _key(self, settings: Settings) -> tuple[KnobValue, ...]:
         return tuple(settings[knob.name] for knob in self.knobs)

@@ -87,7 +87,7 @@ class Scenario:
     # which is mapped over the single examples; it gives the scenario the knobs parallel_calls and cache.
 
     def batches(self, examples: Any, batch_size: int) -> Any:  # noqa: ANN401
-        """Turn the Dataset of examples into an endless Dataset of full batches.
+        """RunSlice the Dataset of examples into an endless Dataset of full batches.
 
         By default: `prepare`, if there is one, then the cache if it is on, then repeat and batch. The
         prefetch is added to what this returns.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tfmon.model.wire import Turn
+from tfmon.model.wire import RunSlice
 
 WINDOW_NS = 200_000_000
 """How long a window lasts at least; it ends with the step that is then under way."""
-TURN_START_NS = 25_000_000
+SLICE_START_NS = 25_000_000
 STILL_RISING = 1.1
 """The start of a slice is left out, for caches and clocks were the other lane's a moment ago: stretches of so
 long, or of a step, two at least, and more until one is not faster than the one before by this factor. All that
@@ -21,7 +21,7 @@ class Slices:
 
     def __init__(self) -> None:
         self.held = True
-        self.turn: Turn | None = None
+        self.current: RunSlice | None = None
         """The slice that is under way; None while the lanes train at once."""
         self.started = False
         """False while the start of the slice is left out."""
@@ -30,55 +30,55 @@ class Slices:
         self._examples = 0
 
     @property
-    def number(self) -> int | None:
+    def round(self) -> int | None:
         """Round of the slice; None while the lanes train at once."""
-        return None if self.turn is None else self.turn.number
+        return None if self.current is None else self.current.round
 
     @property
     def starting(self) -> bool:
         """Whether the lane is at the start of a slice, which is left out."""
-        return self.turn is not None and not self.started
+        return self.current is not None and not self.started
 
-    def begin(self, turn: Turn, now_ns: int, examples: int) -> None:
+    def begin(self, given: RunSlice, now_ns: int, examples: int) -> None:
         """Begin a slice; `examples` is what the window under way has of them."""
-        self.turn, self.started = turn, False
-        self.ends_ns = now_ns + int(turn.seconds * 1e9)
+        self.current, self.started = given, False
+        self.ends_ns = now_ns + int(given.seconds * 1e9)
         self._pace, self._examples = None, examples
 
     def stop(self) -> bool:
-        """Hold the lane; return False for one that stands still already."""
+        """Pause the lane; return False for one that stands still already."""
         if self.held:
             return False
-        self.turn, self.held = None, True
+        self.current, self.held = None, True
         return True
 
     def due_ns(self, since_ns: int) -> int:
         """Return when the window under way should end."""
-        if self.turn is None:
+        if self.current is None:
             return since_ns + WINDOW_NS
-        return since_ns + TURN_START_NS if not self.started else min(since_ns + WINDOW_NS, self.ends_ns)
+        return since_ns + SLICE_START_NS if not self.started else min(since_ns + WINDOW_NS, self.ends_ns)
 
     def unsettled(self, now_ns: int, since_ns: int, examples: int) -> bool:
         """Tell whether the start of the slice is not over yet, after one more stretch of it."""
-        if self.turn is None or self.started:
+        if self.current is None or self.started:
             return False
         span_ns, more = now_ns - since_ns, examples - self._examples
         self._examples = examples
-        if now_ns >= self.ends_ns - int(self.turn.seconds * 0.5e9):
+        if now_ns >= self.ends_ns - int(self.current.seconds * 0.5e9):
             return False
-        if span_ns < TURN_START_NS:
-            return True  # a letter cut it short
+        if span_ns < SLICE_START_NS:
+            return True  # a message cut it short
         before, self._pace = self._pace, more / span_ns
         return before is None or self._pace > before * STILL_RISING
 
-    def window_ended(self, now_ns: int) -> Turn | None:
+    def window_ended(self, now_ns: int) -> RunSlice | None:
         """Take note that a window was closed; return the slice if that was its end, and the lane is held then."""
-        if self.turn is None:
+        if self.current is None:
             return None
         if not self.started:
             self.started = True
             return None
         if now_ns < self.ends_ns:
             return None
-        ended, self.turn, self.held = self.turn, None, True
+        ended, self.current, self.held = self.current, None, True
         return ended

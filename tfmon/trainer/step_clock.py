@@ -15,7 +15,7 @@ import numpy as np
 
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_statistics import BINS_PER_OCTAVE, add, quantile_ns
-from tfmon.trainer.pipeline import Feed, count_examples
+from tfmon.trainer.pipeline import BatchFeed, count_examples
 
 try:
     import numpy as np
@@ -126,7 +126,7 @@ class StepClock:
         )
 
 
-class OddWindows:
+class OutlierWindows:
     """Marks windows with a trace or a call far longer than the others, unless that is what this lane does."""
 
     def __init__(self) -> None:
@@ -204,7 +204,7 @@ class Sampler:
         """Drop the next one: a function's first call with a batch on the device builds it anew, 50 to 95 ms."""
         self._drops, self._due_ns = True, 0
 
-    def take(self, feed: Feed, step: Callable[..., Any], period_ns: float) -> Any:  # noqa: ANN401
+    def take(self, feed: BatchFeed, step: Callable[..., Any], period_ns: float) -> Any:  # noqa: ANN401
         """Train one step and return its loss; `period_ns` is what a plain step takes.
 
         Errors: StopIteration at the end of the data; whatever the model or the pipeline raise.

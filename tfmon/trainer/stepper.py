@@ -13,7 +13,7 @@ import numpy as np
 
 from tfmon.trainer.capture import Capture
 from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.pipeline import Feed, count_examples
+from tfmon.trainer.pipeline import BatchFeed, count_examples
 from tfmon.trainer.step_clock import Sampler, StepClock
 
 DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
@@ -25,7 +25,7 @@ class Stepper:
     Thread: the one that trains.
     """
 
-    def __init__(self, feed: Feed, step: Callable[..., Any], clock: StepClock, waiting: Sized) -> None:
+    def __init__(self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized) -> None:
         """Train until told, or until `waiting` holds something; the times go to the clock."""
         self.feed = feed
         self.step = step
@@ -51,7 +51,7 @@ class Stepper:
             self.traces.close()
 
     def until(self, deadline_ns: int, limit: int) -> int:
-        """Train until the deadline, the limit or a letter, but one step at least; return the last step's end.
+        """Train until the deadline, the limit or a message, but one step at least; return the last step's end.
 
         Errors: ScenarioError when the data end; whatever the model or the pipeline raise.
         """
@@ -150,7 +150,7 @@ MOST_WORDS = 120
 class TraceWatch:
     """Counts the graphs that TensorFlow builds for tf.functions in one thread.
 
-    Tracing makes a `FuncGraph`; those of loops and branches inside of it, and those that the workshop or a
+    Tracing makes a `FuncGraph`; those of loops and branches inside of it, and those that the preparer or a
     pipeline builds in another thread, are not counted. A function's own `experimental_get_tracing_count` would
     do for the lane's step alone, but not for the functions that a step of the user's calls.
 

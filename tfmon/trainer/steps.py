@@ -17,7 +17,7 @@ from typing import Any
 
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings
 from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.pipeline import Feed, Pipelines
+from tfmon.trainer.pipeline import BatchFeed, Pipelines
 from tfmon.trainer.scenario import Scenario
 
 _POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -110,7 +110,7 @@ class Setup:
     """What the loop trains with under certain settings; None for what stays as it is."""
 
     settings: dict[str, KnobValue]
-    feed: Feed | None
+    feed: BatchFeed | None
     step: Callable[..., Any] | None
 
 
@@ -149,12 +149,12 @@ class _Worker(threading.Thread):
             self._jobs.task_done()
 
 
-class Workshop:
+class Preparer:
     """Makes setups in the background and delivers them; drops the old pipelines, which takes time as well.
 
     What one key press may ask for next is made ready ahead of time, as far as that is cheap: pipelines are,
     tracing another step is not. What is dropped has a thread of its own: it may take as long as the pipeline
-    needs for a batch, and a wish would wait for it.
+    needs for a batch, and a request would wait for it.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Workshop:
         self._pipelines = pipelines
         self._steps = steps
         self._deliver = deliver
-        self._maker, self._dropper = self._workers = _Worker("tfmon-workshop"), _Worker("tfmon-drop")
+        self._maker, self._dropper = self._workers = _Worker("tfmon-preparer"), _Worker("tfmon-drop")
 
     def start(self) -> None:
         """Begin to work."""
@@ -211,8 +211,8 @@ class Workshop:
                 wanted = {**settings, knob.name: knob.next(settings[knob.name], direction, high=high)}
                 self._maker.put(1, functools.partial(self._try_to_prepare, wanted))
 
-    def drop(self, feed: Feed) -> None:
-        """Let go of an open pipeline where its end delays neither a step nor a wish."""
+    def drop(self, feed: BatchFeed) -> None:
+        """Let go of an open pipeline where its end delays neither a step nor a request."""
         leftovers = [feed]
         self._dropper.put(0, leftovers.clear)
 

@@ -24,13 +24,13 @@ from textual.theme import Theme
 
 from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED
-from tfmon.model.ports import Controls, Trials
+from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Session
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
-from tfmon.ui.screens.page import Sheet
+from tfmon.ui.screens.page import Page
 from tfmon.ui.screens.race import RaceScreen
-from tfmon.ui.textual_compat import Output, Rate, watch
-from tfmon.ui.view import ScenarioCard, View
+from tfmon.ui.textual_compat import ByteRate, Output, watch
+from tfmon.ui.view import ScenarioRow, View
 
 PULL_S = 0.5
 SECOND_NS = 1_000_000_000
@@ -60,9 +60,9 @@ class MonitorApp(App[Ending]):
         self,
         session: Session,
         controls: Controls,
-        trials: Trials,
+        experiments: Experiments,
         *,
-        scenarios: Callable[[], Sequence[ScenarioCard]] = tuple,
+        scenarios: Callable[[], Sequence[ScenarioRow]] = tuple,
         examine: Callable[[], str] = str,
         profile: Callable[[str], str] = str,
         table: Callable[[], str] = str,
@@ -89,11 +89,11 @@ class MonitorApp(App[Ending]):
         colourless = _without_colour()
         super().__init__(ansi_color=True if colourless else None)
         self.output: Output | None = None
-        self._sent_rate = Rate()
+        self._sent_rate = ByteRate()
         self._repaint_all = False
         self.session = session
         self.controls = controls
-        self.trials = trials
+        self.experiments = experiments
         self.snapshot = session.snapshot()
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
         self.view = View(charset=chosen, keys=dict(keymap or {}), readonly=readonly)
@@ -147,7 +147,7 @@ class MonitorApp(App[Ending]):
             )
         )
         for screen in self.screen_stack:
-            if isinstance(screen, RaceScreen | Sheet) and screen.is_mounted:
+            if isinstance(screen, RaceScreen | Page) and screen.is_mounted:
                 screen.dress(self.palette)
 
     # ------------------------------------------------------------ what the screens use
@@ -170,7 +170,7 @@ class MonitorApp(App[Ending]):
         if self._repaint_all:
             self._repaint_all = False
             screen.refresh()
-        if isinstance(screen, RaceScreen | Sheet) and screen.is_mounted:
+        if isinstance(screen, RaceScreen | Page) and screen.is_mounted:
             screen.follow(self.snapshot)
 
     def say(self, message: str) -> None:
@@ -187,7 +187,7 @@ class MonitorApp(App[Ending]):
         """Show everything in the colours of another theme."""
         self.theme = name
 
-    def cards(self) -> Sequence[ScenarioCard]:
+    def infos(self) -> Sequence[ScenarioRow]:
         """Return the scenarios that can be raced."""
         return self._scenarios()
 
@@ -208,7 +208,7 @@ class MonitorApp(App[Ending]):
         self._in_thread(lambda: self._change_race(scenario))
 
     def _change_race(self, scenario: str) -> None:
-        self.trials.stop()
+        self.experiments.stop()
         self.controls.race(scenario)
 
     def _in_thread(

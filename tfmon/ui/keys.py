@@ -92,7 +92,7 @@ PAGE_KEYS = (
     Key("lane.kill", "K", "kill", "K", "end the lane, by force if it must be, on its page", "On a page"),
     Key("filter", "slash", "filter", "/", "show only the lines of a log with these words", "On a page"),
 )
-"""Keys of the pages over the race. A page may bind an id to other keys where these are letters that one types."""
+"""Keys of the pages over the race. A page may bind an id to other keys where these are ids that one types."""
 
 REPLAY_KEYS = (
     Key(

@@ -80,7 +80,7 @@ def watch(driver: Driver, on_free: Callable[[], None]) -> Output:
     return output
 
 
-class Rate:
+class ByteRate:
     """How fast a counter has grown lately."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from rich.style import Style
 
-from tfmon.model.ports import Controls, TrialError, Trials
+from tfmon.model.ports import Controls, ExperimentError, Experiments
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.style import Charset
 
@@ -52,7 +52,7 @@ def focused_index(view: View, snapshot: Snapshot) -> int | None:
 # ---------------- what the screens need of the app: the latest snapshot, the view, the styles and the controls
 
 
-class ScenarioCard(Protocol):
+class ScenarioRow(Protocol):
     """One scenario as the picker shows it."""
 
     @property
@@ -79,7 +79,7 @@ class Shell(Protocol):
     view: View
     palette: Mapping[str, Style]
     controls: Controls
-    trials: Trials
+    experiments: Experiments
 
     def table(self) -> str:
         """Return the race as a table; empty where there is none."""
@@ -90,7 +90,7 @@ class Shell(Protocol):
     def pull(self) -> None:
         """Read the session and draw what changed."""
 
-    def cards(self) -> Sequence[ScenarioCard]:
+    def infos(self) -> Sequence[ScenarioRow]:
         """Return the scenarios that can be raced."""
 
     def examine(self, then: Callable[[str], None]) -> None:
@@ -115,6 +115,6 @@ def undo_advice(shell: Shell) -> None:
     if not may_change(shell):
         return
     try:
-        shell.say(f"undone: {shell.trials.undo()}")
-    except TrialError as error:
+        shell.say(f"undone: {shell.experiments.undo()}")
+    except ExperimentError as error:
         shell.say(str(error))

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lanes" / "children
 
 from trainer import FakeTrainer
 
-from tfmon.model.lane_events import PROTOCOL, Equipped, Hello, LaneFailed, PhaseEntered
+from tfmon.model.lane_events import PROTOCOL, Hello, LaneFailed, LibrariesLoaded, PhaseEntered
 from tfmon.trainer.channel import die_with_parent, leave
 
 METRICS = int(sys.argv[1])
@@ -37,7 +37,7 @@ class FaultyTrainer(FakeTrainer):
         if event is Hello:
             die_with_parent()
             faulthandler.register(signal.SIGUSR1, all_threads=True)
-            values["tells_stack"] = True
+            values["reports_stack"] = True
         super().say(event, **values)
 
     def train(self) -> None:
@@ -92,7 +92,7 @@ def hangs_for_a_while(trainer) -> None:
 
 
 def hangs_in_c(trainer) -> None:
-    """Hold Python's lock, with SIGTERM ignored: no thread of the child runs any more."""
+    """Pause Python's lock, with SIGTERM ignored: no thread of the child runs any more."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     mutex = ctypes.create_string_buffer(64)
     libc = ctypes.PyDLL(None)
@@ -138,14 +138,14 @@ def sends_rubbish(trainer) -> None:
         b'\xff\xfe\x00{"v":1}',
         b'{"v":1,"type":"Window"}',
         b'{"v":99,"type":"Hello","at_ns":1,"protocol":99,"pid":1,"python":""}',
-        b'{"v":1,"type":"TurnEnded","at_ns":"soon","turn":1}',
+        b'{"v":1,"type":"SliceEnded","at_ns":"soon","turn":1}',
         b'{"v":1,"type":"Finished","at_ns":1e999,"steps":NaN}',
         b'{"v":1,"type":["Hello"],"at_ns":{}}',
-        b'{"v":1,"type":"TurnEnded","at_ns":1,"tu',
+        b'{"v":1,"type":"SliceEnded","at_ns":1,"tu',
     ):
         write(METRICS, line + b"\n")
     for line in (
-        b'{"v":1,"type":"TurnEnded","at_ns":1,"turn":-4}',
+        b'{"v":1,"type":"SliceEnded","at_ns":1,"turn":-4}',
         b'{"v":1,"type":"KnobApplied","at_ns":-5,"request":99,"knob":"none","value":"x","step":-1,"gap_ns":-1}',
         b'{"v":1,"type":"Hello","at_ns":0,"protocol":1,"pid":1,"python":"3"}',
         b'{"v":1,"type":"PhaseEntered","at_ns":0,"phase":"importing"}',
@@ -156,7 +156,7 @@ def sends_rubbish(trainer) -> None:
 
 def sends_escapes(trainer) -> None:
     """Text that wants to steer the terminal, in every string that is shown."""
-    trainer.say(Equipped, tensorflow=ESCAPES, keras=ESCAPES, numpy=ESCAPES, device_name=ESCAPES)
+    trainer.say(LibrariesLoaded, tensorflow=ESCAPES, keras=ESCAPES, numpy=ESCAPES, device_name=ESCAPES)
     trainer.settings[ESCAPES] = ESCAPES
     write(2, (ESCAPES * 20 + "\n").encode(errors="replace") * 50)
     write(METRICS, b'{"v":1,"type":"' + ESCAPES.encode() + b'"}\n')

@@ -9,10 +9,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.reader import Pump
+from tfmon.lanes.reader import PipeReader
 
 heard = threading.Event()
-pump = Pump()
+pump = PipeReader()
 pump.start()
 script = Path(__file__).with_name("speaker.py")
 child = LaneProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda event: heard.set(), script)

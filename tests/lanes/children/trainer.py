@@ -21,18 +21,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
-    Equipped,
     Finished,
     Hello,
     KnobApplied,
     KnobRefused,
     LaneFailed,
+    LibrariesLoaded,
     PhaseEntered,
-    Standby,
-    TurnEnded,
+    Prepared,
+    SliceEnded,
     Window,
 )
-from tfmon.model.wire import Assign, Hold, Prepare, Run, SetKnob, Stop, Turn
+from tfmon.model.wire import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer.channel import Inbox, Mailbox, Reporter, leave
 
 WINDOW_S = 0.01
@@ -46,7 +46,7 @@ class FakeTrainer:
         self.mailbox: Mailbox = Mailbox()
         self.reporter = Reporter(int(sys.argv[1]))
         self.racing = False
-        self.turn: Turn | None = None
+        self.turn: RunSlice | None = None
         self.turn_ends_ns = 0
         self.step = 0
         self.pause = threading.Event()
@@ -86,7 +86,7 @@ class FakeTrainer:
         """Take so much CPU time to load as LOADS says."""
         while time.process_time() < float(os.environ.get("LOADS", 0)):
             sum(range(10_000))
-        self.say(Standby)
+        self.say(Prepared)
 
     def heed(self, request) -> None:
         if "LOG" in os.environ:
@@ -97,18 +97,20 @@ class FakeTrainer:
                 self.settings, self.limit = dict(request.settings), request.steps
                 if request.device == "gpu":
                     claimed = os.environ.get("CUDA_VISIBLE_DEVICES")
-                    self.say(Equipped, tensorflow="0", keras="0", numpy="0", device_name="", gpu_uuid=claimed)
+                    self.say(
+                        LibrariesLoaded, tensorflow="0", keras="0", numpy="0", device_name="", gpu_uuid=claimed
+                    )
                 self.say(
                     Built, parameters=1, examples=int(os.environ.get("EXAMPLES", 1_000)), settings=self.settings
                 )
             case Run():
                 self.turn, self.racing = None, True
                 self.say(PhaseEntered, phase="racing")
-            case Turn():
+            case RunSlice():
                 self.turn, self.racing = request, True
                 self.turn_ends_ns = time.monotonic_ns() + int(request.seconds * 1e9)
                 self.say(PhaseEntered, phase="racing")
-            case Hold():
+            case Pause():
                 self.turn, self.racing = None, False
                 self.say(PhaseEntered, phase="paused")
             case SetKnob(request=number, knob=knob, value=value):
@@ -129,7 +131,7 @@ class FakeTrainer:
         self.step += STEPS
         spent = dict.fromkeys(("call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
         spent["input_ns"] = int(float(os.environ.get("WAITS", 0)) * WINDOW_S * 1e9)
-        round_number = self.turn.number if self.turn else None
+        round_number = self.turn.round if self.turn else None
         examples = STEPS * 10
         if "EQUAL_AT" in os.environ:
             examples = round(examples * self.settings["batch_size"] / float(os.environ["EQUAL_AT"]))
@@ -141,13 +143,13 @@ class FakeTrainer:
         counts = {"steps": STEPS, "examples": examples, "step": self.step, "histogram": {640: STEPS}, **spent}
         # One that was stopped in its window says how long that lasted; the others are of one length.
         span_ns = took_ns if took_ns > STOPPED * WINDOW_S * 1e9 else int(WINDOW_S * 1e9)
-        self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, turn=round_number, **counts)
+        self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, round=round_number, **counts)
         if self.limit is not None and self.step >= self.limit:
             self.say(Finished, steps=self.step)
             leave(0)
         if self.turn is not None and time.monotonic_ns() >= self.turn_ends_ns:
-            number, self.turn, self.racing = self.turn.number, None, False
-            self.say(TurnEnded, turn=number)
+            number, self.turn, self.racing = self.turn.round, None, False
+            self.say(SliceEnded, round=number)
 
 
 if __name__ == "__main__":

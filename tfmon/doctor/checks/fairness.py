@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfmon.doctor.checks.nvidia import visible_devices_of
-from tfmon.doctor.facts import Device, Facts
+from tfmon.doctor.facts import Facts, GpuFacts
 from tfmon.doctor.findings import FAIRNESS, Check, Finding, check, not_applicable, ok, warning
 from tfmon.probes.nvidia.power import HW_SLOWDOWN, INFO, explain
 from tfmon.units import cores, memory, percent
@@ -195,7 +195,7 @@ def gpu_free(facts: Facts) -> Finding:
     "nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit",
 )
 def gpu_power(facts: Facts) -> Finding:
-    """Judge whether somebody has set the power limit below the board's own."""
+    """Judge whether somebody has set the power limit below the physical_gpu's own."""
     known = [one for one in visible_devices_of(facts) if one.power_limit_w and one.power_default_w]
     if not known:
         return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
@@ -262,25 +262,25 @@ def gpu_throttling(facts: Facts) -> Finding:
     return ok("not held down", *(f"GPU {one.index}: reasons 0x{one.clock_reasons:x}" for one in known))
 
 
-def _use(device: Device) -> str:
+def _use(device: GpuFacts) -> str:
     busy = "busy n/a" if device.busy_pct is None else f"busy {percent(device.busy_pct)}"
     return busy if device.used_bytes is None else f"{busy}, {memory(device.used_bytes)} taken"
 
 
-def _processes(device: Device) -> str:
+def _processes(device: GpuFacts) -> str:
     if device.processes is None:
         return "not told"
     return " ".join(map(str, device.processes)) or "none"
 
 
-def _freeing(facts: Facts, device: Device) -> str:
+def _freeing(facts: Facts, device: GpuFacts) -> str:
     others = [one for one in facts.driver.devices if one.index != device.index and (one.busy_pct or 0) < BUSY_PCT]
     if others:
         return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].uuid}"
     return "end what runs there, or wait for it; `nvidia-smi` lists it"
 
 
-def _link(device: Device) -> str:
+def _link(device: GpuFacts) -> str:
     generation = "" if device.pcie_generation is None else f"PCIe {device.pcie_generation} "
     return f"{generation}x{device.pcie_width}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tfmon.doctor import remedies
-from tfmon.doctor.facts import Device, Facts
+from tfmon.doctor.facts import Facts, GpuFacts
 from tfmon.doctor.findings import GPU, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.interpreter import release
 from tfmon.probes.gpus import doubt, driver_obstacle, hidden_obstacle, visible_of
@@ -27,8 +27,11 @@ def driver(facts: Facts) -> Finding:
         return not_applicable("asked on Linux only")
     obstacle = driver_obstacle(facts.sight)
     if obstacle is None:
-        names = ", ".join(board.name for board in facts.sight.boards)
-        evidence = [f"GPU {board.index} {board.uuid} {board.name}" for board in facts.sight.boards]
+        names = ", ".join(physical_gpu.name for physical_gpu in facts.sight.physical_gpus)
+        evidence = [
+            f"GPU {physical_gpu.index} {physical_gpu.uuid} {physical_gpu.name}"
+            for physical_gpu in facts.sight.physical_gpus
+        ]
         return ok(f"{facts.driver.version or 'there'}: {names}", *evidence)
     refusal = facts.sight.refusal
     fix = obstacle.hint
@@ -69,7 +72,7 @@ def driver_files(facts: Facts) -> Finding:
 
 @check(
     "driver-match",
-    "Driver and its library",
+    "DriverFacts and its library",
     GPU,
     "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
 )
@@ -87,12 +90,12 @@ def driver_match(facts: Facts) -> Finding:
     return ok(f"both {library}", "/proc/driver/nvidia/version")
 
 
-@check("driver-version", "Driver for this CUDA", GPU, "https://docs.nvidia.com/deploy/cuda-compatibility/")
+@check("driver-version", "DriverFacts for this CUDA", GPU, "https://docs.nvidia.com/deploy/cuda-compatibility/")
 def driver_version(facts: Facts) -> Finding:
     """Judge whether the driver is new enough for the CUDA that this TensorFlow was built with."""
     cuda = release(facts.build.cuda_version)
-    if not facts.sight.boards or not cuda:
-        return not_applicable(_NO_GPU if not facts.sight.boards else "this TensorFlow names no CUDA")
+    if not facts.sight.physical_gpus or not cuda:
+        return not_applicable(_NO_GPU if not facts.sight.physical_gpus else "this TensorFlow names no CUDA")
     table = _LEAST_DRIVER_WINDOWS if facts.platform.wsl else _LEAST_DRIVER
     least, have, newest = table.get(cuda[0], ""), facts.driver.version, facts.driver.cuda
     runs = "" if newest is None else f", runs CUDA up to {newest[0]}.{newest[1]}"
@@ -117,7 +120,7 @@ def visible_devices(facts: Facts) -> Finding:
     if facts.platform.system != "Linux":
         return not_applicable("asked on Linux only")
     evidence = "CUDA_VISIBLE_DEVICES is not set" if value is None else f'CUDA_VISIBLE_DEVICES="{value}"'
-    if not facts.sight.boards:
+    if not facts.sight.physical_gpus:
         return not_applicable(f"{_NO_GPU}; {evidence}")
     obstacle = hidden_obstacle(facts.sight)
     if obstacle is not None:
@@ -125,8 +128,8 @@ def visible_devices(facts: Facts) -> Finding:
     if text := doubt(facts.sight):
         return warning(text, "an order that is certain", "export CUDA_DEVICE_ORDER=PCI_BUS_ID", evidence)
     seen = visible_of(facts.sight)
-    total = len(facts.sight.boards)
-    return ok(f"{len(seen)} of {total}: {', '.join(board.name for board in seen)}", evidence)
+    total = len(facts.sight.physical_gpus)
+    return ok(f"{len(seen)} of {total}: {', '.join(physical_gpu.name for physical_gpu in seen)}", evidence)
 
 
 @check(
@@ -140,7 +143,7 @@ def compute_capability(facts: Facts) -> Finding:
     devices = [one for one in visible_devices_of(facts) if one.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
-        return not_applicable(_NO_GPU if not facts.sight.boards else "it is not told")
+        return not_applicable(_NO_GPU if not facts.sight.physical_gpus else "it is not told")
     built = f"built for {' '.join(known)}"
     evidence = [f"GPU {one.index} {one.name}: {_written(one)}" for one in devices]
     for one in devices:
@@ -173,13 +176,13 @@ def compute_mode(facts: Facts) -> Finding:
     return ok("whole, for several processes")
 
 
-def visible_devices_of(facts: Facts) -> list[Device]:
+def visible_devices_of(facts: Facts) -> list[GpuFacts]:
     """Return what is known of the GPUs that a program sees; of all where it sees none."""
-    seen = {board.uuid for board in visible_of(facts.sight)}
+    seen = {physical_gpu.uuid for physical_gpu in visible_of(facts.sight)}
     return [one for one in facts.driver.devices if one.uuid in seen] or list(facts.driver.devices)
 
 
-def _written(device: Device) -> str:
+def _written(device: GpuFacts) -> str:
     return "" if device.capability is None else f"{device.capability[0]}.{device.capability[1]}"
 
 
@@ -189,14 +192,14 @@ def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, 
     return [(int(one[2]), int(one[3])) for one in matches if one is not None and one[1] in kinds]
 
 
-def _has_code(device: Device, known: tuple[str, ...]) -> bool:
+def _has_code(device: GpuFacts, known: tuple[str, ...]) -> bool:
     """Machine code runs on its major version, from its minor version on; `compute_` has it as well as PTX."""
     assert device.capability is not None
     major, minor = device.capability
     return any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute")))
 
 
-def _can_compile(device: Device, known: tuple[str, ...]) -> bool:
+def _can_compile(device: GpuFacts, known: tuple[str, ...]) -> bool:
     """PTX can be compiled for every capability from its own on."""
     assert device.capability is not None
     return any(target <= device.capability for target in _targets(known, ("compute",)))

@@ -184,11 +184,11 @@ def container(facts: Facts) -> Finding:
     kind, nodes = facts.platform.container, facts.driver.nodes
     evidence = (f"container: {kind}", f"device files: {' '.join(nodes) or 'none'}")
     hidden = facts.environ.get("NVIDIA_VISIBLE_DEVICES")
-    if hidden in ("void", "none", "") and not facts.sight.boards:
+    if hidden in ("void", "none", "") and not facts.sight.physical_gpus:
         found = f'a {kind} container with NVIDIA_VISIBLE_DEVICES="{hidden}", which gives it no GPU'
         return broken(found, "NVIDIA_VISIBLE_DEVICES=all", remedies.give_gpu(facts), *evidence)
-    if facts.sight.boards:
-        return ok(f"a {kind} container that was given {len(facts.sight.boards)} GPU", *evidence)
+    if facts.sight.physical_gpus:
+        return ok(f"a {kind} container that was given {len(facts.sight.physical_gpus)} GPU", *evidence)
     if any(name.startswith("/dev/nvidia") for name in nodes) or facts.sight.driver_runs or facts.sight.has_board:
         found = f"a {kind} container on a host with an NVIDIA GPU, which it cannot use"
         return broken(found, "the GPU and the driver's libraries inside", remedies.give_gpu(facts), *evidence)

@@ -12,17 +12,17 @@ from tfmon.model.samples import GpuFault, GpuSample
 from tfmon.probes.base import Gpu, absent_gpu, kind_of
 from tfmon.probes.nvidia.faults import EccMeter
 from tfmon.probes.nvidia.link import LinkMeter
-from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceTroubleError, Nvml, Refusal
+from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceTroubleError, Nvml, NvmlFailure
 from tfmon.probes.nvidia.power import MEMORY, SM, ClockMeter, PowerMeter
 from tfmon.probes.nvidia.usage import SPLIT, Busy, BusyMeter, MemoryMeter, has_own_memory
-from tfmon.probes.surroundings import JetsonBoard
+from tfmon.probes.surroundings import Jetson
 
 NOT_ASKED = Missing("the driver was not asked yet")
 WSL = Missing("WSL2 does not tell which process uses the GPU")
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class DriverContext:
     """What is true of all devices of an open library."""
 
     lists_processes: bool = True
@@ -36,11 +36,11 @@ class Circumstances:
 class _Meters:
     """What reads one device for as long as it stays attached."""
 
-    def __init__(self, name: str, own: DeviceCalls, whole: DeviceCalls, around: Circumstances) -> None:
-        board = None if has_own_memory(name) else JetsonBoard(around.root)
-        self.busy = BusyMeter(own, sysfs=board.load_pct if board else None)
+    def __init__(self, name: str, own: DeviceCalls, whole: DeviceCalls, around: DriverContext) -> None:
+        physical_gpu = None if has_own_memory(name) else Jetson(around.root)
+        self.busy = BusyMeter(own, sysfs=physical_gpu.load_pct if physical_gpu else None)
         self.memory = MemoryMeter(own, own_memory=has_own_memory(name), lists_processes=around.lists_processes)
-        self.power = PowerMeter(whole, sysfs_celsius=board.celsius if board else None)
+        self.power = PowerMeter(whole, sysfs_celsius=physical_gpu.celsius if physical_gpu else None)
         self.clocks = ClockMeter(whole)
         self.link = LinkMeter(whole)
         self.ecc = EccMeter(whole)
@@ -54,20 +54,20 @@ class NvidiaDevice:
 
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
-        self.trouble: Refusal | None = None
+        self.trouble: NvmlFailure | None = None
         """Why the whole device cannot be read; it is not asked again until it is attached anew."""
         self.split = False
         """True for a GPU whose instances (MIG) are devices of their own."""
         self.part_of = ""
         """For an instance the UUID of its GPU."""
         self._meters: _Meters | None = None
-        self._around = Circumstances()
+        self._around = DriverContext()
 
     def attach(
         self,
         nvml: Nvml,
         handle: Any,  # noqa: ANN401 - opaque
-        around: Circumstances,
+        around: DriverContext,
         *,
         whole: Any = None,  # noqa: ANN401 - opaque
         part_of: str = "",
@@ -80,7 +80,7 @@ class NvidiaDevice:
         self._meters = _Meters(self.gpu.name, own, own if whole is None else DeviceCalls(nvml, whole), around)
         self._around, self.trouble, self.part_of = around, None, part_of
 
-    def detach(self, trouble: Refusal) -> None:
+    def detach(self, trouble: NvmlFailure) -> None:
         """Give no readings until the device is attached again."""
         self._meters, self.trouble = None, trouble
 
@@ -152,7 +152,7 @@ class NvidiaDevice:
             ecc_errors=ecc_errors,
             remapped_rows=remapped_rows,
             faults=tuple(faults),
-            held_by_pid={} if isinstance(held, Missing) else held,
+            used_by_pid={} if isinstance(held, Missing) else held,
             held_why=held.reason if isinstance(held, Missing) else "",
             busy_by_pid=shares,
             foreign_pids=self._around.foreign_pids,

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.samples import GpuFault
-from tfmon.probes.nvidia.nvml import TIMEOUT, Board, DeviceCalls, Nvml, Paced, Refusal
+from tfmon.probes.nvidia.nvml import TIMEOUT, DeviceCalls, Nvml, NvmlFailure, Paced, PhysicalGpu
 
 ECC_EVERY_S = 60.0
 KEPT = 8
@@ -75,19 +75,22 @@ class FaultLog:
         self._listening: frozenset[str] = frozenset()
         self._heard: dict[str, deque[GpuFault]] = defaultdict(lambda: deque(maxlen=KEPT))
 
-    def open(self, nvml: Nvml, boards: Iterable[Board]) -> None:
+    def open(self, nvml: Nvml, physical_gpus: Iterable[PhysicalGpu]) -> None:
         """Listen to these devices, as far as the driver lets us."""
         self._nvml, self._events, self._listening = None, None, frozenset()
         if sys.platform != "linux":
             return
         events = nvml.call("nvmlEventSetCreate")
-        if isinstance(events, Refusal):
+        if isinstance(events, NvmlFailure):
             return
         kind = getattr(nvml.module, "nvmlEventTypeXidCriticalError", 8)
         answers = {
-            board.uuid: nvml.call("nvmlDeviceRegisterEvents", board.handle, kind, events) for board in boards
+            physical_gpu.uuid: nvml.call("nvmlDeviceRegisterEvents", physical_gpu.handle, kind, events)
+            for physical_gpu in physical_gpus
         }
-        self._listening = frozenset(uuid for uuid, answer in answers.items() if not isinstance(answer, Refusal))
+        self._listening = frozenset(
+            uuid for uuid, answer in answers.items() if not isinstance(answer, NvmlFailure)
+        )
         if not self._listening:
             nvml.call("nvmlEventSetFree", events)
             return
@@ -99,7 +102,7 @@ class FaultLog:
             if self._nvml is None:
                 return
             data = self._nvml.call("nvmlEventSetWait_v2", self._events, 0)
-            if isinstance(data, Refusal):
+            if isinstance(data, NvmlFailure):
                 if data.code != TIMEOUT:
                     self._listening = frozenset()
                 return

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.model.readings import Missing, Reading, known
-from tfmon.probes.base import Rate
-from tfmon.probes.nvidia.nvml import NOT_FOUND, DeviceCalls, Paced, Refusal
+from tfmon.probes.base import CounterRate
+from tfmon.probes.nvidia.nvml import NOT_FOUND, DeviceCalls, NvmlFailure, Paced
 
 COUNTER, PEEK = "counter", "20 ms peek"
 PEEK_EVERY_S, LINK_EVERY_S = 5.0, 10.0
@@ -41,7 +41,7 @@ class LinkMeter:
 
     def __init__(self, calls: DeviceCalls) -> None:
         self._calls = calls
-        self._rates = Rate(), Rate()
+        self._rates = CounterRate(), CounterRate()
         self._at_ns = 0
         self._peek = Paced(PEEK_EVERY_S, self._read_peek)
         self._link = Paced(LINK_EVERY_S, self._read_link)
@@ -78,25 +78,25 @@ class LinkMeter:
             return f"the PCIe link runs at generation {now:.0f} of {highest:.0f} under load"
         return ""
 
-    def _counters(self) -> Traffic | Refusal:
+    def _counters(self) -> Traffic | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NvmlFailure):
             return answer
         for value in answer:
             if value.nvmlReturn != 0:
-                return Refusal(int(value.nvmlReturn))
+                return NvmlFailure(int(value.nvmlReturn))
         if len(answer) != 2:
-            return Refusal(NOT_FOUND)
+            return NvmlFailure(NOT_FOUND)
         sent, received = (_number(value) for value in answer)
         return Traffic(
             self._rates[0].per_s(sent, self._at_ns), self._rates[1].per_s(received, self._at_ns), COUNTER
         )
 
-    def _read_peek(self) -> Traffic | Refusal:
+    def _read_peek(self) -> Traffic | NvmlFailure:
         rates: list[float] = []
         for direction in (0, 1):
             kilobytes = self._calls.call("nvmlDeviceGetPcieThroughput", direction)
-            if isinstance(kilobytes, Refusal):
+            if isinstance(kilobytes, NvmlFailure):
                 return kilobytes
             rates.append(kilobytes * 1000.0)
         return Traffic(rates[0], rates[1], PEEK)

@@ -65,7 +65,7 @@ _HINTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class NvmlFailure:
     """Why the library gave no answer."""
 
     code: int
@@ -85,7 +85,7 @@ class Refusal:
 class Nvml:
     """The library, open.
 
-    Errors: none is raised; a call gives its answer or a `Refusal`.
+    Errors: none is raised; a call gives its answer or a `NvmlFailure`.
     Thread: one at a time, and any call may block for as long as the driver likes.
     """
 
@@ -95,11 +95,11 @@ class Nvml:
         self._errors = (module.NVMLError, mismatch, UnicodeDecodeError, AttributeError, OSError)
 
     def call(self, function: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - as above
-        """Return what a function of pynvml answers, or a `Refusal`."""
+        """Return what a function of pynvml answers, or a `NvmlFailure`."""
         try:
             return getattr(self.module, function)(*arguments, **named)
         except self._errors as error:
-            return Refusal(self._code(error))
+            return NvmlFailure(self._code(error))
 
     def _code(self, error: Exception) -> int:
         if isinstance(error, self.module.NVMLError):
@@ -111,7 +111,7 @@ class Nvml:
         return OPERATING_SYSTEM if isinstance(error, OSError) else FUNCTION_NOT_FOUND
 
 
-def open_nvml() -> Nvml | Refusal:
+def open_nvml() -> Nvml | NvmlFailure:
     """Load the library and initialise it; nothing touches a GPU yet.
 
     Source: `pynvml.nvmlInit`. Each success must be paired with a call of `nvmlShutdown`.
@@ -119,16 +119,16 @@ def open_nvml() -> Nvml | Refusal:
     try:
         module = importlib.import_module("pynvml")
     except ImportError:
-        return Refusal(WRONG_PACKAGE)
+        return NvmlFailure(WRONG_PACKAGE)
     if not hasattr(module, "_nvmlGetFunctionPointer") or not hasattr(module, "nvmlMemory_v2"):
-        return Refusal(WRONG_PACKAGE)
+        return NvmlFailure(WRONG_PACKAGE)
     nvml = Nvml(module)
     answer = nvml.call("nvmlInit")
-    return answer if isinstance(answer, Refusal) else nvml
+    return answer if isinstance(answer, NvmlFailure) else nvml
 
 
 @dataclass(frozen=True, slots=True)
-class Board:
+class PhysicalGpu:
     """A GPU in the driver's list."""
 
     index: int
@@ -137,44 +137,50 @@ class Board:
     name: str
 
 
-def list_boards(nvml: Nvml) -> tuple[list[Board], Refusal | None]:
+def list_physical_gpus(nvml: Nvml) -> tuple[list[PhysicalGpu], NvmlFailure | None]:
     """Return the GPUs the driver lets us use, and why one of the others is left out.
 
     Source: `nvmlDeviceGetCount`, `nvmlDeviceGetHandleByIndex`, `nvmlDeviceGetUUID`, `nvmlDeviceGetName`.
     """
     count = nvml.call("nvmlDeviceGetCount")
-    if isinstance(count, Refusal):
+    if isinstance(count, NvmlFailure):
         return [], count
-    boards: list[Board] = []
-    left_out: Refusal | None = None
+    physical_gpus: list[PhysicalGpu] = []
+    left_out: NvmlFailure | None = None
     for index in range(count):
         handle = nvml.call("nvmlDeviceGetHandleByIndex", index)
-        uuid = handle if isinstance(handle, Refusal) else nvml.call("nvmlDeviceGetUUID", handle)
-        if isinstance(uuid, Refusal):
+        uuid = handle if isinstance(handle, NvmlFailure) else nvml.call("nvmlDeviceGetUUID", handle)
+        if isinstance(uuid, NvmlFailure):
             left_out = uuid
             continue
         name = nvml.call("nvmlDeviceGetName", handle)
-        boards.append(Board(index, handle, uuid, "NVIDIA GPU" if isinstance(name, Refusal) else name))
-    return boards, left_out
+        physical_gpus.append(
+            PhysicalGpu(index, handle, uuid, "NVIDIA GPU" if isinstance(name, NvmlFailure) else name)
+        )
+    return physical_gpus, left_out
 
 
-def list_instances(nvml: Nvml, board: Board) -> list[Board]:
+def list_instances(nvml: Nvml, physical_gpu: PhysicalGpu) -> list[PhysicalGpu]:
     """Return the instances of a GPU that is split up (MIG); none if it is not.
 
     Source: `nvmlDeviceGetMigMode`, `nvmlDeviceGetMigDeviceHandleByIndex`.
     """
-    mode = nvml.call("nvmlDeviceGetMigMode", board.handle)
-    if isinstance(mode, Refusal) or mode[0] != 1:
+    mode = nvml.call("nvmlDeviceGetMigMode", physical_gpu.handle)
+    if isinstance(mode, NvmlFailure) or mode[0] != 1:
         return []
-    slots = nvml.call("nvmlDeviceGetMaxMigDeviceCount", board.handle)
-    instances: list[Board] = []
-    for slot in range(0 if isinstance(slots, Refusal) else slots):
-        handle = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", board.handle, slot)
-        uuid = handle if isinstance(handle, Refusal) else nvml.call("nvmlDeviceGetUUID", handle)
-        if isinstance(uuid, Refusal):  # an empty slot
+    slots = nvml.call("nvmlDeviceGetMaxMigDeviceCount", physical_gpu.handle)
+    instances: list[PhysicalGpu] = []
+    for slot in range(0 if isinstance(slots, NvmlFailure) else slots):
+        handle = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", physical_gpu.handle, slot)
+        uuid = handle if isinstance(handle, NvmlFailure) else nvml.call("nvmlDeviceGetUUID", handle)
+        if isinstance(uuid, NvmlFailure):  # an empty slot
             continue
         name = nvml.call("nvmlDeviceGetName", handle)
-        instances.append(Board(board.index, handle, uuid, board.name if isinstance(name, Refusal) else name))
+        instances.append(
+            PhysicalGpu(
+                physical_gpu.index, handle, uuid, physical_gpu.name if isinstance(name, NvmlFailure) else name
+            )
+        )
     return instances
 
 
@@ -190,7 +196,7 @@ T = TypeVar("T")
 class DeviceTroubleError(Exception):
     """The device as a whole cannot be asked any more."""
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: NvmlFailure) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
 
@@ -206,32 +212,32 @@ class DeviceCalls:
         self._nvml = nvml
         self._handle = handle
         self._off: set[tuple[str, int]] = set()
-        self._why: dict[str, Refusal] = {}
+        self._why: dict[str, NvmlFailure] = {}
         self._unknown = 0
 
     def call(self, function: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - from pynvml
-        """Return what a function of pynvml answers about the device, or a `Refusal`.
+        """Return what a function of pynvml answers about the device, or a `NvmlFailure`.
 
         Errors: DeviceTroubleError when the answer says that the whole device is out of reach.
         """
         answer = self._nvml.call(function, self._handle, *arguments, **named)
-        code = answer.code if isinstance(answer, Refusal) else 0
+        code = answer.code if isinstance(answer, NvmlFailure) else 0
         self._unknown = self._unknown + 1 if code == UNKNOWN else 0
         if code in _WHOLE_DEVICE or self._unknown >= _UNKNOWN_IN_A_ROW:
             raise DeviceTroubleError(answer)
         return answer
 
-    def first(self, reading: str, *ways: Callable[[], T | Refusal]) -> T | Missing:
+    def first(self, reading: str, *ways: Callable[[], T | NvmlFailure]) -> T | Missing:
         """Return what the first way gives that has an answer, else `Missing`.
 
         A way that this GPU or its driver does not have is not tried again.
         """
-        why = self._why.get(reading, Refusal(NOT_SUPPORTED))
+        why = self._why.get(reading, NvmlFailure(NOT_SUPPORTED))
         for number, way in enumerate(ways):
             if (reading, number) in self._off:
                 continue
             answer = way()
-            if not isinstance(answer, Refusal):
+            if not isinstance(answer, NvmlFailure):
                 return answer
             why = answer
             if answer.code in UNSUPPORTED:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.samples import ClockReason
 from tfmon.probes.base import FIRST_SAMPLE
-from tfmon.probes.nvidia.nvml import NOT_SUPPORTED, DeviceCalls, Paced, Refusal
+from tfmon.probes.nvidia.nvml import NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
 
 ENERGY_COUNTER, DRIVER = "energy counter", "driver"
 LIMIT_EVERY_S = 30.0
@@ -57,7 +57,7 @@ class PowerMeter:
         return self._limit.at(at_ns)
 
     def celsius(self) -> Reading:
-        """Source: `nvmlDeviceGetTemperatureV`; `nvmlDeviceGetTemperature`; on Jetson boards a zone in /sys."""
+        """Source: `nvmlDeviceGetTemperatureV`; `nvmlDeviceGetTemperature`; on Jetson physical_gpus a zone in /sys."""
         answer = self._calls.first(
             "temperature",
             lambda: self._calls.call("nvmlDeviceGetTemperatureV", 0),
@@ -79,9 +79,9 @@ class PowerMeter:
         milliwatts = self._calls.number("power limit", "nvmlDeviceGetEnforcedPowerLimit")
         return milliwatts if isinstance(milliwatts, Missing) else milliwatts / 1000
 
-    def _zone(self) -> float | Refusal:
+    def _zone(self) -> float | NvmlFailure:
         celsius = self._sysfs_celsius() if self._sysfs_celsius is not None else None
-        return Refusal(NOT_SUPPORTED) if celsius is None else celsius
+        return NvmlFailure(NOT_SUPPORTED) if celsius is None else celsius
 
 
 # ---------------- clocks of an NVIDIA GPU, and what holds them down
@@ -104,7 +104,7 @@ _REASONS = {
     0x40: ("overheating: clocks halved or worse", ALARM),
     0x80: ("the power supply asks it to slow down", ALARM),
     0x100: ("held by the clocks of a display", INFO),
-    0x200: ("at a limit of the board", INFO),
+    0x200: ("at a limit of the physical_gpu", INFO),
     0x400: ("at a voltage limit, for reliability", INFO),
 }
 """Bits of the driver's clock event reasons. Source: nvml.h, "NVML Clock Event Reasons"."""

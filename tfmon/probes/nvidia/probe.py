@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfmon.model.events import Event
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia.device import Circumstances, NvidiaDevice
+from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.faults import FaultLog
 from tfmon.probes.nvidia.nvml import (
     CRASHES,
@@ -22,11 +22,11 @@ from tfmon.probes.nvidia.nvml import (
     NOT_LISTED,
     RESET_REQUIRED,
     WRONG_PACKAGE,
-    Board,
     Nvml,
-    Refusal,
-    list_boards,
+    NvmlFailure,
+    PhysicalGpu,
     list_instances,
+    list_physical_gpus,
     open_nvml,
 )
 from tfmon.probes.surroundings import in_pid_namespace, in_wsl, survives_sampling
@@ -50,7 +50,7 @@ class NvidiaProbe:
         gpus: Sequence[Gpu] = (),
         *,
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        open_library: Callable[[], Nvml | Refusal] = open_nvml,
+        open_library: Callable[[], Nvml | NvmlFailure] = open_nvml,
         root: Path = Path("/"),
         rehearse: Callable[[], bool | None] = survives_sampling,
     ) -> None:
@@ -67,7 +67,7 @@ class NvidiaProbe:
         self._nvml: Nvml | None = None
         self._retry_at_ns: int | None = 0
         self._pause_s = _FIRST_PAUSE_S
-        self.trouble: Refusal | None = None
+        self.trouble: NvmlFailure | None = None
         """Why the library cannot be used, with a hint; None while it can."""
 
     def start(self) -> None:
@@ -104,54 +104,54 @@ class NvidiaProbe:
         self.close()
         self._retry_at_ns = None
         opened = self._crash() or self._open_library()
-        if isinstance(opened, Refusal):
+        if isinstance(opened, NvmlFailure):
             self._give_up(opened)
             return
         self._nvml, self.trouble = opened, None
-        boards, left_out = list_boards(opened)
-        if not boards and left_out is not None:
+        physical_gpus, left_out = list_physical_gpus(opened)
+        if not physical_gpus and left_out is not None:
             self._give_up(left_out)
             return
-        self._faults.open(opened, boards)
+        self._faults.open(opened, physical_gpus)
         if self._takes_all:
-            for board in boards:
-                self._know(board, board.index)
-        around = Circumstances(
+            for physical_gpu in physical_gpus:
+                self._know(physical_gpu, physical_gpu.index)
+        around = DriverContext(
             lists_processes=_lists_processes(opened.call("nvmlSystemGetDriverVersion")),
             wsl=self._wsl,
             foreign_pids=in_pid_namespace(self._root),
             root=self._root,
         )
         attached: set[str] = set()
-        for board in boards:
-            attached |= self._attach(opened, board, around)
+        for physical_gpu in physical_gpus:
+            attached |= self._attach(opened, physical_gpu, around)
         for uuid, device in self._devices.items():
             if uuid not in attached:
-                device.detach(left_out or Refusal(NOT_LISTED))
+                device.detach(left_out or NvmlFailure(NOT_LISTED))
 
-    def _attach(self, nvml: Nvml, board: Board, around: Circumstances) -> set[str]:
+    def _attach(self, nvml: Nvml, physical_gpu: PhysicalGpu, around: DriverContext) -> set[str]:
         """Attach a GPU and its instances, as far as they are wanted, and return which are."""
         attached: set[str] = set()
-        instances = list_instances(nvml, board)
-        device = self._devices.get(board.uuid)
+        instances = list_instances(nvml, physical_gpu)
+        device = self._devices.get(physical_gpu.uuid)
         if device is not None:
             device.split = bool(instances)
-            device.attach(nvml, board.handle, around)
-            attached.add(board.uuid)
+            device.attach(nvml, physical_gpu.handle, around)
+            attached.add(physical_gpu.uuid)
             for instance in instances:
                 self._know(instance, device.gpu.index)
         for instance in instances:
             part = self._devices.get(instance.uuid)
             if part is not None:
-                part.attach(nvml, instance.handle, around, whole=board.handle, part_of=board.uuid)
+                part.attach(nvml, instance.handle, around, whole=physical_gpu.handle, part_of=physical_gpu.uuid)
                 attached.add(instance.uuid)
         return attached
 
-    def _know(self, board: Board, index: int) -> None:
-        gpu = Gpu(index=index, uuid=board.uuid, name=board.name, board=board.index)
-        self._devices.setdefault(board.uuid, NvidiaDevice(gpu))
+    def _know(self, physical_gpu: PhysicalGpu, index: int) -> None:
+        gpu = Gpu(index=index, uuid=physical_gpu.uuid, name=physical_gpu.name, physical_gpu=physical_gpu.index)
+        self._devices.setdefault(physical_gpu.uuid, NvidiaDevice(gpu))
 
-    def _crash(self) -> Refusal | None:
+    def _crash(self) -> NvmlFailure | None:
         """Find out on WSL2, once and in another process, whether the library crashes."""
         if not self._wsl or self._rehearsed:
             return None
@@ -159,9 +159,9 @@ class NvidiaProbe:
         survives = self._rehearse()
         if survives:
             return None
-        return Refusal(NO_ANSWER if survives is None else CRASHES)
+        return NvmlFailure(NO_ANSWER if survives is None else CRASHES)
 
-    def _give_up(self, refusal: Refusal) -> None:
+    def _give_up(self, refusal: NvmlFailure) -> None:
         self.trouble = refusal
         for device in self._devices.values():
             device.detach(refusal)

@@ -11,7 +11,7 @@ import psutil
 
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE
-from tfmon.probes.nvidia.nvml import NOT_FOUND, NOT_SUPPORTED, DeviceCalls, Paced, Refusal
+from tfmon.probes.nvidia.nvml import NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
 
 SAMPLES, DRIVER_WINDOW, SYSFS = "samples", "driver window", "sysfs"
 SPLIT = Missing("the driver does not tell it of a GPU that is split up (MIG)")
@@ -46,7 +46,7 @@ class BusyMeter:
         """Return mean and maximum since the sample before, or the driver's last 1/6 to 1 s.
 
         Source: `nvmlDeviceGetSamples` of GPU utilisation; `nvmlDeviceGetUtilizationRates().gpu`; on Jetson
-        boards `load` in /sys.
+        physical_gpus `load` in /sys.
         """
         busy = self._calls.first("busy", self._samples, self._window, self._board_load)
         return Busy(busy, busy) if isinstance(busy, Missing) else busy
@@ -59,41 +59,41 @@ class BusyMeter:
         shares = self._shares.at(at_ns)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
 
-    def _samples(self) -> Busy | Refusal:
+    def _samples(self) -> Busy | NvmlFailure:
         first, since = self._cursor is None, self._cursor or 0
         # The cursor is the driver's own stamp: which clock it counts on differs between machines.
         answer = self._calls.call("nvmlDeviceGetSamples", 1, since)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NvmlFailure):
             # With no samples at all, pynvml asks for an array of none and is told that its question is wrong.
-            return Refusal(NOT_FOUND) if answer.code == 2 else answer
+            return NvmlFailure(NOT_FOUND) if answer.code == 2 else answer
         kind, samples = answer
         newer = [sample for sample in samples if sample.timeStamp > since]
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
         values = [float(getattr(sample.sampleValue, _VALUE_FIELDS[kind])) for sample in newer]
         values = [value for value in values if 0 <= value <= 100]
         if first or not values:  # the first call gives what happened before we looked
-            return Refusal(NOT_FOUND)
+            return NvmlFailure(NOT_FOUND)
         return Busy(sum(values) / len(values), max(values), SAMPLES)
 
-    def _window(self) -> Busy | Refusal:
+    def _window(self) -> Busy | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetUtilizationRates")
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NvmlFailure):
             return answer
         return Busy(float(answer.gpu), Missing("the driver tells only the mean of its window"), DRIVER_WINDOW)
 
-    def _board_load(self) -> Busy | Refusal:
+    def _board_load(self) -> Busy | NvmlFailure:
         load = self._sysfs() if self._sysfs is not None else None
         if load is None:
-            return Refusal(NOT_SUPPORTED)
+            return NvmlFailure(NOT_SUPPORTED)
         return Busy(load, Missing("the system tells only one value"), SYSFS)
 
     def _read_shares(self) -> dict[int, float] | Missing:
         return self._calls.first("shares", self._process_samples)
 
-    def _process_samples(self) -> dict[int, float] | Missing | Refusal:
+    def _process_samples(self) -> dict[int, float] | Missing | NvmlFailure:
         since = self._shares_cursor
         samples = self._calls.call("nvmlDeviceGetProcessUtilization", since or 0)
-        if isinstance(samples, Refusal):
+        if isinstance(samples, NvmlFailure):
             if samples.code != NOT_FOUND:
                 return samples
             samples = []  # nobody used the GPU
@@ -166,10 +166,10 @@ class MemoryMeter:
         )
         return answer if isinstance(answer, Missing) else _by_pid(answer)
 
-    def _second(self) -> Memory | Refusal:
+    def _second(self) -> Memory | NvmlFailure:
         version = getattr(self._calls.module, "nvmlMemory_v2", None)
         answer = self._calls.call("nvmlDeviceGetMemoryInfo", version=version)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NvmlFailure):
             return answer
         total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
         if total <= 0:
@@ -178,19 +178,19 @@ class MemoryMeter:
         apart = abs(total - reserved - free - answer.used) <= total / 1000
         return Memory(float(answer.used) if apart else max(0.0, total - free - reserved), total, reserved)
 
-    def _first(self) -> Memory | Refusal:
+    def _first(self) -> Memory | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetMemoryInfo")
-        if isinstance(answer, Refusal):
+        if isinstance(answer, NvmlFailure):
             return answer
         # A total of 0 is how a GPU answers that shares the machine's memory.
         return Memory(float(answer.used), float(answer.total), _NO_RESERVE) if answer.total else _of_machine()
 
 
-def _of_machine() -> Memory | Refusal:
+def _of_machine() -> Memory | NvmlFailure:
     try:
         memory = psutil.virtual_memory()
     except (OSError, psutil.Error):
-        return Refusal(NOT_SUPPORTED)
+        return NvmlFailure(NOT_SUPPORTED)
     return Memory(float(memory.total - memory.available), float(memory.total), _SHARED, unified=True)
 
 

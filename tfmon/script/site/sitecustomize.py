@@ -51,7 +51,7 @@ class Loader:
         return self.own.create_module(spec)
 
     def exec_module(self, module: "Any") -> None:  # noqa: ANN401
-        """Load it, and leave its own loader in its place."""
+        """Load it, and leave its own loader in its pipes."""
         module.__spec__.loader = module.__loader__ = self.own
         self.own.exec_module(module)
         try:
@@ -63,7 +63,7 @@ class Loader:
 
 
 def give_way() -> None:
-    """Run the sitecustomize that the script would have had, in place of this one."""
+    """Run the sitecustomize that the script would have had, in pipes of this one."""
     machinery: Any = sys.modules["_frozen_importlib_external"]
     spec = machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:

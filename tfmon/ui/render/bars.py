@@ -9,7 +9,7 @@ from tfmon import units
 from tfmon.model.knobs import Knob, show
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
 from tfmon.model.readings import known
-from tfmon.model.session import TURNS, Recorded, Snapshot
+from tfmon.model.session import TURNS, RecordingState, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit, spread
@@ -182,7 +182,7 @@ def _status(snapshot: Snapshot, view: View) -> Row:
     return (("   keys act on all lanes · ", DIM), (key_of("focus.next", view.keys), KEY), (" picks one", DIM))
 
 
-def _not_recorded(snapshot: Snapshot, recording: Recorded) -> str:
+def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
     """Say since when the race is not recorded, and why."""
     if not recording.path:
         return f"this race is not recorded: {recording.why}"

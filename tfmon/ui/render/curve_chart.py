@@ -22,12 +22,10 @@ _BOTH = "*"
 """Stands where both lanes are at the same height."""
 
 
-def chart_rows(
-    curve: Curve, letters: tuple[str, str], styles: tuple[str, str], width: int, height: int
-) -> list[Row]:
+def chart_rows(curve: Curve, ids: tuple[str, str], styles: tuple[str, str], width: int, height: int) -> list[Row]:
     """Return the chart with its axes: `height` rows of at most `width` cells; none where there is no room.
 
-    Each lane is drawn with its letter at each value, its 95 % interval as a stroke where that is higher than a
+    Each lane is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a
     cell, and dots from one value to the next.
     """
     columns, rows = width - LABEL_CELLS, height - 2
@@ -35,13 +33,13 @@ def chart_rows(
     if columns < 2 * len(curve.places) or rows < 3 or scale is None:
         return []
     grid = [[(" ", TEXT)] * columns for _ in range(rows)]
-    for part, letter, style in zip(("first", "second"), letters, styles, strict=True):
+    for part, id, style in zip(("first", "second"), ids, styles, strict=True):
         points = [
             (_column(at, len(curve.places), columns), getattr(place, part))
             for at, place in enumerate(curve.places)
             if getattr(place, part) is not None
         ]
-        _draw(grid, points, scale, letter, style)
+        _draw(grid, points, scale, id, style)
     lines = [((_label(at, rows, scale), DIM), *_runs(line)) for at, line in enumerate(grid)]
     axis = ["─"] * columns
     for crossing in curve.crossings:
@@ -82,7 +80,7 @@ def _draw(
     grid: list[list[tuple[str, str]]],
     points: Sequence[tuple[int, Estimate]],
     scale: tuple[float, float],
-    letter: str,
+    id: str,
     style: str,
 ) -> None:
     rows = len(grid)
@@ -96,7 +94,7 @@ def _draw(
             _put(grid, row, column, "│", style)
         row = _row(one.value, scale, rows)
         taken = grid[row][column][0]
-        grid[row][column] = (_BOTH, TEXT) if taken.isalpha() else (letter, strong(style))
+        grid[row][column] = (_BOTH, TEXT) if taken.isalpha() else (id, strong(style))
 
 
 def _put(grid: list[list[tuple[str, str]]], row: int, column: int, character: str, style: str) -> None:

@@ -25,7 +25,7 @@ class Rect:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PanePosition:
     """Where a lane's pane stands."""
 
     lane: int
@@ -39,7 +39,7 @@ class Layout:
     kind: Literal["panes", "lines", "tiny"]
     """`lines` is one line a lane or less; `tiny` only says that the terminal is too small."""
     header: Rect
-    panes: tuple[Place, ...]
+    panes: tuple[PanePosition, ...]
     verdict: Rect
     status: Rect
     keys: Rect
@@ -79,7 +79,7 @@ def _grid(width: int, height: int, lanes: int) -> tuple[int, int]:
     return -(-visible // rows), rows
 
 
-def _places(area: Rect, lanes: range, columns: int) -> tuple[Place, ...]:
+def _places(area: Rect, lanes: range, columns: int) -> tuple[PanePosition, ...]:
     columns = max(1, min(columns, len(lanes)))
     rows = max(1, -(-len(lanes) // columns))
     places = []
@@ -87,7 +87,7 @@ def _places(area: Rect, lanes: range, columns: int) -> tuple[Place, ...]:
         row, column = divmod(place, columns)
         left, right = area.width * column // columns, area.width * (column + 1) // columns
         top, bottom = area.height * row // rows, area.height * (row + 1) // rows
-        places.append(Place(lane, Rect(area.x + left, area.y + top, right - left, bottom - top)))
+        places.append(PanePosition(lane, Rect(area.x + left, area.y + top, right - left, bottom - top)))
     return tuple(places)
 
 

@@ -125,23 +125,23 @@ NOTE = "Enter, then S tells where it stands, K ends it"
 
 def stalled_s(lane: LaneState, now_ns: int) -> float | None:
     """Return for how long a lane that hangs has said nothing; None for one that does not."""
-    since_ns = lane.pulse.stalled_since_ns
+    since_ns = lane.heartbeat.stalled_since_ns
     return None if since_ns is None or lane.over else max(0, now_ns - since_ns) / 1e9
 
 
 def lines(lane: LaneState, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
     """Yield the lane's signs of life, for its page."""
-    pulse = lane.pulse
+    heartbeat = lane.heartbeat
     silent_s = stalled_s(lane, snapshot.at_ns)
     if silent_s is not None:
         yield "stalled", f"it said nothing for {units.seconds(silent_s)}, while {lane.phase}"
-    elif pulse.heard_ns and not lane.over:
-        yield "heard", f"{units.seconds(max(0, snapshot.at_ns - pulse.heard_ns) / 1e9)} ago"
-    if pulse.gaps:
-        total_s = sum(gap.until_ns - gap.since_ns for gap in pulse.gaps) / 1e9
-        yield "stood still", f"{len(pulse.gaps)} times, {units.seconds(total_s)} in all: no figure holds them"
+    elif heartbeat.heard_ns and not lane.over:
+        yield "heard", f"{units.seconds(max(0, snapshot.at_ns - heartbeat.heard_ns) / 1e9)} ago"
+    if heartbeat.gaps:
+        total_s = sum(gap.until_ns - gap.since_ns for gap in heartbeat.gaps) / 1e9
+        yield "stood still", f"{len(heartbeat.gaps)} times, {units.seconds(total_s)} in all: no figure holds them"
     if not lane.over:
-        stack = "S tells where it stands; " if lane.tells_stack else ""
+        stack = "S tells where it stands; " if lane.reports_stack else ""
         yield "keys", f"{stack}K ends this lane, by force if it must be"
 
 
@@ -160,7 +160,7 @@ def ask_stack(shell: Shell, lane: LaneState) -> None:
     """Ask a lane where it stands, and say so."""
     if lane.over:
         shell.say(f"{lane.title} has ended, so it stands nowhere")
-    elif not lane.tells_stack:
+    elif not lane.reports_stack:
         shell.say(f"{lane.title} cannot be asked where it stands")
     else:
         shell.controls.ask_stack(lane.spec.name)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.bottleneck import Diagnosis
+from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.samples import GpuSample
 from tfmon.model.session import Machine
@@ -72,7 +72,7 @@ class PaneView:
     """How old its readings are, if they should be younger."""
     any_gpu: bool = False
     """True if some lane of the race has a GPU: then every pane keeps a line for GPU memory."""
-    diagnosis: Diagnosis | None = None
+    bottleneck: Bottleneck | None = None
     """What bounds the lane; None while that is not known."""
     lead: str = ""
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
@@ -131,12 +131,12 @@ def _title(lane: LaneState, view: PaneView, width: int) -> Row:
     warns = lane.phase == PAUSED or lifecycle.stalled_s(lane, view.now_ns) is not None
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
-    letter = lane.spec.letter or "?"
-    name = crop(lane.title, max(0, room - 4 - len(letter)))
-    rest = room - len(letter) - 4 - cells([(name, "")])
+    id = lane.spec.id or "?"
+    name = crop(lane.title, max(0, room - 4 - len(id)))
+    rest = room - len(id) - 4 - cells([(name, "")])
     device = crop(view.device, rest - 1) if rest > 6 else ""
     spans: list[tuple[str, str]] = [
-        (left + flat, edge), (f" {letter} ", strong(view.accent)), (f" {name} ", STRONG),
+        (left + flat, edge), (f" {id} ", strong(view.accent)), (f" {name} ", STRONG),
     ]  # fmt: skip
     if device:
         spans.append((f" {device} ", DIM))
@@ -211,8 +211,8 @@ def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[
     accent = view.accent
     return {
         "step": lambda: readings.step_row(lane),
-        "time": lambda: readings.time_row(view.diagnosis.shares if view.diagnosis else None, width, accent),
-        "why": lambda: readings.why_row(view.diagnosis),
+        "time": lambda: readings.time_row(view.bottleneck.shares if view.bottleneck else None, width, accent),
+        "why": lambda: readings.why_row(view.bottleneck),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),

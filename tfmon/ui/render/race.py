@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.tuning import advised
-from tfmon.analysis.verdict import Standing, standing
+from tfmon.analysis.verdict import Verdict, find_verdict
 from tfmon.model.lane_state import PAUSED, LaneState
 from tfmon.model.session import TURNS, Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart
 from tfmon.ui.render.bars import Zone, header_row, keys_row, message_of, status_row
-from tfmon.ui.render.layout import Layout, Place, arrange
+from tfmon.ui.render.layout import Layout, PanePosition, arrange
 from tfmon.ui.render.pane import PaneView, chart_width, pane_rows
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
@@ -24,7 +24,7 @@ CHART_NS = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RaceFrame:
     """What the screen shows, and what a click on it does."""
 
     rows: tuple[Row, ...]
@@ -34,7 +34,7 @@ class Page:
     """Top of the charts' scale, to be kept for the next page."""
 
 
-def draw(snapshot: Snapshot, view: View, width: int, height: int) -> Page:
+def draw(snapshot: Snapshot, view: View, width: int, height: int) -> RaceFrame:
     """Draw the race for a terminal of that size."""
     layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
     top = shared_top(snapshot, view, layout)
@@ -48,7 +48,7 @@ def draw(snapshot: Snapshot, view: View, width: int, height: int) -> Page:
     fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
     if view.charset == "ascii":
         fitted = tuple(to_ascii(row) for row in fitted)
-    return Page(fitted, tuple(zones), top)
+    return RaceFrame(fitted, tuple(zones), top)
 
 
 def in_sight(snapshot: Snapshot, view: View, width: int, height: int) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def axis_end_ns(snapshot: Snapshot) -> int:
 
 
 def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
-    said = standing(snapshot)
+    said = find_verdict(snapshot)
     rows = [header_row(snapshot, layout.header.width)]
     rows += _blocks(snapshot, said, view, layout, top) or _no_lanes(view, layout)
     for place in layout.panes:
@@ -105,12 +105,12 @@ def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: li
     return rows
 
 
-def _blocks(snapshot: Snapshot, said: Standing, view: View, layout: Layout, top: float) -> list[Row]:
+def _blocks(snapshot: Snapshot, said: Verdict, view: View, layout: Layout, top: float) -> list[Row]:
     """Draw the panes and put those of one row side by side."""
     lead = f"{units.ratio(said.ratio)} ahead" if said.ratio is not None else ""
     until_ns = axis_end_ns(snapshot)
     rows: list[Row] = []
-    by_line: dict[int, list[Place]] = {}
+    by_line: dict[int, list[PanePosition]] = {}
     for place in layout.panes:
         by_line.setdefault(place.rect.y, []).append(place)
     for places in by_line.values():
@@ -126,10 +126,10 @@ def _blocks(snapshot: Snapshot, said: Standing, view: View, layout: Layout, top:
                 gpu=gpu,
                 gpu_stale_s=snapshot.stale_s(gpu) if gpu is not None else None,
                 any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
-                diagnosis=advised(snapshot, lane),
+                bottleneck=advised(snapshot, lane),
                 lead=lead if lane.spec.name == said.winner else "",
                 in_turns=snapshot.race.mode == TURNS and len(snapshot.lanes) > 1,
-                its_turn=lane.spec.name == snapshot.race.turn,
+                its_turn=lane.spec.name == snapshot.race.training,
                 focused=lane.spec.name == view.focused,
                 top=top,
                 until_ns=until_ns,
@@ -165,7 +165,7 @@ def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) ->
             rows.append(((f" {message}", strong(WARN)),))
         return rows
     rows = [_lane_line(index, lane) for index, lane in enumerate(snapshot.lanes)]
-    rows.append(verdict_row(snapshot, standing(snapshot), width))
+    rows.append(verdict_row(snapshot, find_verdict(snapshot), width))
     rows = (rows + [BLANK] * room)[:room]
     if layout.keys.height:
         keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)
@@ -176,7 +176,7 @@ def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) ->
 
 def _lane_line(index: int, lane: LaneState) -> Row:
     return (
-        (f" {lane.spec.letter} ", strong(lane_style(index))),
+        (f" {lane.spec.id} ", strong(lane_style(index))),
         (_short_speed(lane), STRONG),
         (f"  {lane.phase}  ", TEXT),
         (lane.trouble.message if lane.trouble is not None else lane.title, DIM),
@@ -187,11 +187,11 @@ def one_line(snapshot: Snapshot, width: int) -> Row:
     """Return the race in one line: `C 7.7k ex/s  G 2.4k ex/s  C 3.2×`."""
     spans: list[tuple[str, str]] = []
     for index, lane in enumerate(snapshot.lanes):
-        spans += [(f" {lane.spec.letter} ", strong(lane_style(index))), (_short_speed(lane) + " ", TEXT)]
-    said = standing(snapshot)
+        spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(lane) + " ", TEXT)]
+    said = find_verdict(snapshot)
     for index, lane in enumerate(snapshot.lanes):
         if lane.spec.name == said.winner and said.ratio is not None:
-            spans.append((f" ▲ {lane.spec.letter} {units.ratio(said.ratio)}", strong(lane_style(index))))
+            spans.append((f" ▲ {lane.spec.id} {units.ratio(said.ratio)}", strong(lane_style(index))))
     return fit(spans, width)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tfmon import units
 from tfmon.analysis.attribution import Shares
-from tfmon.analysis.bottleneck import Diagnosis
+from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.readings import Missing, Reading, known
@@ -63,7 +63,7 @@ def done_row(lane: LaneState, width: int) -> Row:
         return labelled("done", (UNKNOWN, DIM))
     if lane.progress is not None and lane.progress.epochs:
         return _epoch_row(lane, width)
-    left_out = sum(lane.excluded.values())
+    left_out = sum(lane.discarded.values())
     row = labelled(
         "done",
         (units.count(lane.steps), TEXT),
@@ -150,9 +150,9 @@ def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
 
 def _held(lane: LaneState, gpu: GpuSample | None) -> str:
     """Say what the driver holds for the lane, or where it does not tell, for everybody on the board."""
-    held = known(lane.gpu_held_bytes)
+    held = known(lane.gpu_memory_used_bytes)
     if held is not None:
-        source = lane.gpu_held_source
+        source = lane.gpu_memory_source
         return f"{units.memory(held)} held" + (f" ({source})" if source not in ("", "driver") else "")
     if gpu is None:
         return ""
@@ -163,10 +163,14 @@ def _held(lane: LaneState, gpu: GpuSample | None) -> str:
 
 
 def _in_use(lane: LaneState, *, peak: bool) -> str:
-    if lane.gpu_in_use_bytes is None:
+    if lane.gpu_memory_allocated_bytes is None:
         return ""
-    most = f" (peak {units.memory(lane.gpu_peak_bytes)})" if peak and lane.gpu_peak_bytes is not None else ""
-    return f"{units.memory(lane.gpu_in_use_bytes)} in use{most}"
+    most = (
+        f" (peak {units.memory(lane.gpu_memory_peak_bytes)})"
+        if peak and lane.gpu_memory_peak_bytes is not None
+        else ""
+    )
+    return f"{units.memory(lane.gpu_memory_allocated_bytes)} in use{most}"
 
 
 _PARTS = (
@@ -215,9 +219,9 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
     return labelled("time", *spans, (words, TEXT))
 
 
-def why_row(diagnosis: Diagnosis | None) -> Row:
+def why_row(bottleneck: Bottleneck | None) -> Row:
     """Say what bounds the lane."""
-    return labelled("why", (UNKNOWN, DIM) if diagnosis is None else (diagnosis.text, TEXT))
+    return labelled("why", (UNKNOWN, DIM) if bottleneck is None else (bottleneck.text, TEXT))
 
 
 def knobs_row(lane: LaneState, width: int) -> Row:
@@ -250,7 +254,7 @@ def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
 
 def note_row(lane: LaneState) -> Row:
     """Say what goes wrong, or went wrong on the way, if anything did."""
-    if lane.pulse.stalled_since_ns is not None:
+    if lane.heartbeat.stalled_since_ns is not None:
         return labelled("stalled", (lifecycle.NOTE, WARN))
     if lane.refused:
         return labelled("refused", (lane.refused, WARN))

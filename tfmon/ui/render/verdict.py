@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.tuning import news
-from tfmon.analysis.verdict import Standing
+from tfmon.analysis.verdict import Verdict
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import KEPT
 from tfmon.model.session import Snapshot
@@ -19,7 +19,7 @@ _LEAD_CELLS = 6
 """Cells before the text."""
 
 
-def verdict_rows(snapshot: Snapshot, said: Standing, undo_key: str, width: int, height: int) -> list[Row]:
+def verdict_rows(snapshot: Snapshot, said: Verdict, undo_key: str, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, what was tried, the verdict's note, and the line about a missing GPU."""
     if not snapshot.lanes:
         return [BLANK] * height
@@ -46,14 +46,14 @@ def _tried(snapshot: Snapshot, undo_key: str) -> str:
     return f"{said} · {undo_key} to undo" if kept else said
 
 
-def verdict_row(snapshot: Snapshot, said: Standing, width: int) -> Row:
-    """Return who is ahead in one line, in the winner's accent; by letters where names have no room."""
+def verdict_row(snapshot: Snapshot, said: Verdict, width: int) -> Row:
+    """Return who is ahead in one line, in the winner's accent; by ids where names have no room."""
     text = said.text if len(said.text) + _LEAD_CELLS <= width else said.short or said.text
     for index, lane in enumerate(snapshot.lanes):
         if lane.spec.name == said.winner:
             return (
                 (" ▲ ", strong(lane_style(index))),
-                (f"{lane.spec.letter}  ", strong(lane_style(index))),
+                (f"{lane.spec.id}  ", strong(lane_style(index))),
                 (text, STRONG),
             )
     return (("   ", TEXT), (text, TEXT))

@@ -7,9 +7,9 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.crossover import Curve, Place, curve_of, values_of
+from tfmon.analysis.crossover import Curve, CurvePoint, curve_of, values_of
 from tfmon.model.knobs import Knob, KnobError, show
-from tfmon.model.ports import TrialError
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CrossoverState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
@@ -17,11 +17,11 @@ from tfmon.ui.render.curve_chart import chart_rows
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, lane_style, strong
 from tfmon.ui.requests import short_name
-from tfmon.ui.screens.page import Sheet, bound, closer
+from tfmon.ui.screens.page import Page, bound, closer
 from tfmon.ui.view import may_change
 
 
-class CrossoverSheet(Sheet):
+class CrossoverPage(Page):
     """Starts a crossover, shows it while it is measured, and stops it; closed, it goes on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,12 +34,12 @@ class CrossoverSheet(Sheet):
 
     @property
     def _under_way(self) -> bool:
-        trial = self.shell.snapshot.trial
-        return isinstance(trial, CrossoverState) and not trial.over
+        experiment = self.shell.snapshot.experiment
+        return isinstance(experiment, CrossoverState) and not experiment.over
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the choice of the knob, or the curve."""
-        trial = snapshot.trial
+        experiment = snapshot.experiment
         knobs = candidates(snapshot)
         close, enter = self.key("close"), self.key("choose")
         choose = "" if not knobs else f"{enter} races over {short_name(knobs[self.cursor % len(knobs)].name)}"
@@ -54,8 +54,8 @@ class CrossoverSheet(Sheet):
             if not knobs:
                 rows.append(((" this scenario has no knob that is a number", TEXT),))
             rows.append(BLANK)
-        if isinstance(trial, CrossoverState):
-            rows += crossover_rows(snapshot, trial, width, height - len(rows))
+        if isinstance(experiment, CrossoverState):
+            rows += crossover_rows(snapshot, experiment, width, height - len(rows))
         return rows
 
     def action_move(self, direction: int) -> None:
@@ -69,15 +69,15 @@ class CrossoverSheet(Sheet):
         if not may_change(self.shell):
             return
         if self._under_way:
-            self.shell.trials.stop()
+            self.shell.experiments.stop()
             self.shell.pull()
             return
         knobs = candidates(self.shell.snapshot)
         if not knobs:
             return
         try:
-            self.shell.trials.start_crossover(knobs[self.cursor % len(knobs)].name)
-        except TrialError as error:
+            self.shell.experiments.start_crossover(knobs[self.cursor % len(knobs)].name)
+        except ExperimentError as error:
             self.shell.say(str(error))
         self.shell.pull()
 
@@ -96,19 +96,19 @@ def candidates(snapshot: Snapshot) -> list[Knob]:
     return found
 
 
-def crossover_rows(snapshot: Snapshot, trial: CrossoverState, width: int, height: int) -> list[Row]:
+def crossover_rows(snapshot: Snapshot, experiment: CrossoverState, width: int, height: int) -> list[Row]:
     """Return the answer, how far it is, the chart and the table, as far as they have room."""
-    curve = curve_of(snapshot, trial)
+    curve = curve_of(snapshot, experiment)
     names = [lane.spec.name for lane in snapshot.lanes]
-    places = [names.index(name) for name in trial.lanes]
-    letters = (snapshot.lanes[places[0]].spec.letter, snapshot.lanes[places[1]].spec.letter)
+    places = [names.index(name) for name in experiment.lanes]
+    ids = (snapshot.lanes[places[0]].spec.id, snapshot.lanes[places[1]].spec.id)
     styles = (lane_style(places[0]), lane_style(places[1]))
     rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(curve.text, width - 2, 3)]
-    rows += [((f" {_progress(trial)}", DIM),), BLANK]
-    table = _table(curve, letters, styles)
+    rows += [((f" {_progress(experiment)}", DIM),), BLANK]
+    table = _table(curve, ids, styles)
     chart_height = min(16, height - len(rows) - len(table) - 1)
     if chart_height >= 6:
-        chart = chart_rows(curve, letters, styles, min(width - 2, 100), chart_height)
+        chart = chart_rows(curve, ids, styles, min(width - 2, 100), chart_height)
         rows += [*chart, BLANK] if chart else []
     return [fit(row, width) for row in (*rows, *table)]
 
@@ -119,40 +119,40 @@ def _choice(knob: Knob, *, chosen: bool) -> Row:
     return (mark, (short_name(knob.name).ljust(18), STRONG if chosen else TEXT), (knob.help + note, DIM))
 
 
-def _progress(trial: CrossoverState) -> str:
-    if trial.over:
-        return f"{trial.ended}; these are the values it had" if trial.ended else "all is measured"
-    left = f" · about {units.clock(trial.left_s)} left" if trial.left_s is not None else ""
-    if trial.at is None:
+def _progress(experiment: CrossoverState) -> str:
+    if experiment.over:
+        return f"{experiment.ended}; these are the values it had" if experiment.ended else "all is measured"
+    left = f" · about {units.clock(experiment.left_s)} left" if experiment.left_s is not None else ""
+    if experiment.at is None:
         return "waiting for the lanes"
-    return f"measuring {short_name(trial.knob)} {show(trial.at)}{left}"
+    return f"measuring {short_name(experiment.knob)} {show(experiment.at)}{left}"
 
 
-def _table(curve: Curve, letters: tuple[str, str], styles: tuple[str, str]) -> list[Row]:
+def _table(curve: Curve, ids: tuple[str, str], styles: tuple[str, str]) -> list[Row]:
     head: Row = (
         (f" {short_name(curve.knob):>12}", DIM),
-        (f"{letters[0]} ex/s".rjust(14), strong(styles[0])),
-        (f"{letters[1]} ex/s".rjust(14), strong(styles[1])),
+        (f"{ids[0]} ex/s".rjust(14), strong(styles[0])),
+        (f"{ids[1]} ex/s".rjust(14), strong(styles[1])),
         ("   ahead", DIM),
     )
-    return [head, *(_table_row(place, letters) for place in curve.places)]
+    return [head, *(_table_row(place, ids) for place in curve.places)]
 
 
-def _table_row(place: Place, letters: tuple[str, str]) -> Row:
+def _table_row(place: CurvePoint, ids: tuple[str, str]) -> Row:
     value: tuple[str, str] = (f" {show(place.value):>12}", TEXT)
     if place.refused:
         return (value, (f"   {place.refused}", DIM))
     speeds = [units.rate(one.value) if one else "–" for one in (place.first, place.second)]
-    ahead = ("   " + _ahead(place, letters), STRONG if place.sure else DIM)
+    ahead = ("   " + _ahead(place, ids), STRONG if place.sure else DIM)
     return (value, (f"{speeds[0]:>14}{speeds[1]:>14}", TEXT), ahead)
 
 
-def _ahead(place: Place, letters: tuple[str, str]) -> str:
+def _ahead(place: CurvePoint, ids: tuple[str, str]) -> str:
     """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
-    ratio, letter = place.ratio, letters[0]
+    ratio, id = place.ratio, ids[0]
     if ratio is None:
         return f"{place.pairs} pairs so far" if place.pairs else "–"
     if ratio.value < 1:
-        ratio, letter = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), letters[1]
+        ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
     factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    return f"{letter if place.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
+    return f"{id if place.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"

@@ -11,12 +11,12 @@ from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, key_of
 from tfmon.ui.render.glossary import SECTIONS
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import KEY, STRONG, TEXT
-from tfmon.ui.screens.page import ScrollSheet, bound, closer
+from tfmon.ui.screens.page import ScrollPage, bound, closer
 
 _LABEL_CELLS = 13
 
 
-class HelpSheet(ScrollSheet):
+class HelpPage(ScrollPage):
     """Lists keys and explains numbers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("help"), bound("choose", "dismiss", "enter")]

@@ -10,7 +10,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, cells, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT
 from tfmon.ui.requests import shared_value, short_name, targets
-from tfmon.ui.screens.page import Sheet, bound, closer
+from tfmon.ui.screens.page import Page, bound, closer
 from tfmon.ui.view import View
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfmon.ui.view import Shell
 
 
-class KnobSheet(Sheet):
+class KnobPage(Page):
     """Lets every knob of the scenario be changed, by the same rules as the keys on the race screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for
-from tfmon.analysis.bottleneck import Diagnosis
+from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.tuning import advised
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import NOT_READ, Missing, Reading, known
@@ -20,7 +20,7 @@ from tfmon.ui.render.readings import time_parts
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.screens.help import entry
-from tfmon.ui.screens.page import ScrollSheet, bound, closer
+from tfmon.ui.screens.page import ScrollPage, bound, closer
 from tfmon.ui.view import Shell
 
 _MEANINGS = {
@@ -47,7 +47,7 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
 Lines = Iterator[tuple[str, str]]
 
 
-class LaneSheet(ScrollSheet):
+class LanePage(ScrollPage):
     """Shows all that is known of a lane; Tab goes to the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -67,7 +67,7 @@ class LaneSheet(ScrollSheet):
         if not snapshot.lanes:
             return []
         lane = snapshot.lanes[self._index % len(snapshot.lanes)]
-        self.title_text = f"Lane {lane.spec.letter}: {lane.title}   ({self.key('move.next')}: the next lane)"
+        self.title_text = f"Lane {lane.spec.id}: {lane.title}   ({self.key('move.next')}: the next lane)"
         return lane_rows(snapshot, lane, width, self.shell.view.charset)
 
     def action_ask_stack(self) -> None:
@@ -136,28 +136,28 @@ def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> s
     return heading if age_s is None else f"{heading} (stale: read {units.seconds(age_s)} ago)"
 
 
-def _diagnosis_rows(diagnosis: Diagnosis | None, width: int) -> Iterator[Row]:
+def _diagnosis_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]:
     yield BLANK
     yield (("  Why", STRONG),)
-    if diagnosis is None:
+    if bottleneck is None:
         yield (("  not known before some steady windows are measured", TEXT),)
         return
-    for line in wrap(diagnosis.text, width - 4, 3):
+    for line in wrap(bottleneck.text, width - 4, 3):
         yield ((f"  {line}", TEXT),)
-    for also in diagnosis.also:
+    for also in bottleneck.also:
         yield ((f"  {also}", WARN),)
     yield BLANK
-    for name, value, _ in time_parts(diagnosis.shares):
+    for name, value, _ in time_parts(bottleneck.shares):
         yield ((f"  {name:<10}{value:5.1f} %  ", TEXT), (_MEANINGS[name], DIM))
-    for name, reading in (("copy", diagnosis.shares.copy_pct), ("compute", diagnosis.shares.device_pct)):
+    for name, reading in (("copy", bottleneck.shares.copy_pct), ("compute", bottleneck.shares.device_pct)):
         if isinstance(reading, Missing):
             yield ((f"  {name:<10}    –    ", TEXT), (reading.reason, DIM))
-    if diagnosis.kind == "retracing":
+    if bottleneck.kind == "retracing":
         yield from _code_rows(RETRACING_CODE)
-    if diagnosis.advice:
+    if bottleneck.advice:
         yield BLANK
         yield (("  What may help", STRONG),)
-    for advice in diagnosis.advice:
+    for advice in bottleneck.advice:
         yield ((f"  {advice.text}", STRONG), (f"  {advice.why}", TEXT))
         yield from _code_rows(code_for(advice))
 
@@ -175,7 +175,7 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     yield "memory", _said(lane.private_bytes, units.memory, " that no other process shares")
-    left_out = ", ".join(f"{reason} {count}" for reason, count in sorted(lane.excluded.items()))
+    left_out = ", ".join(f"{reason} {count}" for reason, count in sorted(lane.discarded.items()))
     yield "left out", f"{left_out or 'nothing'}; of {units.count(lane.measured.windows)} windows"
     for reason in lane.measured.constant:
         yield "all the time", f"{reason}: windows are not left out for it, for it is there most of the time"
@@ -195,8 +195,8 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         f"{_said(gpu.used_bytes, units.memory)} of {_said(gpu.total_bytes, units.memory)}"
         + (", shared with the CPU" if gpu.unified else ""),
     )
-    source = f" ({lane.gpu_held_source})" if lane.gpu_held_source else ""
-    yield "held", _said(lane.gpu_held_bytes, units.memory) + source
+    source = f" ({lane.gpu_memory_source})" if lane.gpu_memory_source else ""
+    yield "held", _said(lane.gpu_memory_used_bytes, units.memory) + source
     yield (
         "power",
         f"{_said(gpu.power_w, _watts)} of {_said(gpu.power_limit_w, _watts)} {gpu.power_source}".rstrip(),

@@ -12,7 +12,7 @@ from tfmon.model.lane_log import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.screens.page import Sheet, bound, closer
+from tfmon.ui.screens.page import Page, bound, closer
 from tfmon.ui.view import Shell
 
 _TIME_CELLS = 9
@@ -26,7 +26,7 @@ _MARKS = {"printed": " ", "event": "·", "trouble": "!"}
 """Colour is never the only cue."""
 
 
-class LogSheet(Sheet):
+class LogPage(Page):
     """Shows the log of one lane, and follows it until one scrolls up; from the last line on it follows again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,7 +41,7 @@ class LogSheet(Sheet):
         bound("move.end"),
         bound("move.next"),
         bound("move.previous"),
-        Binding("backspace", "erase", "erase a letter"),
+        Binding("backspace", "erase", "erase a id"),
         Binding("ctrl+u", "clear", "show all the lines"),
     ]
 
@@ -64,7 +64,7 @@ class LogSheet(Sheet):
             self._last = None
         shown = found if self._last is None else found[: self._last + 1]
         other = f"   ({self.key('move.next')}: the next lane)" if len(snapshot.lanes) > 1 else ""
-        self.title_text = f"Log of lane {lane.spec.letter}: {lane.title}{other}"
+        self.title_text = f"Log of lane {lane.spec.id}: {lane.title}{other}"
         self.foot_text = self._foot()
         following = "following" if self._last is None else f"{len(found) - len(shown)} newer below"
         head = _filter_row(self._words, self._typing, len(found), len(lane.log), following)
@@ -96,7 +96,7 @@ class LogSheet(Sheet):
         self.redraw()
 
     def action_erase(self) -> None:
-        """Take the last letter back."""
+        """Take the last id back."""
         self._filter(self._words[:-1])
 
     def action_clear(self) -> None:

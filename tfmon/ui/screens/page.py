@@ -36,13 +36,13 @@ def closer(binding: str) -> Binding:
     return bound(binding, "dismiss")
 
 
-class Sheet(ModalScreen[str | None]):
+class Page(ModalScreen[str | None]):
     """Base of all pages: the race in one line, a title, a body, what there is to say, and the keys of the page.
 
     A page must have its `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
     """
 
-    CSS = "Sheet { background: $background; overflow: hidden; }"
+    CSS = "Page { background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [bound("close"), bound("picture"), bound("palette")]
     BLANK = True
     """The canvas covers it, so Textual need not keep lines of it.
@@ -132,7 +132,7 @@ class Sheet(ModalScreen[str | None]):
         self.dismiss(result)
 
 
-class ScrollSheet(Sheet):
+class ScrollPage(Page):
     """A page of rows that scrolls where they do not fit."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

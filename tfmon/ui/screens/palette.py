@@ -31,7 +31,7 @@ class Palette(CommandPalette):
     """
 
     def on_unmount(self) -> None:
-        """Let go of the lines that were shown: 250 kB that Textual 8.2 would keep, see `Sheet.BLANK`."""
+        """Let go of the lines that were shown: 250 kB that Textual 8.2 would keep, see `Page.BLANK`."""
         with contextlib.suppress(ImportError, AttributeError):  # Textual's own affair, so it may change
             from textual._styles_cache import StylesCache
 

@@ -10,25 +10,25 @@ from textual.binding import Binding, BindingType
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, crop, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.screens.page import Sheet, bound
-from tfmon.ui.view import ScenarioCard, Shell
+from tfmon.ui.screens.page import Page, bound
+from tfmon.ui.view import ScenarioRow, Shell
 
 
-class Picker(Sheet):
+class Picker(Page):
     """Closes with the name of the chosen scenario, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", keys="enter"),
         bound("move.down", keys="down,tab"),
         bound("move.up", keys="up,shift+tab"),
-        Binding("backspace", "erase", "erase a letter"),
+        Binding("backspace", "erase", "erase a id"),
         Binding("ctrl+u", "clear", "erase all"),
     ]
     title_text = "Race another scenario"
 
     def __init__(self, shell: Shell) -> None:
         super().__init__(shell)
-        self._cards = tuple(shell.cards())
+        self._cards = tuple(shell.infos())
         self._words = ""
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
@@ -45,7 +45,7 @@ class Picker(Sheet):
             self._filter(self._words + event.character)
 
     def action_erase(self) -> None:
-        """Take the last letter back."""
+        """Take the last id back."""
         self._filter(self._words[:-1])
 
     def action_clear(self) -> None:
@@ -74,35 +74,35 @@ class Picker(Sheet):
         self.redraw()
 
 
-def matching(cards: tuple[ScenarioCard, ...], words: str) -> list[ScenarioCard]:
-    """Return the cards in whose name or title every word occurs; matches in the name come first."""
+def matching(infos: tuple[ScenarioRow, ...], words: str) -> list[ScenarioRow]:
+    """Return the infos in whose name or title every word occurs; matches in the name come first."""
     wanted = words.lower().split()
-    found = [card for card in cards if all(word in f"{card.name} {card.title}".lower() for word in wanted)]
-    return sorted(found, key=lambda card: not all(word in card.name.lower() for word in wanted))
+    found = [info for info in infos if all(word in f"{info.name} {info.title}".lower() for word in wanted)]
+    return sorted(found, key=lambda info: not all(word in info.name.lower() for word in wanted))
 
 
 def picker_rows(
-    cards: list[ScenarioCard], words: str, cursor: int, racing: str, width: int, height: int
+    infos: list[ScenarioRow], words: str, cursor: int, racing: str, width: int, height: int
 ) -> list[Row]:
-    """Return the filter line, a line for each card, and what the chosen one is about."""
+    """Return the filter line, a line for each info, and what the chosen one is about."""
     rows: list[Row] = [BLANK, (("   filter ", DIM), (words, STRONG), ("▏" if words else "all", DIM)), BLANK]
-    if not cards:
+    if not infos:
         return [*rows, ((f"   no scenario matches “{words}”; Ctrl+U shows all", WARN),)]
     about = 5
     room = max(1, height - len(rows) - about)
-    first = max(0, min(cursor - room // 2, len(cards) - room))
-    for place, card in enumerate(cards[first : first + room], first):
+    first = max(0, min(cursor - room // 2, len(infos) - room))
+    for place, info in enumerate(infos[first : first + room], first):
         chosen = place == cursor
-        note = " (this race)" if card.name == racing else ""
+        note = " (this race)" if info.name == racing else ""
         rows.append(
             (
                 (" ▸ " if chosen else "   ", STRONG),
-                (crop(f"{card.name}{note}", 30).ljust(32), STRONG if chosen else TEXT),
-                (card.title, TEXT if chosen else DIM),
+                (crop(f"{info.name}{note}", 30).ljust(32), STRONG if chosen else TEXT),
+                (info.title, TEXT if chosen else DIM),
             )
         )
-    card = cards[min(cursor, len(cards) - 1)]
+    info = infos[min(cursor, len(infos) - 1)]
     rows.append(BLANK)
-    rows += [((f"   {line}", DIM),) for line in wrap(card.doc, width - 6, about - 2)]
-    rows.append(((f"   {card.origin}", DIM),))
+    rows += [((f"   {line}", DIM),) for line in wrap(info.doc, width - 6, about - 2)]
+    rows.append(((f"   {info.origin}", DIM),))
     return rows

@@ -14,7 +14,7 @@ from textual.screen import Screen
 
 from tfmon.model.knobs import KnobError, find
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import TrialError
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import TuneState
 from tfmon.model.session import CONCURRENT, TURNS, Snapshot
 from tfmon.ui.keys import RACE_KEYS, key_of
@@ -172,8 +172,8 @@ class RaceScreen(Screen[None]):
         if lane is None:
             return
         try:
-            self.shell.trials.start_tuning(lane, everything=False)
-        except TrialError as error:
+            self.shell.experiments.start_tuning(lane, everything=False)
+        except ExperimentError as error:
             self.shell.say(str(error))
         self.shell.pull()
 
@@ -182,18 +182,20 @@ class RaceScreen(Screen[None]):
         undo_advice(self.shell)
 
     def _busy(self) -> bool:
-        """Say so, and return True, while nothing may be changed or a trial has the lanes."""
+        """Say so, and return True, while nothing may be changed or a experiment has the lanes."""
         if not may_change(self.shell):
             return True
-        trial = self.shell.snapshot.trial
-        if trial is None or trial.over:
+        experiment = self.shell.snapshot.experiment
+        if experiment is None or experiment.over:
             return False
-        if isinstance(trial, TuneState):
+        if isinstance(experiment, TuneState):
             key = key_of("tune", self.shell.view.keys)
-            self.shell.say(f"advice is tried on {trial.lane}: {key} shows it, and stops it")
+            self.shell.say(f"advice is tried on {experiment.lane}: {key} shows it, and stops it")
         else:
             key = key_of("crossover", self.shell.view.keys)
-            self.shell.say(f"a crossover over {short_name(trial.knob)} is under way: {key} shows it, and stops it")
+            self.shell.say(
+                f"a crossover over {short_name(experiment.knob)} is under way: {key} shows it, and stops it"
+            )
         return True
 
     def _targets(self) -> list[LaneState]:
@@ -237,35 +239,35 @@ class RaceScreen(Screen[None]):
 
     def action_show_help(self) -> None:
         """Open the help."""
-        from tfmon.ui.screens.help import HelpSheet
+        from tfmon.ui.screens.help import HelpPage
 
-        self.app.push_screen(HelpSheet(self.shell))
+        self.app.push_screen(HelpPage(self.shell))
 
     def action_show_crossover(self) -> None:
         """Open the page of the crossover."""
-        from tfmon.ui.screens.crossover import CrossoverSheet
+        from tfmon.ui.screens.crossover import CrossoverPage
 
-        self.app.push_screen(CrossoverSheet(self.shell))
+        self.app.push_screen(CrossoverPage(self.shell))
 
     def action_show_tuning(self) -> None:
         """Open the page of what was tried, for the focused lane or the one that most likely needs it."""
-        from tfmon.ui.screens.tune import TuneSheet
+        from tfmon.ui.screens.tune import TunePage
 
-        self.app.push_screen(TuneSheet(self.shell, to_improve(self.shell.snapshot, self._targets())))
+        self.app.push_screen(TunePage(self.shell, to_improve(self.shell.snapshot, self._targets())))
 
     def action_show_lane(self) -> None:
         """Open the page of the focused lane, or of the first."""
-        from tfmon.ui.screens.lane import LaneSheet
+        from tfmon.ui.screens.lane import LanePage
 
         if self.shell.snapshot.lanes:
             index = focused_index(self.shell.view, self.shell.snapshot) or 0
-            self.app.push_screen(LaneSheet(self.shell, index))
+            self.app.push_screen(LanePage(self.shell, index))
 
     def action_show_log(self) -> None:
         """Open the log of the focused lane, or of the first."""
-        from tfmon.ui.screens.log import LogSheet
+        from tfmon.ui.screens.log import LogPage
 
-        self.app.push_screen(LogSheet(self.shell, focused_index(self.shell.view, self.shell.snapshot) or 0))
+        self.app.push_screen(LogPage(self.shell, focused_index(self.shell.view, self.shell.snapshot) or 0))
 
     def action_show_palette(self) -> None:
         """Open the command palette."""
@@ -275,27 +277,27 @@ class RaceScreen(Screen[None]):
 
     def action_show_doctor(self) -> None:
         """Open the page of the doctor."""
-        from tfmon.ui.screens.report import doctor_sheet
+        from tfmon.ui.screens.report import doctor_page
 
-        self.app.push_screen(doctor_sheet(self.shell))
+        self.app.push_screen(doctor_page(self.shell))
 
     def action_profile_lane(self) -> None:
         """Profile the focused lane, or the first, and show the report."""
-        from tfmon.ui.screens.report import profile_sheet
+        from tfmon.ui.screens.report import profile_page
 
         if not may_change(self.shell):
             return
         lanes = living(self._targets())
         if lanes:
-            self.app.push_screen(profile_sheet(self.shell, lanes[0]))
+            self.app.push_screen(profile_page(self.shell, lanes[0]))
         else:
             self.shell.say("no lane trains, so there is nothing to profile")
 
     def action_show_knobs(self) -> None:
         """Open the page of all knobs."""
-        from tfmon.ui.screens.knobs import KnobSheet
+        from tfmon.ui.screens.knobs import KnobPage
 
-        self.app.push_screen(KnobSheet(self.shell, self))
+        self.app.push_screen(KnobPage(self.shell, self))
 
     def action_pick_scenario(self) -> None:
         """Let the user choose another scenario, and race it."""

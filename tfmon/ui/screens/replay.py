@@ -15,7 +15,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon.model.ports import Controls, Playback, TrialError, Trials
+from tfmon.model.ports import Controls, ExperimentError, Experiments, Playback
 from tfmon.model.session import Session, Snapshot
 from tfmon.ui.app import Ending, MonitorApp
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
@@ -28,7 +28,7 @@ from tfmon.ui.render.style import KEY, LANE_COLOURS, STRONG, TEXT, Charset, to_a
 from tfmon.ui.render.timeline import keys_row, time_of, timeline_row
 from tfmon.ui.render.verdict import watched
 from tfmon.ui.screens.help import entry
-from tfmon.ui.screens.page import ScrollSheet, bound, closer
+from tfmon.ui.screens.page import ScrollPage, bound, closer
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.widgets.canvas import Canvas
 
@@ -133,7 +133,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         return True
 
 
-class ReplayHelp(ScrollSheet):
+class ReplayHelp(ScrollPage):
     """Lists the keys of a replay and explains numbers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("help"), bound("choose", "dismiss", "enter")]
@@ -175,11 +175,11 @@ class ReplayApp(MonitorApp):
         self.broken: Exception | None = None
         """What went wrong when the recording was drawn."""
         self._ticked_s = time.monotonic()
-        controls, trials = cast(Controls, _Deaf(self)), cast(Trials, _Refusing())
+        controls, experiments = cast(Controls, _Deaf(self)), cast(Experiments, _Refusing())
         super().__init__(
             session,
             controls,
-            trials,
+            experiments,
             table=table,
             theme=theme,
             lane_colours=lane_colours,
@@ -239,10 +239,10 @@ class _Deaf:
 
 
 class _Refusing:
-    """Trials on a race that is over."""
+    """Experiments on a race that is over."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         def refuse(*_args: object, **_more: object) -> None:
-            raise TrialError(REFUSAL)
+            raise ExperimentError(REFUSAL)
 
         return refuse

@@ -11,7 +11,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
-from tfmon.ui.screens.page import ScrollSheet, bound, closer
+from tfmon.ui.screens.page import ScrollPage, bound, closer
 from tfmon.ui.view import Shell
 
 Ask: TypeAlias = Callable[[Callable[[str], None]], None]
@@ -19,7 +19,7 @@ Ask: TypeAlias = Callable[[Callable[[str], None]], None]
 _STYLES = (("✗", TROUBLE), ("!", WARN))
 
 
-class ReportSheet(ScrollSheet):
+class ReportPage(ScrollPage):
     """Asks for a report when it opens, and shows it once it is there."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,9 +61,9 @@ class ReportSheet(ScrollSheet):
         return [BLANK, *(_row(line) for line in self._report), BLANK, *afterword]
 
 
-def doctor_sheet(shell: Shell) -> ReportSheet:
+def doctor_page(shell: Shell) -> ReportPage:
     """Return the page of the doctor's report."""
-    return ReportSheet(
+    return ReportPage(
         shell,
         "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?",
         shell.examine,
@@ -72,9 +72,9 @@ def doctor_sheet(shell: Shell) -> ReportSheet:
     )
 
 
-def profile_sheet(shell: Shell, lane: LaneState) -> ReportSheet:
+def profile_page(shell: Shell, lane: LaneState) -> ReportPage:
     """Return the page of a lane's profile."""
-    return ReportSheet(
+    return ReportPage(
         shell,
         f"Profile of {lane.title}",
         lambda then: shell.profile(lane.spec.name, then),

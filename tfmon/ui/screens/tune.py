@@ -8,18 +8,18 @@ from textual.binding import BindingType
 
 from tfmon.analysis.tuning import advised, best_of, change_text, gain_of, gain_text, news, pairs_of, settings_text
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import TrialError
+from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, Attempt, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT
-from tfmon.ui.screens.page import Sheet, bound, closer
+from tfmon.ui.screens.page import Page, bound, closer
 from tfmon.ui.view import Shell, may_change, undo_advice
 
 _CHANGE_CELLS, _GAIN_CELLS = 26, 34
 
 
-class TuneSheet(Sheet):
+class TunePage(Page):
     """Starts a series on a lane, shows it while it is measured, and stops it; closed, it goes on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,8 +35,8 @@ class TuneSheet(Sheet):
         self._chosen = lane
 
     def _under_way(self) -> TuneState | None:
-        trial = self.shell.snapshot.trial
-        return trial if isinstance(trial, TuneState) and not trial.over else None
+        experiment = self.shell.snapshot.experiment
+        return experiment if isinstance(experiment, TuneState) and not experiment.over else None
 
     def _lane(self) -> LaneState | None:
         """Return the lane that is tuned, or that was chosen."""
@@ -75,11 +75,11 @@ class TuneSheet(Sheet):
         if not may_change(self.shell):
             return
         if self._under_way() is not None:
-            self.shell.trials.stop()
+            self.shell.experiments.stop()
         elif lane is not None:
             try:
-                self.shell.trials.start_tuning(lane.spec.name, everything=True)
-            except TrialError as error:
+                self.shell.experiments.start_tuning(lane.spec.name, everything=True)
+            except ExperimentError as error:
                 self.shell.say(str(error))
         self.shell.pull()
 

@@ -12,13 +12,13 @@ from typing import Any
 import tfmon
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.claims import Claim, Finding, judge, measured, prediction
-from tfmon.catalog import Card
+from tfmon.analysis.claims import Claim, ClaimResult, judge, measured, prediction
+from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError
 from tfmon.model.lane_state import FAILED
 from tfmon.model.session import Machine
 from tfmon.runner import headless
-from tfmon.runner.planner import Wishes
+from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
 SECONDS = 12.0
@@ -32,11 +32,11 @@ ABOUT_S = 20.0
 class Verification:
     """Measures claims one after another."""
 
-    def __init__(self, cards: Sequence[Card], python: Path, seconds: float = SECONDS) -> None:
-        self._claims = [(card, claim) for card in cards for claim in card.claims]
+    def __init__(self, infos: Sequence[ScenarioInfo], python: Path, seconds: float = SECONDS) -> None:
+        self._claims = [(info, claim) for info in infos for claim in info.claims]
         self._python = python
         self._seconds = seconds
-        self.findings: list[Finding] = []
+        self.findings: list[ClaimResult] = []
         self.interrupted = ""
         """Why the verification ended early; empty if it did not."""
         self.machine = Machine()
@@ -44,11 +44,11 @@ class Verification:
     def run(self) -> None:
         """Measure every claim that can be tested here, and say on a terminal how far it is."""
         took: list[float] = []
-        for place, (card, claim) in enumerate(self._claims):
+        for place, (info, claim) in enumerate(self._claims):
             left = self._races_left(place)
-            self._tell(f"{place + 1} of {len(self._claims)}  {card.name}: {claim.id}", left, took)
+            self._tell(f"{place + 1} of {len(self._claims)}  {info.name}: {claim.id}", left, took)
             began = time.monotonic()
-            finding, raced = self._find(card, claim)
+            finding, raced = self._find(info, claim)
             if self.interrupted:
                 break
             if raced:
@@ -56,34 +56,34 @@ class Verification:
             self.findings.append(finding)
         self._tell("", 0, took)
 
-    def _find(self, card: Card, claim: Claim) -> tuple[Finding, bool]:
+    def _find(self, info: ScenarioInfo, claim: Claim) -> tuple[ClaimResult, bool]:
         if not claim.first:
-            return Finding(card.name, claim, "corrected", why=claim.corrected), False
+            return ClaimResult(info.name, claim, "corrected", why=claim.corrected), False
         if claim.needs == "mac" and platform.system() != "Darwin":
-            return Finding(card.name, claim, "not testable here", why="it needs a Mac"), False
-        wishes = Wishes(
+            return ClaimResult(info.name, claim, "not testable here", why="it needs a Mac"), False
+        wishes = RaceOptions(
             lanes=(claim.first, claim.second), python=self._python, seconds=self._seconds, until_ci=NARROW
         )
         program = Program(wishes)
         try:
-            plan = program.plan(card)
+            plan = program.plan(info)
         except (DeviceAbsentError, TfmonError) as error:
             program.close()
-            return Finding(card.name, claim, "not testable here", why=error.message), False
+            return ClaimResult(info.name, claim, "not testable here", why=error.message), False
         self.interrupted = headless.run(program, plan, quiet=True)
         snapshot = program.session.snapshot()
         self.machine = snapshot.machine
         for lane in snapshot.lanes:
             if lane.phase == FAILED and lane.trouble is not None:
                 why = f"{lane.title} failed: {lane.trouble.message}"
-                return Finding(card.name, claim, "not testable here", why=why), True
+                return ClaimResult(info.name, claim, "not testable here", why=why), True
         first, second = snapshot.lanes
-        ratio = statistics.ratio(first.turns, second.turns)
+        ratio = statistics.ratio(first.slices, second.slices)
         if ratio is None:
             why = "too few slices were measured; a longer --seconds may do"
-            return Finding(card.name, claim, "not testable here", why=why), True
+            return ClaimResult(info.name, claim, "not testable here", why=why), True
         outcome = judge(claim, ratio)
-        return Finding(card.name, claim, outcome, ratio, claim.corrected), True
+        return ClaimResult(info.name, claim, outcome, ratio, claim.corrected), True
 
     def _races_left(self, place: int) -> int:
         return sum(bool(claim.first) and claim.needs == "" for _, claim in self._claims[place:])
