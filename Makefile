@@ -6,11 +6,15 @@ VENV ?= .venv
 VENV_218 ?= .venv-tf218
 BIN := $(VENV)/bin
 ARGS ?=
+# Tests wait more than they compute, so there are more at once than cores.
+WORKERS ?= 3
+# What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server.
+DEBIAN_PACKAGES := gcc libc6-dev openssh-server
 # 2.18 is the oldest TensorFlow that tfmon supports: tensorflow-metal holds Apple Silicon there.
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-tf218 lint bench fairness attribution soak sshd oom clean
+.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak sshd oom clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +23,18 @@ run: $(VENV)/run.stamp  ## Install tfmon here and start it (ARGS="race large-den
 	@$(BIN)/tfmon $(ARGS)
 
 test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on the CPU.
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)
+
+ci: debian-packages lint test  ## Do what CI does: packages that tests need, style and types, all tests.
+
+debian-packages:
+	@missing=$$(for name in $(DEBIAN_PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
+	if [ -z "$$missing" ] || ! command -v apt-get >/dev/null; then exit 0; \
+	elif [ "$$(id -u)" = 0 ]; then apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing; \
+	else echo "not installed, so the tests that need it are skipped: $$missing"; fi
 
 test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
 	$(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)

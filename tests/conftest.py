@@ -1,13 +1,62 @@
-"""No test records a race among the user's own."""
+"""What holds for every test: no race is recorded among the user's own, and markers say what a test needs.
+
+A test without a marker starts no process and does not load TensorFlow; an audit hook of the interpreter sees to it.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
+from collections.abc import Iterator
+
+import pytest
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
 os.environ["TFMON_RECORDINGS"] = _FOLDER
+
+STARTS_A_PROCESS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system", "pty.spawn"}
+NEEDS_ONE = {"process", "tensorflow", "pty", "serial", "trainer"}
+LOADS_TENSORFLOW = {"tensorflow", "trainer"}
+
+
+class Guard:
+    """Notes what the test that runs now does without a marker for it."""
+
+    def __init__(self) -> None:
+        self.markers: set[str] | None = None
+        """Those of the test that runs; None between tests and while they are collected."""
+        self.found: list[str] = []
+
+    def hear(self, event: str, args: tuple[object, ...]) -> None:
+        """Look at an audit event; it must be quick, for there are many."""
+        if event == "import":
+            if args[0] == "tensorflow" and not (self.markers or set()) & LOADS_TENSORFLOW:
+                self._refuse("loads TensorFlow, and is not marked `tensorflow`")
+        elif event in STARTS_A_PROCESS and self.markers is not None and not self.markers & NEEDS_ONE:
+            self._refuse(f"starts a process ({event} {str(args[0])[:60]}), and is not marked `process`")
+
+    def _refuse(self, problem: str) -> None:
+        self.found.append(problem)
+        raise RuntimeError(f"the test {problem}")
+
+
+GUARD = Guard()
+sys.addaudithook(GUARD.hear)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    GUARD.markers, GUARD.found = {marker.name for marker in item.iter_markers()}, []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    yield
+    GUARD.markers, found = None, GUARD.found
+    if found:
+        pytest.fail(f"it {found[0]}", pytrace=False)
 
 
 def pytest_unconfigure() -> None:
