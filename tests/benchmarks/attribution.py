@@ -15,7 +15,7 @@ of traces and the clocks inside of a step taken out, by this script. So the pair
 in the process.
 
 `rate` counts windows a second at step rates that differ by orders of magnitude. `profile` measures how long it
-takes from the wish for a profile to its table, and what the lane loses while the profiler records.
+takes from the request for a profile to its table, and what the lane loses while the profiler records.
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ def run_rate(options: argparse.Namespace) -> None:
 
 
 def run_profile(options: argparse.Namespace) -> None:
-    """Measure the time from the wish to the table, and the lane's speed while the profiler records."""
+    """Measure the time from the request to the table, and the lane's speed while the profiler records."""
     plan = plan_one_lane(options.scenario, options.lane)
     name = plan.lanes[0].spec.name
     took, lost, stood = [], [], []
@@ -345,7 +345,7 @@ def run_profile(options: argparse.Namespace) -> None:
     read = statistics.median(reading for _, reading in took)
     slowest = max(seconds for seconds, _ in took)
     print(
-        f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: from the wish to the"
+        f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: from the request to the"
         f" table median {statistics.median(seconds for seconds, _ in took):.2f} s, at most {slowest:.2f} s (of it"
         f" reading {read:.2f} s)   (goal {TABLE_S:g} s: {'met' if slowest <= TABLE_S else 'MISSED'})"
     )

@@ -6,7 +6,7 @@
     python tests/benchmarks/fairness.py handicap [--races 10]     how often a lane 10 % faster is found
 
 `alone`: in one race of two lanes, each trains alone for a while, one after the other and in both orders, with the
-other one held; then both train in turns, then at once. So the three ratios are those of the same two processes:
+other one paused; then both train in turns, then at once. So the three ratios are those of the same two processes:
 what two processes that do the same differ by for as long as they live is measured by `identical`, and is a part
 of every interval. The pairs of lanes use the cores very differently: small-dense trains on one, the conv net of
 slow-preprocess on all.
@@ -42,7 +42,7 @@ PAIRS = {
 }
 ALONE_S, TURNS_S, TOGETHER_S = 4.0, 15.0, 4.0
 SETTLING_S = 1.0
-"""Left out after every change of who trains."""
+"""Discarded after every change of which lane trains."""
 HANDICAP = 1.10
 
 SPIN = '''"""A step that takes a known time."""

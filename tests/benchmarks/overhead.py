@@ -4,13 +4,13 @@
         [--starts 3] [--json]
 
 Two children stand ready on the same device with the same scenario, data, batch, pipeline and step. One is a
-lane of a race, with its session and the sampling in this process, as in life; the other counts its steps and
-says nothing. They train in turns, in the order ABBA, so that a drift of the machine's speed falls on both.
-The first part of every slice is left out, in both alike. The lane's figure comes from its own windows, all of
+lane of a race, with its session and the sampling in this process, as in a real race; the other counts its steps and
+reports nothing. They train in slices, in the order ABBA, so that a drift of the machine's speed affects both.
+The first part of every slice is discarded, for both alike. The lane's figure comes from its own windows, all of
 them; the bare loop's from two readings of the clock.
 
-The ratio of each pair's throughputs is taken, then their median, with a bootstrap interval. Two processes that
-do the same differ in speed for as long as they live, so the pairs are spread over several starts of both.
+The ratio of each pair's throughputs is taken, then their median, with a bootstrap interval. Two equal
+processes differ in speed for their whole lifetime, so the pairs are spread over several starts of both.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 from tfmon.runner.planner import RaceOptions, plan_race
 
-LEFT_OUT_S = 0.2
-"""The start of every slice that is left out."""
+DISCARDED_S = 0.2
+"""How much of the start of every slice is discarded."""
 GOAL = 0.98
 GETTING_READY_S = 120.0
 ANSWER_S = 10.0
@@ -114,7 +114,7 @@ class LaneSampling(HostProbe):
 
 @contextlib.contextmanager
 def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
-    """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and held."""
+    """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and paused."""
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
     lanes = LaneGroup(session, lambda _scenario: plan)
@@ -147,7 +147,7 @@ def plan_one_lane(scenario: str, lane: str) -> RacePlan:
 def lane_slice(lanes: LaneGroup, watch: Watch, lane: str, seconds: float) -> float:
     """Let the lane train for a slice; return its steps per second."""
     start = watch.heard
-    from_ns = time.monotonic_ns() + int(LEFT_OUT_S * 1e9)
+    from_ns = time.monotonic_ns() + int(DISCARDED_S * 1e9)
     lanes.run([lane])
     time.sleep(seconds)
     lanes.hold([lane])
@@ -224,12 +224,12 @@ def run_bare(scenario_path: str, device: str, settings: dict[str, Any]) -> None:
     model.optimizer.build(model.trainable_variables)
     step = tf.function(scenario.step(model), input_signature=signature, jit_compile=False)
     batches = iter(dataset)
-    _bare_slice(batches, step, LEFT_OUT_S, 1.0)
+    _bare_slice(batches, step, DISCARDED_S, 1.0)
     gc.collect()
     gc.freeze()
     print("ready", flush=True)
     for line in sys.stdin:
-        print("speed", _bare_slice(batches, step, LEFT_OUT_S, float(line)), flush=True)
+        print("speed", _bare_slice(batches, step, DISCARDED_S, float(line)), flush=True)
 
 
 def _bare_slice(batches: Iterator[Any], step: Callable[..., Any], left_out_s: float, seconds: float) -> float:
