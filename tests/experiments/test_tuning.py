@@ -99,7 +99,7 @@ class TestOne:
 
     def test_a_paused_lane_is_let_go_for_it(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.5")
-        group.hold(["cpu"])
+        group.pause(["cpu"])
         group.wait_for(PAUSED, "cpu")
         assert outcomes(tune(group, bench)) == [({"parallel_calls": "auto"}, KEPT)]
 

@@ -117,11 +117,11 @@ class TestStart:
 
     def test_lanes_paused_before_the_signal_start_when_they_may(self, orders, begin):
         scheduler = begin(ready=False)
-        scheduler.hold("AB")
+        scheduler.pause("AB")
         scheduler.ready("A")
         scheduler.ready("B")
         assert (orders.taken(), orders.starts) == ("", 0)
-        scheduler.run("B")
+        scheduler.resume("B")
         assert (orders.taken(), orders.starts) == ("B1", 1)
 
     def test_the_signal_is_given_once_in_a_race_and_again_in_the_next(self, orders, begin):
@@ -222,7 +222,7 @@ class TestRestart:
 class TestPause:
     def test_in_turns_a_paused_lane_is_passed_over(self, orders, begin):
         scheduler = begin()
-        scheduler.hold("B")
+        scheduler.pause("B")
         assert (orders.taken(), orders.frozen, orders.whose) == ("", {"B"}, "A")
         assert orders.said_paused == ["B"]
         scheduler.stood_still("A")
@@ -230,7 +230,7 @@ class TestPause:
 
     def test_a_lane_paused_in_its_turn_passes_it_on_when_it_stands(self, orders, begin):
         scheduler = begin()
-        scheduler.hold("A")
+        scheduler.pause("A")
         assert (orders.taken(), orders.whose) == ("hold A", "A")
         scheduler.stood_still("A")
         assert (orders.taken(), orders.whose, orders.frozen) == ("B1", "B", {"A"})
@@ -238,30 +238,30 @@ class TestPause:
 
     def test_pausing_again_does_not_thaw(self, orders, begin):
         scheduler = begin()
-        scheduler.hold("B")
-        scheduler.hold("B")
+        scheduler.pause("B")
+        scheduler.pause("B")
         assert (orders.taken(), orders.frozen) == ("", {"B"})
 
     def test_all_paused_nobody_has_the_turn_until_one_may_run(self, orders, begin):
         scheduler = begin()
-        scheduler.hold("AB")
+        scheduler.pause("AB")
         scheduler.stood_still("A")
         assert (orders.taken(), orders.whose, orders.frozen) == ("hold A", "", {"A", "B"})
-        scheduler.run("AB")
+        scheduler.resume("AB")
         assert (orders.taken(), orders.frozen) == ("B2", {"A"})
 
     def test_at_once_only_the_paused_lane_stands(self, orders, begin):
         scheduler = begin(mode=CONCURRENT)
-        scheduler.hold("A")
+        scheduler.pause("A")
         scheduler.stood_still("A")
         assert (orders.taken(), orders.frozen) == ("hold A", set())
-        scheduler.run("A")
+        scheduler.resume("A")
         assert orders.taken() == "run A"
 
     def test_a_lane_that_may_run_before_it_stood_still_runs_on(self, orders, begin):
         scheduler = begin(mode=CONCURRENT)
-        scheduler.hold("A")
-        scheduler.run("A")
+        scheduler.pause("A")
+        scheduler.resume("A")
         assert orders.taken() == "hold A"
         scheduler.stood_still("A")
         assert orders.taken() == "run A"
@@ -270,7 +270,7 @@ class TestPause:
         scheduler = begin("ABC")
         scheduler.over("C")
         scheduler.restarting("B")
-        scheduler.hold("BC")
+        scheduler.pause("BC")
         assert orders.taken() == ""
 
 
@@ -293,7 +293,7 @@ class TestMode:
 
     def test_a_lane_that_stood_already_is_frozen_when_turns_begin(self, orders, begin):
         scheduler = begin(mode=CONCURRENT)
-        scheduler.hold("B")
+        scheduler.pause("B")
         scheduler.stood_still("B")
         orders.taken()
         scheduler.set_mode(TURNS)
@@ -362,8 +362,8 @@ class TestLending:
         scheduler.stood_still("A")
         scheduler.stood_still("B")
         orders.taken()
-        scheduler.hold("A")
-        scheduler.run("A")
+        scheduler.pause("A")
+        scheduler.resume("A")
         assert orders.taken() == ""
 
     def test_not_during_a_trial(self, orders, begin):
@@ -378,11 +378,11 @@ class TestLending:
     def test_it_is_told_when_nothing_is_measured(self, orders, begin, mode):
         scheduler = begin("AB", mode)
         assert orders.measured
-        scheduler.hold("AB")
+        scheduler.pause("AB")
         scheduler.stood_still("A")
         scheduler.stood_still("B")
         assert not orders.measured
-        scheduler.run("A")
+        scheduler.resume("A")
         assert orders.measured
         scheduler.over("A")
         assert not orders.measured

@@ -30,14 +30,14 @@ def said_pid(child) -> int:
 
 def test_an_exit_code_is_told(start):
     end = start("an_exit_code").end
-    assert (end.exit_code, end.signal, end.asked) == (3, None, False)
+    assert (end.exit_code, end.signal, end.requested) == (3, None, False)
 
 
 def test_a_kill_from_outside_is_told_by_the_signals_name(start):
     child = start("nothing_for_ever")
     child.wait_for_phase("waiting")
     os.kill(child.pid, signal.SIGKILL)
-    assert (child.end.exit_code, child.end.signal, child.end.asked) == (None, "SIGKILL", False)
+    assert (child.end.exit_code, child.end.signal, child.end.requested) == (None, "SIGKILL", False)
 
 
 def test_a_signal_without_a_name_is_told_by_its_number(start):
@@ -53,7 +53,7 @@ def test_an_end_that_was_asked_for_says_so(start):
     said_pid(child)
     child.expect_end()
     assert child.send(Stop())
-    assert (child.end.exit_code, child.end.asked) == (0, True)
+    assert (child.end.exit_code, child.end.requested) == (0, True)
 
 
 def test_a_child_without_pipes_is_still_seen_to_end(start):

@@ -66,11 +66,11 @@ def test_a_lane_that_dies_while_it_gets_ready_does_not_hold_up_the_others(group,
 @BOTH_MODES
 def test_a_lane_that_is_held_while_it_gets_ready_waits_and_the_others_go(group, gate, mode):
     group.begin(group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"GATE": str(gate)}}))
-    group.hold(["gpu:0"])
+    group.pause(["gpu:0"])
     gate.touch()
     group.wait_for_steps("cpu")
     assert group.lane("gpu:0").steps == 0
-    group.run(["gpu:0"])
+    group.resume(["gpu:0"])
     group.wait_for_steps("gpu:0")
 
 
@@ -133,12 +133,12 @@ def test_a_lane_that_dies_in_its_turn_gives_it_up(group):
 def test_a_held_lane_stands_still_until_it_may_run(group, mode):
     group.begin(group.plan("cpu", "gpu", mode=mode))
     group.wait_for_steps("cpu")
-    group.hold(["cpu"])
+    group.pause(["cpu"])
     group.wait_for(PAUSED, "cpu")
     steps = group.lane("cpu").steps
     group.wait_for_steps("gpu:0", 100)
     assert group.lane("cpu").steps == steps
-    group.run(["cpu"])
+    group.resume(["cpu"])
     group.wait_for_steps("cpu")
     group.wait_for(RACING, "cpu")
 
@@ -147,9 +147,9 @@ def test_a_held_lane_stands_still_until_it_may_run(group, mode):
 def test_all_lanes_can_be_held_and_go_on(group, mode):
     group.begin(group.plan("cpu", "gpu", mode=mode))
     group.wait_for_steps("cpu")
-    group.hold(["cpu", "gpu:0"])
+    group.pause(["cpu", "gpu:0"])
     group.wait_for(PAUSED, "cpu", "gpu:0")
-    group.run(["cpu", "gpu:0"])
+    group.resume(["cpu", "gpu:0"])
     group.wait_for_steps("cpu")
     group.wait_for_steps("gpu:0")
 
@@ -162,7 +162,7 @@ def test_a_live_knob_is_asked_at_once_and_in_force_when_the_child_says_so(group)
     pid = group.pid("cpu")
     group.set_knob("cpu", "batch_size", 64)
     assert [type(event).__name__ for event in heard if event.lane == "cpu"].count("KnobRequested") == 1
-    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").asked, 30, "64")
+    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").requested, 30, "64")
     assert any(line.startswith("SetKnob") and "value=64" in line for line in group.requests("cpu"))
     assert group.pid("cpu") == pid
     assert group.lane("gpu:0").settings["batch_size"] == 32
@@ -172,11 +172,11 @@ def test_a_wish_waits_as_asked_for_a_child_that_stands_still(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
     group.set_knob("gpu:0", "batch_size", 64)
-    assert group.lane("gpu:0").asked["batch_size"].value == 64
+    assert group.lane("gpu:0").requested["batch_size"].value == 64
     assert group.lane("gpu:0").settings["batch_size"] == 32
-    group.hold(["cpu"])
+    group.pause(["cpu"])
     wait_for(lambda: group.lane("gpu:0").settings["batch_size"] == 64, 30, "in force in its turn")
-    assert not group.lane("gpu:0").asked
+    assert not group.lane("gpu:0").requested
 
 
 def test_a_refused_wish_says_why_and_is_forgotten_at_a_restart(group):
@@ -209,8 +209,8 @@ def test_a_wish_for_a_lane_that_is_not_there_is_passed_over(group):
     group.begin(group.plan("cpu"))
     group.wait_for_steps("cpu")
     group.set_knob("gpu:7", "batch_size", 64)
-    group.hold(["gpu:7"])
-    group.run(["gpu:7"])
+    group.pause(["gpu:7"])
+    group.resume(["gpu:7"])
     group.restart(["gpu:7"])
     group.wait_for_steps("cpu")
     assert list(group.pids()) == ["cpu"]
@@ -351,7 +351,7 @@ def test_lanes_that_have_done_their_steps_end_by_themselves(group, mode):
     wait_for(lambda: group.all_over, 30, "both are over")
     for lane in group.session.snapshot().lanes:
         assert (lane.phase, lane.steps) == (DONE, 100)
-        assert (lane.ended.exit_code, lane.ended.asked) == (0, False)
+        assert (lane.ended.exit_code, lane.ended.requested) == (0, False)
 
 
 @BOTH_MODES
@@ -361,7 +361,7 @@ def test_when_the_time_is_up_all_lanes_end_and_keep_their_figures(group, mode):
     for lane in group.session.snapshot().lanes:
         assert lane.phase == DONE
         assert lane.steps > 0
-        assert lane.ended.asked
+        assert lane.ended.requested
         assert lane.trouble is None
 
 
@@ -452,7 +452,7 @@ def test_the_real_bootstrap_says_hello_and_ends_when_it_is_told(tmp_path):
     pid = group.pid("cpu")
     group.stop()
     assert gone(pid)
-    assert group.lane("cpu").ended.asked
+    assert group.lane("cpu").ended.requested
 
 
 def test_what_a_user_wishes_is_an_event(group):
@@ -460,15 +460,15 @@ def test_what_a_user_wishes_is_an_event(group):
     group.session.listen(heard.append)
     group.begin(group.plan("cpu"))
     group.wait_for(RACING, "cpu")
-    group.hold(["cpu"])
+    group.pause(["cpu"])
     group.wait_for(PAUSED, "cpu")
-    group.run(["cpu"])
+    group.resume(["cpu"])
     group.restart(["cpu"])
     group.race("other")
-    told = [(event.wish, event.lanes, event.scenario) for event in heard if isinstance(event, UserRequested)]
+    told = [(event.action, event.lanes, event.scenario) for event in heard if isinstance(event, UserRequested)]
     assert told == [
         ("pause", ("cpu",), ""),
-        ("go on", ("cpu",), ""),
+        ("resume", ("cpu",), ""),
         ("restart", ("cpu",), ""),
         ("race", (), "other"),
     ]

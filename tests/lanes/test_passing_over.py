@@ -111,11 +111,11 @@ def test_an_end_or_a_restart_is_the_end_of_it(orders, end):
 def test_one_that_is_held_while_it_hangs_is_not_said_to_be_paused_and_comes_back(orders):
     scheduler = begin(orders)
     scheduler.pass_over("A")
-    scheduler.hold("A")
+    scheduler.pause("A")
     assert orders.said_paused == []
     scheduler.stood_still("B")
     assert orders.whose == "B"
-    scheduler.run("A")
+    scheduler.resume("A")
     scheduler.stood_still("B")
     scheduler.stood_still("B")
     assert orders.whose == "A"

@@ -46,9 +46,9 @@ def spare_of(group: RacingGroup) -> int:
 def ready(group: RacingGroup) -> None:
     """A race of one lane leaves no time between rounds: pause it until the spare has loaded."""
     names = list(group.pids())
-    group.hold(names)
+    group.pause(names)
     wait_for(lambda: group.spare_ready, 60, "the spare is ready")
-    group.run(names)
+    group.resume(names)
 
 
 def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
@@ -99,9 +99,9 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
     pid = spare_of(group)
     if mode == CONCURRENT:
         wait_for(lambda: frozen(pid), 10, "it is frozen while both train")
-        group.hold(["cpu", "gpu:0"])
+        group.pause(["cpu", "gpu:0"])
         wait_for(lambda: not frozen(pid), 10, "it loads on while both are paused")
-        group.run(["cpu"])
+        group.resume(["cpu"])
         wait_for(lambda: frozen(pid), 10, "it is frozen again")
         return
     seen = set()

@@ -20,11 +20,11 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
     group.suspension.stop_lanes()
     wait_for(lambda: all(map(frozen, group.pids().values())), what="both are stopped")
     group.suspension.let_go_on()
-    wait_for(lambda: len(group.lane("gpu:0").heartbeat.gaps) == 1, what="the gap is known")
+    wait_for(lambda: len(group.lane("gpu:0").heartbeat.suspensions) == 1, what="the gap is known")
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
     for lane in group.session.snapshot().lanes:
-        (gap,) = lane.heartbeat.gaps
+        (gap,) = lane.heartbeat.suspensions
         over = [p for p in lane.points if p.at_ns > gap.since_ns and p.at_ns - p.span_ns < gap.until_ns]
         assert not any(point.steady for point in over)
         assert lane.discarded.get(SUSPENDED, 0) == len(over)
@@ -45,7 +45,7 @@ def test_what_was_not_stopped_need_not_go_on(group):
     group.begin(group.plan("cpu"))
     group.suspension.let_go_on()
     group.wait_for_steps("cpu")
-    assert group.lane("cpu").heartbeat.gaps == ()
+    assert group.lane("cpu").heartbeat.suspensions == ()
 
 
 class TestGaps:

@@ -59,7 +59,7 @@ class ExperimentControl:
             state, attempt = find_kept(self._session.snapshot())
             for knob in attempt.change:
                 self._controls.set_knob(attempt.lane, knob, attempt.before[knob])
-            self._session.set_trial(state)
+            self._session.set_experiment(state)
         return change_text(attempt)
 
     def run(self, state: Experiment) -> None:

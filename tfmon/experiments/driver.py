@@ -66,7 +66,7 @@ class LaneDriver:
     def tell(self, experiment: Experiment) -> None:
         """Note how far the experiment is, unless another race has begun."""
         if self.snapshot().race.number == self._race:
-            self._session.set_trial(experiment)
+            self._session.set_experiment(experiment)
 
     def bring_into_force(self, lanes: Sequence[str], knob: str, value: KnobValue) -> str:
         """Set a knob on lanes and wait until they train under it; return why that cannot be, or "".
@@ -77,7 +77,7 @@ class LaneDriver:
         live = find(self.snapshot().race.knobs, knob).kind == "live"
         for name in lanes:
             state = self.lane(name)
-            if state.over or state.settings.get(knob) != value or knob in state.asked:
+            if state.over or state.settings.get(knob) != value or knob in state.requested:
                 self.controls.set_knob(name, knob, value)
             if state.over and live:
                 self.controls.restart([name])
@@ -87,9 +87,9 @@ class LaneDriver:
             for state in states:
                 if state.phase in (FAILED, ABSENT) and state.phase_since_ns >= began_ns and state.trouble:
                     return state.trouble.message
-                if state.refused and knob not in state.asked and state.settings.get(knob) != value:
+                if state.refused and knob not in state.requested and state.settings.get(knob) != value:
                     return state.refused
-            if all(state.settings.get(knob) == value and not state.asked and not state.over for state in states):
+            if all(state.settings.get(knob) == value and not state.requested and not state.over for state in states):
                 return ""
             return None
 
@@ -133,7 +133,7 @@ class LaneDriver:
                     return f"{state.title} has ended"
             paused = [state.spec.name for state in states if state.phase == PAUSED]
             if paused:
-                self.controls.run(paused)
+                self.controls.resume(paused)
             return "" if all(state.points for state in states) else None
 
         return self.wait(answer, "the lanes did not begin to train")

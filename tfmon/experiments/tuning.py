@@ -223,7 +223,7 @@ class Tuning:
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
             lane = self._lane()
             for knob, value in settings.items():
-                wished = lane.asked[knob].value if knob in lane.asked else lane.settings.get(knob)
+                wished = lane.requested[knob].value if knob in lane.requested else lane.settings.get(knob)
                 if wished != value:
                     self._driver.controls.set_knob(lane.spec.name, knob, value)
 

@@ -130,17 +130,17 @@ class LaneGroup:
                 return
         self.restart([lane])
 
-    def hold(self, lanes: Sequence[str]) -> None:
+    def pause(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
         self._note("pause", lanes)
         with self._lock:
-            self._scheduler.hold(lanes)
+            self._scheduler.pause(lanes)
 
-    def run(self, lanes: Sequence[str]) -> None:
+    def resume(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
-        self._note("go on", lanes)
+        self._note("resume", lanes)
         with self._lock:
-            self._scheduler.run(lanes)
+            self._scheduler.resume(lanes)
 
     def profile(self, lane: str, folder: Path, steps: int) -> None:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
@@ -165,9 +165,9 @@ class LaneGroup:
         self._note("restart", lanes)
         self._in_background(lambda: self._start_again(lanes))
 
-    def _note(self, wish: str, lanes: Sequence[str], scenario: str = "") -> None:
+    def _note(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()
-        self._session.accept(UserRequested(at_ns=at_ns, wish=wish, lanes=tuple(lanes), scenario=scenario))
+        self._session.accept(UserRequested(at_ns=at_ns, action=action, lanes=tuple(lanes), scenario=scenario))
 
     def kill(self, lane: str) -> None:
         """End one lane: asked first, then by force; the others go on."""
@@ -290,7 +290,7 @@ class LaneGroup:
 
     def _explained(self, event: Event) -> Event:
         """Add to a SIGKILL that nobody here sent what the kernel tells."""
-        if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.asked:
+        if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
             return replace(event, memory_kills=self._memory_kills.told())
         return event
 
@@ -338,7 +338,7 @@ class LaneGroup:
 
     def turn(self, lane: str) -> None:
         """Note whose turn it is."""
-        self._session.set_turn(lane)
+        self._session.grant_slice(lane)
 
     def paused(self, lane: str) -> None:
         """Note that a lane is paused which stood still already."""

@@ -283,7 +283,7 @@ class LaneProcess:
                 at_ns=time.monotonic_ns(),
                 exit_code=code if code >= 0 else None,
                 signal=_signal_name(-code) if code < 0 else None,
-                asked=self._asked,
+                requested=self._asked,
                 output_tail=self._output.tail(),
             )
         )

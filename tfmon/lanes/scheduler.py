@@ -129,7 +129,7 @@ class Scheduler:
 
     # ------------------------------------------------------------ what the user wishes
 
-    def hold(self, lanes: Iterable[str]) -> None:
+    def pause(self, lanes: Iterable[str]) -> None:
         """Pause lanes."""
         for lane in lanes:
             self._held.add(lane)
@@ -139,7 +139,7 @@ class Scheduler:
                 self._actions.paused(lane)
         self._act()
 
-    def run(self, lanes: Iterable[str]) -> None:
+    def resume(self, lanes: Iterable[str]) -> None:
         """Let paused lanes train on."""
         self._held.difference_update(lanes)
         self._act()

@@ -42,12 +42,12 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
     """Return how long a lane may be silent that is expected to speak."""
     if lane.phase == STARTING and not lane.command:
         return max(least_s, STARTING_S)
-    if lane.phase != RACING or lane.asked or _between_steps(lane):
+    if lane.phase != RACING or lane.requested or _between_steps(lane):
         return max(least_s, PREPARING_S)
     heartbeat = lane.heartbeat
     if lane.command:
         least_s = max(least_s, SCRIPT_S)
-    return max(least_s, TIMES_WINDOW * heartbeat.slowest_ns / 1e9, TIMES_WARM_UP * heartbeat.warm_up_ns / 1e9)
+    return max(least_s, TIMES_WINDOW * heartbeat.longest_window_ns / 1e9, TIMES_WARM_UP * heartbeat.warm_up_ns / 1e9)
 
 
 def _between_steps(lane: LaneState) -> bool:
