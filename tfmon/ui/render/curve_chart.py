@@ -1,135 +1,31 @@
-"""The chart of a crossover: throughput of two lanes over the values of a knob, with intervals. Pure.
-
-Both axes are logarithmic: values of the knob stand at even distances, and a factor is as high anywhere.
-"""
+"""The chart of a crossover in the lanes' colours."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Sequence
 
-from tfmon import units
 from tfmon.analysis.crossover import Curve
-from tfmon.model.knobs import show
-from tfmon.model.readings import Estimate
+from tfmon.analysis.curve_chart import LABEL_CELLS, draw_curve
 from tfmon.ui.render.rows import Row
 from tfmon.ui.render.style import DIM, TEXT, strong
 
-LABEL_CELLS = 8
-"""Cells before the chart: the scale and its axis."""
-_BOTH = "*"
-"""Stands where both lanes are at the same height."""
+__all__ = ["LABEL_CELLS", "chart_rows"]
 
 
 def chart_rows(curve: Curve, ids: tuple[str, str], styles: tuple[str, str], width: int, height: int) -> list[Row]:
-    """Return the chart with its axes: `height` rows of at most `width` cells; none where there is no room.
-
-    Each lane is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a
-    cell, and dots from one value to the next.
-    """
-    columns, rows = width - LABEL_CELLS, height - 2
-    scale = _scale(curve)
-    if columns < 2 * len(curve.places) or rows < 3 or scale is None:
+    """Return the chart with its axes: `height` rows of at most `width` cells; none where there is no room."""
+    chart = draw_curve(curve, ids, width, height)
+    if chart is None:
         return []
-    grid = [[(" ", TEXT)] * columns for _ in range(rows)]
-    for part, id, style in zip(("first", "second"), ids, styles, strict=True):
-        points = [
-            (_column(at, len(curve.places), columns), getattr(place, part))
-            for at, place in enumerate(curve.places)
-            if getattr(place, part) is not None
-        ]
-        _draw(grid, points, scale, id, style)
-    lines = [((_label(at, rows, scale), DIM), *_runs(line)) for at, line in enumerate(grid)]
-    axis = ["─"] * columns
-    for crossing in curve.crossings:
-        axis[_column_of(curve, crossing.about, columns)] = "▲"
-    foot = ("└".rjust(LABEL_CELLS) + "".join(axis), DIM)
-    return [*lines, (foot,), ((" " * LABEL_CELLS + _ticks(curve, columns), DIM),)]
 
+    def style(cell: tuple[str, int | None]) -> str:
+        character, lane = cell
+        if lane is None:
+            return TEXT
+        return strong(styles[lane]) if character.isalpha() else styles[lane]
 
-def _scale(curve: Curve) -> tuple[float, float] | None:
-    """Return the logs of the lowest and the highest value of the scale; None while nothing is measured."""
-    found = [one for place in curve.places for one in (place.first, place.second) if one is not None]
-    if not found:
-        return None
-    low, high = min(one.low for one in found), max(one.high for one in found)
-    middle = math.log(low) / 2 + math.log(high) / 2
-    half = max(math.log(high) - middle, math.log(1.2))
-    return middle - half, middle + half
-
-
-def _row(value: float, scale: tuple[float, float], rows: int) -> int:
-    low, high = scale
-    share = (math.log(value) - low) / (high - low)
-    return min(rows - 1, max(0, round((1 - share) * (rows - 1))))
-
-
-def _column(at: int, places: int, columns: int) -> int:
-    """Return the column of a value: each has a stretch of the same width, and stands in its middle."""
-    return int((at + 0.5) * columns / places)
-
-
-def _column_of(curve: Curve, value: float, columns: int) -> int:
-    logs = [math.log2(float(place.value)) for place in curve.places]
-    at = (math.log2(value) - logs[0]) / (logs[-1] - logs[0]) * (len(logs) - 1)
-    return min(columns - 1, max(0, int((at + 0.5) * columns / len(logs))))
-
-
-def _draw(
-    grid: list[list[tuple[str, str]]],
-    points: Sequence[tuple[int, Estimate]],
-    scale: tuple[float, float],
-    id: str,
-    style: str,
-) -> None:
-    rows = len(grid)
-    for (left, one), (right, other) in itertools.pairwise(points):
-        for column in range(left + 1, right):
-            share = (column - left) / (right - left)
-            value = math.exp(math.log(one.value) * (1 - share) + math.log(other.value) * share)
-            _put(grid, _row(value, scale, rows), column, "·", style)
-    for column, one in points:
-        for row in range(_row(one.high, scale, rows), _row(one.low, scale, rows) + 1):
-            _put(grid, row, column, "│", style)
-        row = _row(one.value, scale, rows)
-        taken = grid[row][column][0]
-        grid[row][column] = (_BOTH, TEXT) if taken.isalpha() else (id, strong(style))
-
-
-def _put(grid: list[list[tuple[str, str]]], row: int, column: int, character: str, style: str) -> None:
-    """Draw a cell that is still free, or over a dot."""
-    if grid[row][column][0] in " ·":
-        grid[row][column] = (character, style)
-
-
-def _runs(line: Sequence[tuple[str, str]]) -> Row:
-    runs: list[tuple[str, str]] = []
-    for character, style in line:
-        if runs and runs[-1][1] == style:
-            runs[-1] = (runs[-1][0] + character, style)
-        else:
-            runs.append((character, style))
-    return tuple(runs)
-
-
-def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
-    """Write the scale beside the highest, the middle and the lowest row."""
-    if at not in (0, rows // 2, rows - 1):
-        return "│".rjust(LABEL_CELLS)
-    low, high = scale
-    value = math.exp(high - (high - low) * at / (rows - 1))
-    return f"{units.short_count(value):>{LABEL_CELLS - 2}} ┤"
-
-
-def _ticks(curve: Curve, columns: int) -> str:
-    """Write the values below the axis; every other one, and so on, where they do not all have room."""
-    words = [show(place.value) for place in curve.places]
-    every = 1
-    while every < len(words) and columns / len(words) * every < max(map(len, words)) + 1:
-        every += 1
-    line = [" "] * columns
-    for at in range(0, len(words), every):
-        start = max(0, min(columns - len(words[at]), _column(at, len(words), columns) - len(words[at]) // 2))
-        line[start : start + len(words[at])] = words[at]
-    return "".join(line).rstrip()
+    rows: list[Row] = []
+    for label, line in zip(chart.labels, chart.grid, strict=True):
+        runs = [("".join(text for text, _ in cells), name) for name, cells in itertools.groupby(line, style)]
+        rows.append(((label, DIM), *runs))
+    return [*rows, *(((text, DIM),) for text in chart.foot)]
