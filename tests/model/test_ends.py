@@ -14,7 +14,7 @@ KILLED = "the kernel killed a process on this machine for lack of memory just th
 def ended(
     code: int | None = None, signal: str | None = None, *, asked: bool = False, kills: str = ""
 ) -> LaneEnded:
-    return LaneEnded(lane="cpu", at_ns=40 * SECOND, exit_code=code, signal=signal, asked=asked, memory_kills=kills)
+    return LaneEnded(lane="cpu", at_ns=40 * SECOND, exit_code=code, signal=signal, requested=asked, memory_kills=kills)
 
 
 @pytest.mark.parametrize(

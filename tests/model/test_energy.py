@@ -6,8 +6,7 @@ import pytest
 
 from tfmon.model.gpu_accounting import TOGETHER, TOO_EVEN, TOO_SHORT, GpuEnergy
 from tfmon.model.lane_statistics import Point
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample
+from tfmon.model.readings import GpuSample, Missing
 
 SECOND = 1_000_000_000
 HIDDEN = Missing("hidden")

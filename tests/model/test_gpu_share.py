@@ -10,9 +10,9 @@ from tfmon.model.events import LaneStarted
 from tfmon.model.gpu_accounting import HIDDEN, NO_SHARE, NOT_LISTED, busy_pct, used_bytes_of_lane
 from tfmon.model.lane_events import Built, LibrariesLoaded, PhaseEntered, Window
 from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample, TreeSample
-from tfmon.model.session import Machine, Race, Session
+from tfmon.model.race import Machine, Race
+from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
 SECOND = 1_000_000_000
@@ -54,7 +54,7 @@ class TestHeld:
         assert held(before=950.0) == (NOT_LISTED, "")
 
     def test_the_reason_is_the_drivers_own_where_it_has_one(self):
-        assert held(held_why="this driver does not tell") == (Missing("this driver does not tell"), "")
+        assert held(no_processes_reason="this driver does not tell") == (Missing("this driver does not tell"), "")
 
 
 class TestBusy:

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from tfmon.model.events import BadLine, LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.lane_events import KnobApplied, LaneFailed, PhaseEntered
-from tfmon.model.lane_log import LOG_LINES, LogLine, grown
 from tfmon.model.lane_reducer import advance
-from tfmon.model.lane_state import LaneState
-from tfmon.model.samples import TreeSample
+from tfmon.model.lane_state import LOG_LINES, LaneState, LogLine
+from tfmon.model.readings import TreeSample
 from tfmon.model.spec import LaneSpec
 
 
@@ -50,7 +49,7 @@ def test_it_is_bounded_and_keeps_the_newest():
 
 
 def test_it_outlives_the_child():
-    end = LaneEnded(lane="cpu", at_ns=2, exit_code=1, signal=None, asked=False)
+    end = LaneEnded(lane="cpu", at_ns=2, exit_code=1, signal=None, requested=False)
     state = after(printed("last words"), end, LaneStarted(lane="cpu", at_ns=3, pid=43, settings={}))
     assert [line.text for line in state.log] == [
         "last words", "process ended with exit code 1", "started, process 43",
@@ -64,4 +63,4 @@ def test_what_was_left_out_is_said():
 
 def test_an_event_without_news_changes_nothing():
     log = after(BadLine(lane="cpu", at_ns=1, problem="x")).log
-    assert grown(log, TreeSample(lane="cpu", at_ns=2, cpu_pct=1.0, private_bytes=1.0, processes=1)) is log
+    assert append_log(log, TreeSample(lane="cpu", at_ns=2, cpu_pct=1.0, private_bytes=1.0, processes=1)) is log

@@ -37,9 +37,8 @@ from tfmon.model.lane_state import (
     LaneState,
     seconds_left,
 )
-from tfmon.model.lane_statistics import MOST_SLICES, Mean, Measured, Point, Tally
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample, HostSample, TreeSample
+from tfmon.model.lane_statistics import MOST_SLICES, Mean, Measurements, Point, WindowSums
+from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample
 from tfmon.model.spec import LaneSpec
 
 MS = 1_000_000
@@ -90,7 +89,7 @@ def refused(request: int) -> KnobRefused:
 
 
 def ended(**changes) -> LaneEnded:
-    end = LaneEnded(lane="cpu", at_ns=9, exit_code=None, signal=None, asked=False, output_tail=("last words",))
+    end = LaneEnded(lane="cpu", at_ns=9, exit_code=None, signal=None, requested=False, output_tail=("last words",))
     return replace(end, **changes)
 
 
@@ -191,7 +190,7 @@ class TestEnd:
         assert state.ended.output_tail == ("last words",)
 
     def test_wishes_end_with_the_lane(self):
-        assert lane("cpu", asked(1), ended(exit_code=0, asked=True)).asked == {}
+        assert lane("cpu", asked(1), ended(exit_code=0, asked=True)).requested == {}
 
 
 class TestRestart:
@@ -243,7 +242,7 @@ class TestRestart:
 class TestWindows:
     def test_steady_windows_add_up(self):
         state = lane("cpu", window(step=10), window(step=20, longest_ns=50 * MS))
-        assert state.steady == Tally(
+        assert state.steady == WindowSums(
             windows=2,
             steps=20,
             examples=640,
@@ -262,7 +261,7 @@ class TestWindows:
         assert steady.step_ms(0.5) == pytest.approx(20, rel=0.0055)
 
     def test_nothing_measured_has_no_rate(self):
-        assert (Tally().examples_per_s, Tally().steps_per_s, Tally().step_ms(0.5)) == (None, None, None)
+        assert (WindowSums().examples_per_s, WindowSums().steps_per_s, WindowSums().step_ms(0.5)) == (None, None, None)
 
     def test_a_marked_window_is_counted_as_left_out_and_is_not_steady(self):
         marked = window(marks=("garbage collection", "slice start"), longest_ns=SECOND, round=1)
@@ -296,7 +295,7 @@ class TestWindows:
 
 class TestRecent:
     def test_nothing_is_recent_before_the_first_window(self):
-        assert lane().recent() == Tally()
+        assert lane().recent() == WindowSums()
 
     def test_only_windows_wholly_in_the_last_seconds_count(self):
         edge = window(at_ns=10 * SECOND - RECENT_NS + 200 * MS)
@@ -341,9 +340,9 @@ class TestKnobs:
 
     def test_a_knob_in_force_clears_the_wish_and_all_that_was_measured_before(self):
         state = lane("cpu", window(round=1), asked(1), applied(1, "off"))
-        assert state.asked == {}
+        assert state.requested == {}
         assert state.settings == {"prefetch": "off"}
-        assert (state.steady, state.slices) == (Tally(), ())
+        assert (state.steady, state.slices) == (WindowSums(), ())
         assert (state.steps, state.examples, len(state.points)) == (10, 320, 1)
         assert [(mark.text, mark.at_ns, mark.gap_ns) for mark in state.knob_marks] == [
             ("prefetch off", 3 * SECOND, 40 * MS)
@@ -352,15 +351,15 @@ class TestKnobs:
     @pytest.mark.parametrize("answer", [applied(1), refused(1)])
     def test_a_newer_wish_stays_when_an_older_one_is_answered(self, answer):
         state = lane("cpu", asked(1), asked(2, 2), answer)
-        assert state.asked["prefetch"].request == 2
+        assert state.requested["prefetch"].request == 2
 
     @pytest.mark.parametrize("answer", [applied(3), refused(3)])
     def test_a_wish_for_another_knob_stays(self, answer):
-        assert set(lane("cpu", asked(1, 64, "batch_size"), asked(3), answer).asked) == {"batch_size"}
+        assert set(lane("cpu", asked(1, 64, "batch_size"), asked(3), answer).requested) == {"batch_size"}
 
     def test_a_refused_wish_changes_nothing_but_says_why(self):
         state = lane("cpu", window(), asked(1), refused(1))
-        assert (state.asked, state.refused) == ({}, "no memory")
+        assert (state.requested, state.refused) == ({}, "no memory")
         assert (state.settings, state.steady.windows) == ({"prefetch": "auto"}, 1)
 
     @pytest.mark.parametrize("event", [asked(2), applied(2)])
@@ -440,7 +439,7 @@ class TestScript:
         assert "report.step" in trouble.hint
 
     def test_the_time_left_counts_what_epochs_take_besides_their_steps(self):
-        state = replace(self.started(), phase="racing", measured=Measured(steady=Tally(steps=100, span_ns=10**9)))
+        state = replace(self.started(), phase="racing", measurements=Measurements(steady=WindowSums(steps=100, span_ns=10**9)))
         assert seconds_left(state) is None
         told = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
         state = advance(state, Progressed(lane="cpu", at_ns=0, validation_ns=2 * 10**9, between_ns=10**9, **told))

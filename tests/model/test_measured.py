@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmon.model.lane_events import Window
-from tfmon.model.lane_statistics import LATEST, MOST_EARLIER, Earlier, Measured, Tally
+from tfmon.model.lane_statistics import LATEST, MOST_EARLIER, EarlierSlices, Measurements, WindowSums
 
 MS = 1_000_000
 SMALL, LARGE = {"batch_size": 32}, {"batch_size": 64}
@@ -35,8 +35,8 @@ def window(number: int, turn: int | None = 1, marks: tuple[str, ...] = (), examp
     )
 
 
-def after(*windows: Window) -> Measured:
-    measured = Measured()
+def after(*windows: Window) -> Measurements:
+    measured = Measurements()
     for one in windows:
         measured = measured.plus(one)
     return measured
@@ -63,7 +63,7 @@ class TestDisturbances:
         assert once.disturbed(0, 100 * MS, "steal") is once
 
     def test_what_is_there_all_the_time_is_the_machine(self):
-        measured = Measured()
+        measured = Measurements()
         for number in range(1, 61):
             measured = measured.plus(window(number))
             measured = measured.disturbed((number - 1) * 200 * MS, number * 200 * MS, "cgroup throttled")
@@ -71,7 +71,7 @@ class TestDisturbances:
         assert measured.steady.windows > 30
 
     def test_what_is_rare_is_never_the_machine(self):
-        measured = Measured()
+        measured = Measurements()
         for number in range(1, 101):
             measured = measured.plus(window(number))
             if number % 5 == 0:
@@ -104,18 +104,18 @@ class TestEarlierSettings:
         assert measured.slices_under({"batch_size": 1}, SMALL) == ()
 
     def test_going_back_and_forth_keeps_one_entry_for_each(self):
-        measured = Measured()
+        measured = Measurements()
         for number in range(1, 9):
             measured = measured.plus(window(number, round=number)).afresh(SMALL if number % 2 else LARGE)
         assert [(one.settings, len(one.slices)) for one in measured.earlier] == [(SMALL, 4), (LARGE, 4)]
 
     def test_a_change_before_the_first_slice_leaves_no_entry(self):
-        assert Measured().afresh(SMALL).earlier == ()
+        assert Measurements().afresh(SMALL).earlier == ()
         assert after(window(1, marks=("slice start",))).afresh(SMALL).earlier == ()
 
     def test_the_number_of_settings_is_bounded_and_the_oldest_goes_first(self):
-        measured = Measured(
-            earlier=tuple(Earlier({"batch_size": n}, after(window(1)).slices) for n in range(MOST_EARLIER))
+        measured = Measurements(
+            earlier=tuple(EarlierSlices({"batch_size": n}, after(window(1)).slices) for n in range(MOST_EARLIER))
         )
         measured = measured.plus(window(2)).afresh({"batch_size": -1})
         assert len(measured.earlier) == MOST_EARLIER
@@ -123,4 +123,4 @@ class TestEarlierSettings:
 
     def test_steady_state_begins_anew(self):
         measured = after(window(1)).afresh(SMALL)
-        assert (measured.steady, measured.slices, measured.latest) == (Tally(), (), ())
+        assert (measured.steady, measured.slices, measured.latest) == (WindowSums(), (), ())

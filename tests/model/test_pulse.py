@@ -8,8 +8,7 @@ from tfmon.model.events import KnobRequested, LaneStalled, LaneStarted, Suspende
 from tfmon.model.lane_events import PhaseEntered, SliceEnded, StackReported, Window
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import MOST_GAPS, STALL, SUSPENDED, LaneState
-from tfmon.model.readings import NOT_READ
-from tfmon.model.samples import GpuSample
+from tfmon.model.readings import NOT_READ, GpuSample
 from tfmon.model.spec import LaneSpec
 
 SECOND = 1_000_000_000
@@ -64,13 +63,13 @@ def test_its_next_word_ends_a_stall_and_that_window_is_no_measurement():
     assert state.heartbeat.stalled_since_ns is None
     assert state.discarded == {STALL: 1}
     assert state.steady.windows == 2
-    assert state.heartbeat.slowest_ns == SECOND // 5
+    assert state.heartbeat.longest_window_ns == SECOND // 5
 
 
 def test_a_restart_ends_a_stall_and_keeps_the_gaps():
     state = after(still(1, 3), stall(30, 1), LaneStarted(lane="cpu", at_ns=40 * SECOND, pid=1, settings={}))
     assert (state.heartbeat.stalled_since_ns, state.heartbeat.heard_ns) == (None, 40 * SECOND)
-    assert len(state.heartbeat.gaps) == 1
+    assert len(state.heartbeat.suspensions) == 1
 
 
 @pytest.mark.parametrize(
@@ -86,11 +85,11 @@ def test_a_window_over_a_gap_is_left_out_whichever_comes_first(events):
     assert state.discarded == {SUSPENDED: 1}
     assert state.steady.windows == 2
     assert state.steady.span_ns == 2 * SECOND // 5
-    assert state.heartbeat.gaps[0].until_ns - state.heartbeat.gaps[0].since_ns == 10 * SECOND
+    assert state.heartbeat.suspensions[0].until_ns - state.heartbeat.suspensions[0].since_ns == 10 * SECOND
 
 
 def test_a_gap_is_marked_on_the_time_line_with_how_long_it_lasted():
-    assert [mark.text for mark in after(window(1), still(2, 14)).knob_marks] == ["stood still 12 s"]
+    assert [mark.text for mark in after(window(1), still(2, 14)).knob_marks] == ["suspended 12 s"]
 
 
 def test_a_gap_is_no_new_beginning_of_what_is_measured():
@@ -98,7 +97,7 @@ def test_a_gap_is_no_new_beginning_of_what_is_measured():
 
 
 def test_the_oldest_gaps_are_dropped():
-    gaps = after(*(still(at, at + 1) for at in range(0, 100, 2))).heartbeat.gaps
+    gaps = after(*(still(at, at + 1) for at in range(0, 100, 2))).heartbeat.suspensions
     assert len(gaps) == MOST_GAPS
     assert gaps[-1].until_ns == 99 * SECOND
 

@@ -11,11 +11,10 @@ import pytest
 from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered, Window
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
-from tfmon.model.lane_statistics import Tally
-from tfmon.model.race import CrossoverState
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample, HostSample
-from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Session
+from tfmon.model.lane_statistics import WindowSums
+from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race
+from tfmon.model.readings import GpuSample, HostSample, Missing
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
 NONE = Missing("not read")
@@ -100,7 +99,7 @@ def test_a_snapshot_stays_as_it_was_while_more_arrives(session):
     session.accept(PhaseEntered(lane="cpu", at_ns=5, phase=RACING))
     session.accept(gpu_sample(0))
     session.accept(HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0))
-    session.set_turn("cpu")
+    session.grant_slice("cpu")
     assert early.lane("cpu").phase == STARTING
     assert (early.gpus, early.host, early.race.training) == ((), None, "")
     with pytest.raises(FrozenInstanceError):
@@ -151,7 +150,7 @@ def test_the_start_signal_is_noted(session):
 
 
 def test_a_turn_is_noted_and_a_change_of_mode_ends_it(session):
-    session.set_turn("gpu:1")
+    session.grant_slice("gpu:1")
     assert session.snapshot().race.training == "gpu:1"
     session.set_mode(CONCURRENT)
     race = session.snapshot().race
@@ -164,7 +163,7 @@ def test_what_was_measured_in_one_mode_is_not_mixed_with_the_other(session):
     assert [lane.steady.windows for lane in session.snapshot().lanes] == [1, 0]
     session.set_mode(CONCURRENT)
     cpu = session.snapshot().lane("cpu")
-    assert (cpu.steady, cpu.slices) == (Tally(), ())
+    assert (cpu.steady, cpu.slices) == (WindowSums(), ())
     assert (cpu.steps, cpu.examples, len(cpu.points)) == (10, 320, 1)
 
 
@@ -207,7 +206,7 @@ def test_a_device_is_called_as_the_machine_the_driver_or_tensorflow_says(session
     told = LibrariesLoaded(lane="gpu:1", at_ns=1, tensorflow="2", keras="3", numpy="2", device_name="Told")
     session.accept(told)
     assert device_names() == ["A CPU", "Told"]
-    session.know_machine(Machine(cpu_name="Another"))
+    session.set_machine(Machine(cpu_name="Another"))
     assert device_names() == ["Another", "Told"]
 
 
@@ -216,15 +215,15 @@ def test_all_that_is_known_follows_from_the_events_in_their_order(session):
     again = Session(Machine(cpu_name="A CPU"), lambda: 7)
     session.keep_journal(lambda event, known: journal.append((event, known)))
     session.begin(Race(scenario="dense", mode=TURNS), name_lanes([LaneSpec("cpu"), LaneSpec("gpu:1")]), "abc")
-    session.know_machine(Machine(cpu_name="Another"))
+    session.set_machine(Machine(cpu_name="Another"))
     session.start_clock(42)
-    session.set_turn("cpu")
+    session.grant_slice("cpu")
     session.accept(window())
     session.accept(bad_line("gone"))
     session.accept(gpu_sample(1))
-    session.set_trial(CrossoverState("batch_size", ("cpu", "gpu:1"), (8, 16)))
+    session.set_experiment(CrossoverState("batch_size", ("cpu", "gpu:1"), (8, 16)))
     session.set_mode(CONCURRENT)
-    session.accept(Interrupted(at_ns=9, why="interrupted by SIGINT"))
+    session.accept(Interrupted(at_ns=9, reason="interrupted by SIGINT"))
     for event, _ in journal:
         again.accept(event)
     known, found = session.snapshot(), again.snapshot()

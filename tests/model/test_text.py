@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmon.model.text import clean
+from tfmon.model.codec import clean
 
 
 @pytest.mark.parametrize(

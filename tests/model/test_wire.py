@@ -1,4 +1,4 @@
-"""The pipe's lines: what is written can be read back, and what cannot be read is a WireError."""
+"""The pipe's lines: what is written can be read back, and what cannot be read is a CodecError."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfmon.model.codec import CodecError, decode_event, decode_request
 from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
@@ -23,17 +24,7 @@ from tfmon.model.lane_events import (
     Progressed,
     Window,
 )
-from tfmon.model.wire import (
-    Assign,
-    Request,
-    Run,
-    RunSlice,
-    SetKnob,
-    WireError,
-    decode_event,
-    decode_request,
-    encode,
-)
+from tfmon.model.requests import Assign, Request, Run, RunSlice, SetKnob
 
 EVENTS, REQUESTS = get_args(FromLane), get_args(Request)
 VALUES = {
@@ -125,7 +116,7 @@ def test_a_field_of_a_wrong_type_is_refused_by_name(kind, part):
     for wrong in WRONG[plain(part)]:
         if wrong is None and str(part.type).endswith(" | None"):
             continue
-        with pytest.raises(WireError, match=rf"{kind.__name__}\.{part.name} is not "):
+        with pytest.raises(CodecError, match=rf"{kind.__name__}\.{part.name} is not "):
             decode(line_of({**body_of(kind), part.name: wrong}), kind)
 
 
@@ -135,7 +126,7 @@ def test_null_is_read_only_where_none_is_allowed(kind, part):
     if str(part.type).endswith(" | None"):
         assert getattr(decode(line, kind), part.name) is None
     else:
-        with pytest.raises(WireError):
+        with pytest.raises(CodecError):
             decode(line, kind)
 
 
@@ -144,7 +135,7 @@ def test_a_missing_field_is_refused_unless_it_has_a_default(kind, part):
     body = body_of(kind)
     del body[part.name]
     if part.default is MISSING and part.default_factory is MISSING:
-        with pytest.raises(WireError, match=f"{kind.__name__} without {part.name}"):
+        with pytest.raises(CodecError, match=f"{kind.__name__} without {part.name}"):
             decode(line_of(body), kind)
     else:
         default = part.default_factory() if part.default is MISSING else part.default
@@ -165,7 +156,7 @@ def test_a_missing_field_is_refused_unless_it_has_a_default(kind, part):
     ],
 )
 def test_a_window_that_cannot_be_is_refused(wrong, said):
-    with pytest.raises(WireError, match=said):
+    with pytest.raises(CodecError, match=said):
         decode_event(line_of({**body_of(Window), **wrong}), "cpu")
 
 
@@ -174,7 +165,7 @@ def test_a_window_that_cannot_be_is_refused(wrong, said):
     [(Progressed, "batch"), (Built, "examples"), (KnobApplied, "gap_ns"), (Finished, "steps")],
 )
 def test_a_count_below_nothing_is_refused(kind, part):
-    with pytest.raises(WireError, match=f"{kind.__name__}.{part} is -1"):
+    with pytest.raises(CodecError, match=f"{kind.__name__}.{part} is -1"):
         decode_event(line_of({**body_of(kind), part: -1}), "cpu")
 
 
@@ -189,7 +180,7 @@ def test_a_count_below_nothing_is_refused(kind, part):
 )
 def test_a_setting_that_is_no_number_is_refused(kind, part, value):
     line = json.dumps({**json.loads(line_of(body_of(kind))), part: value}).encode()
-    with pytest.raises(WireError, match=f"{kind.__name__}.{part} has a number that is none"):
+    with pytest.raises(CodecError, match=f"{kind.__name__}.{part} has a number that is none"):
         decode_event(line, "cpu")
 
 
@@ -204,19 +195,19 @@ def test_the_reader_names_the_lane_whatever_the_child_says():
 
 @pytest.mark.parametrize("version", [PROTOCOL + 1, 0, "1", None, True, [PROTOCOL]])
 def test_another_protocol_version_is_refused(version):
-    with pytest.raises(WireError, match=rf"protocol .*expected {PROTOCOL}"):
+    with pytest.raises(CodecError, match=rf"protocol .*expected {PROTOCOL}"):
         decode_request(line_of({"v": version, "type": "Run"}))
 
 
 @pytest.mark.parametrize("kind", ["Nothing", None, 3, ["Run"], "Hello"])
 def test_an_unknown_type_is_refused_and_events_are_no_requests(kind):
-    with pytest.raises(WireError, match="unknown type"):
+    with pytest.raises(CodecError, match="unknown type"):
         decode_request(line_of({"v": PROTOCOL, "type": kind}))
 
 
 @pytest.mark.parametrize("line", [b"", b"\n", b"{", b"\xff\xfe", b"[1]", b'"Run"', b"null", b"[" * 60_000])
 def test_what_is_no_json_object_is_refused(line):
-    with pytest.raises(WireError, match="not"):
+    with pytest.raises(CodecError, match="not"):
         decode_request(line)
 
 
@@ -272,7 +263,7 @@ def read_or_refuse(line: bytes) -> None:
     for read in (decode_request, lambda text: decode_event(text, "cpu")):
         try:
             message = read(line)
-        except WireError:
+        except CodecError:
             continue
         assert type(message) in EVENTS + REQUESTS
 
@@ -308,5 +299,5 @@ def test_a_message_without_fields_is_its_type():
 def test_an_event_at_a_time_that_cannot_be_is_refused(at_ns):
     """A recording of it could not be read again."""
     line = json.dumps({"v": PROTOCOL, "type": "SliceEnded", "at_ns": at_ns, "turn": 1}).encode()
-    with pytest.raises(WireError, match=f"SliceEnded.at_ns is {at_ns}"):
+    with pytest.raises(CodecError, match=f"SliceEnded.at_ns is {at_ns}"):
         decode_event(line, "cpu")

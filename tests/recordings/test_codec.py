@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfmon.model.codec import LARGEST_INT, CodecError, encode, parse, plain, read
+from tfmon.model.codec import LARGEST_INT, CodecError, clean, encode, parse, plain, read
 from tfmon.model.events import BadLine, Event, ExperimentChanged, KnobRequested, LaneEnded
 from tfmon.model.lane_events import Window
 from tfmon.model.race import CrossoverState
-from tfmon.model.text import clean
 from tfmon.recordings.header import Closed, Header
 
 KINDS = [*get_args(Event), Header, Closed]
@@ -117,7 +116,7 @@ def test_a_wrong_field_is_named(change, problem):
 
 
 def test_a_field_that_is_not_there_takes_its_default_or_is_named():
-    body = plain(LaneEnded(lane="cpu", at_ns=1, exit_code=0, signal=None, asked=True, output_tail=("bye",)))
+    body = plain(LaneEnded(lane="cpu", at_ns=1, exit_code=0, signal=None, requested=True, output_tail=("bye",)))
     del body["output_tail"]
     assert read(body, Event).output_tail == ()
     del body["asked"]
@@ -127,7 +126,7 @@ def test_a_field_that_is_not_there_takes_its_default_or_is_named():
 
 def test_all_text_is_made_safe_to_show():
     bad = "\x1b]0;title\x07\x1b[31mred\u202e"
-    ended = LaneEnded(lane=bad, at_ns=1, exit_code=0, signal=bad, asked=True, output_tail=(bad, bad))
+    ended = LaneEnded(lane=bad, at_ns=1, exit_code=0, signal=bad, requested=True, output_tail=(bad, bad))
     back = read(parse(encode(ended)), Event)
     assert (back.lane, back.signal, back.output_tail) == ("red", "red", ("red", "red"))
     asked = KnobRequested(lane="a", at_ns=1, request=1, knob=bad, value=bad)

@@ -11,8 +11,7 @@ import pytest
 from support.recordings import REAL
 
 from tfmon.model.lane_events import KnobApplied, Window
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample, HostSample
+from tfmon.model.readings import GpuSample, HostSample, Missing
 from tfmon.recordings.export import samples_of, write_csv, write_json, write_tensorboard
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording

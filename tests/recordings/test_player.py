@@ -28,18 +28,18 @@ def player(opened, monkeypatch):
 
 
 def at(player: Player) -> float:
-    tape = player.tape()
+    tape = player.state()
     return (tape.at_ns - tape.from_ns) / 1e9
 
 
 def test_it_plays_in_real_time_until_its_end(player, opened):
-    tape = player.tape()
+    tape = player.state()
     assert (tape.playing, tape.speed, tape.at_ns) == (True, 1, opened.times_ns[0])
     player.tick(2.5)
     assert at(player) == 2.5
-    assert player.tape().event == opened.place_at(opened.times_ns[0] + round(2.5e9))
+    assert player.state().event == opened.place_at(opened.times_ns[0] + round(2.5e9))
     player.tick(1_000)
-    tape = player.tape()
+    tape = player.state()
     assert (tape.at_end, tape.playing, tape.at_ns) == (True, False, opened.times_ns[-1])
     assert player.session.snapshot() == play_all(REAL)[1]
 
@@ -53,13 +53,13 @@ def test_wherever_it_comes_from_a_moment_is_the_same(opened, player):
     known = {}
     straight = Player(opened)
     straight.step(-1)
-    while not straight.tape().at_end:
-        known[straight.tape().event] = straight.session.snapshot()
+    while not straight.state().at_end:
+        known[straight.state().event] = straight.session.snapshot()
         straight.step(1)
     places = random.Random(7)
     for _ in range(60):
         player.go_to(places.randrange(opened.times_ns[0], opened.times_ns[-1]))
-        event = player.tape().event
+        event = player.state().event
         now = player.session.snapshot()
         assert now.lanes == known[event].lanes
         assert (now.race, now.host_history) == (known[event].race, known[event].host_history)
@@ -67,18 +67,18 @@ def test_wherever_it_comes_from_a_moment_is_the_same(opened, player):
 
 def test_steps_go_event_by_event_and_pause(player, opened):
     player.tick(5)
-    before = player.tape().event
+    before = player.state().event
     player.step(1)
-    tape = player.tape()
+    tape = player.state()
     assert (tape.event, tape.playing, tape.at_ns) == (before + 1, False, opened.times_ns[before])
     player.step(-1)
     player.step(-1)
-    assert player.tape().event == before - 1
+    assert player.state().event == before - 1
     for _ in range(3 * len(opened)):
         player.step(-1)
-    assert player.tape().event == 1
+    assert player.state().event == 1
     player.tick(5)
-    assert player.tape().event == 1, "it is paused"
+    assert player.state().event == 1, "it is paused"
 
 
 def test_pause_and_play(player):
@@ -90,20 +90,20 @@ def test_pause_and_play(player):
     assert at(player) == 5
     player.tick(1_000)
     player.toggle()
-    assert (at(player), player.tape().playing) == (0, True)
+    assert (at(player), player.state().playing) == (0, True)
 
 
 def test_speeds_go_from_1_to_100(player):
     for speed in SPEEDS[1:]:
         player.change_speed(1)
-        assert player.tape().speed == speed
+        assert player.state().speed == speed
     player.change_speed(1)
-    assert player.tape().speed == 100
+    assert player.state().speed == 100
     player.tick(0.05)
     assert at(player) == 5
     for _ in SPEEDS:
         player.change_speed(-1)
-    assert player.tape().speed == 1
+    assert player.state().speed == 1
 
 
 def test_skips_end_at_the_ends(player, opened):
@@ -112,13 +112,13 @@ def test_skips_end_at_the_ends(player, opened):
     player.skip(-60)
     assert at(player) == 0
     player.skip(1e6)
-    assert player.tape().at_ns == opened.times_ns[-1]
+    assert player.state().at_ns == opened.times_ns[-1]
 
 
 def test_a_machine_that_is_too_slow_makes_the_clock_lag_and_nothing_is_left_out(player, opened, monkeypatch):
     monkeypatch.setattr(playing, "TICK_S", -1.0)
     player.tick(1_000)
-    tape = player.tape()
+    tape = player.state()
     assert (tape.event, tape.playing) == (opened.place_at(opened.times_ns[0]) + 1, True)
     assert tape.at_ns == opened.times_ns[tape.event - 1]
 
@@ -127,17 +127,17 @@ def test_marks_tell_of_knobs_and_can_be_gone_to(tmp_path, monkeypatch):
     _, end = record(tmp_path / "race.jsonl", monkeypatch, racing_demo)
     with Recording(tmp_path / "race.jsonl") as opened:
         player = Player(opened)
-        marks = player.tape().marks
+        marks = player.state().marks
         assert [(mark.text, mark.kind) for mark in marks] == [
             ("batch_size 20 (cpu)", "knob"),
             ("batch_size 20 (gpu:0)", "knob"),
         ]
         player.go_to_mark(1)
-        assert player.tape().at_ns == marks[0].at_ns - SECOND
-        player.go_to(player.tape().to_ns)
+        assert player.state().at_ns == marks[0].at_ns - SECOND
+        player.go_to(player.state().to_ns)
         assert player.session.snapshot().lanes == end.lanes
         player.go_to_mark(-1)
-        assert player.tape().at_ns == marks[0].at_ns - SECOND
+        assert player.state().at_ns == marks[0].at_ns - SECOND
 
 
 def test_an_event_that_cannot_be_stops_the_replay_and_says_why(tmp_path):
@@ -148,10 +148,10 @@ def test_an_event_that_cannot_be_stops_the_replay_and_says_why(tmp_path):
     with Recording(path) as opened:
         player = Player(opened)
         player.tick(1_000)
-        tape = player.tape()
+        tape = player.state()
         assert (tape.event, tape.playing) == (59, False)
         assert "event 60: Finished.steps" in tape.note
         player.toggle()
-        assert not player.tape().playing
+        assert not player.state().playing
         player.skip(-1)
-        assert player.tape().note == ""
+        assert player.state().note == ""

@@ -19,8 +19,9 @@ from support.waiting import wait_for
 
 from tfmon.model.events import RaceBegan, RecordingChanged
 from tfmon.model.lane_events import Finished
-from tfmon.model.samples import HostSample
-from tfmon.model.session import Machine, Race, Session
+from tfmon.model.race import Machine, Race
+from tfmon.model.readings import HostSample
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.recordings import header, library, recorder
 from tfmon.recordings.header import RecordingError
@@ -216,10 +217,10 @@ def test_a_full_disk_stops_the_recording_and_not_the_race(place, session, keep, 
     session.begin(Race("mine"), LANES)
     for steps in range(100):
         finish(session, steps)
-    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
+    wait_for(lambda: (recording_of(session) or RECORDED).reason, 5)
     finish(session, 100)
     found = recording_of(session)
-    assert found.why == "No space left on device"
+    assert found.reason == "No space left on device"
     assert found.stopped_ns is not None
     assert session.snapshot().lanes[0].phase == "done"
     kept = steps_in(Path(found.path))
@@ -237,7 +238,7 @@ def test_a_folder_that_cannot_be_made_is_said_and_the_race_goes_on(tmp_path, mon
     keep()
     session.begin(Race("mine"), LANES)
     wait_for(lambda: recording_of(session) is not None, 5)
-    assert (recording_of(session).path, recording_of(session).why) == ("", "Not a directory")
+    assert (recording_of(session).path, recording_of(session).reason) == ("", "Not a directory")
     finish(session, 1)
     assert session.snapshot().lanes[0].phase == "done"
 
@@ -257,12 +258,12 @@ def test_the_next_race_is_recorded_again(place, session, keep, monkeypatch):
     monkeypatch.setattr(recorder, "os", Os(disk))
     one = keep()
     session.begin(Race("first"), LANES)
-    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
+    wait_for(lambda: (recording_of(session) or RECORDED).reason, 5)
     disk.room = 10**9
     session.begin(Race("second"), LANES)
     finish(session, 2)
     one.close()
-    assert recording_of(session).why == ""
+    assert recording_of(session).reason == ""
     assert steps_in(Path(recording_of(session).path)) == [2]
 
 
@@ -288,8 +289,8 @@ def test_a_disk_that_does_not_keep_up_costs_bounded_memory(place, session, monke
     session.begin(Race("mine"), LANES)
     for steps in range(1_000):
         finish(session, steps)
-    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
-    assert recording_of(session).why == "the disk does not keep up"
+    wait_for(lambda: (recording_of(session) or RECORDED).reason, 5)
+    assert recording_of(session).reason == "the disk does not keep up"
 
 
 def test_what_waits_for_a_disk_that_hangs_does_not_keep_all_that_was_known(place, session, monkeypatch, keep):
@@ -352,5 +353,5 @@ def test_a_race_that_alone_takes_all_the_room_is_no_longer_recorded(place, sessi
     session.begin(Race("mine"), LANES)
     for steps in range(100):
         finish(session, steps)
-    wait_for(lambda: (recording_of(session) or RECORDED).why, 5)
-    assert "all recordings may take" in recording_of(session).why
+    wait_for(lambda: (recording_of(session) or RECORDED).reason, 5)
+    assert "all recordings may take" in recording_of(session).reason

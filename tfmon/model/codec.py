@@ -1,11 +1,13 @@
-"""Between a frozen dataclass and one line of JSON, by the types of its fields.
+"""Dataclasses to JSON lines and back, checked against their type hints: for the pipes and for recordings.
 
-Own code, because a recording promises what the libraries for this do not do together: every figure comes back as
-it was (a whole number where a float may stand stays one, so that a replay equals the race to the digit), numbers
-that JSON lacks (nan, inf) and keys that are no text survive, a union may hold several dataclasses, and all text is
-made safe to show as it is read. A new kind of event, or a new field with a default, needs nothing here.
+The libraries for this do not do together what a recording promises: every figure comes back as it was (a whole
+number stays whole where a float may stand, so that a replay equals the race to the digit), nan and infinities and
+dict keys that are not text survive, and a union may hold several dataclasses. A new event, or a new field with a
+default, needs no change here.
 
-Every dataclass carries its `type`. A dict whose keys are not text is a list of pairs.
+Every dataclass carries its name as `type`. A dict whose keys are not text is a list of pairs. Non-finite floats,
+which JSON does not have, are the words "nan", "inf" and "-inf". All text is cleaned as it is read, so that nothing
+behind this module meets a control code.
 """
 
 from __future__ import annotations
@@ -13,65 +15,96 @@ from __future__ import annotations
 import functools
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Literal, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin
 
-from tfmon.model.text import clean
+from tfmon.model.lane_events import PROTOCOL, FromLane
+from tfmon.model.readings import Range
+from tfmon.model.requests import Request
 
+MAX_LINE_BYTES = 65_536
+"""Longest line on a pipe; the reader drops and counts longer ones."""
 LONGEST_TEXT = 65_536
+"""Longest text of a recording, in characters."""
+LONGEST_MESSAGE_TEXT = 4_000
+"""Longest text of a message on a pipe; the rest is cut off."""
 LARGEST_INT = 2**63 - 1
 """Largest whole number that is read; nothing that is measured comes near it."""
+
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-_Reader: TypeAlias = Callable[[object], object]
+_UNCHANGED = (int, str, bool, type(None))
+_dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_Reader: TypeAlias = Callable[[Any], object]
 
 
 class CodecError(ValueError):
-    """A value that is not what its type says; the text says where and what was expected."""
+    """Data that are not what their type says; the text says where and what was expected."""
+
+
+# ---------------- text
+
+
+_ESCAPES = re.compile(
+    # Commands with text, such as a window title; one without an end takes no more than its line.
+    r"(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # control sequences, such as colours and cursor moves
+    r"|\x1b[ -/]*[0-~]?"  # short ones, such as a change of the character set
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str, limit: int = LONGEST_MESSAGE_TEXT) -> str:
+    """Return the text without escape sequences, controls, direction marks and surrogates, cut to a limit.
+
+    Line ends are kept and tabs become spaces, so that what a lane says can be shown but cannot steer the terminal.
+    """
+    text = _ESCAPES.sub("", text[: 4 * limit]).replace("\t", "    ")
+    text = _CONTROLS.sub("", text)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def cut(value: object) -> str:
+    """Write a value for an error line."""
+    return clean(repr(value)[:60], 40)
+
+
+# ---------------- writing
 
 
 def encode(value: object) -> bytes:
-    """Write a dataclass as one line, with its newline."""
-    return json.dumps(plain(value), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    """Return a dataclass as one line, with its newline."""
+    return _dumps(plain(value)).encode() + b"\n"
+
+
+def encode_message(message: FromLane | Request) -> bytes:
+    """Return a message as one line for a pipe. The lane's name is left to the reader, which knows it."""
+    body: dict[str, Any] = {"v": PROTOCOL, "type": type(message).__name__}
+    for name in _names(type(message)):
+        if name != "lane":
+            body[name] = plain(getattr(message, name))
+    return _dumps(body).encode() + b"\n"
 
 
 def plain(value: object) -> Any:  # noqa: ANN401
-    """Return a value as what JSON knows."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {
-            "type": type(value).__name__,
-            **{part: plain(getattr(value, part)) for part in _names(type(value))},
-        }
+    """Return a value in the types that JSON has."""
+    kind = type(value)
+    if kind in _UNCHANGED:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {key: plain(item) for key, item in value.items()}
         return [[plain(key), plain(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+    if is_dataclass(kind):
+        return {"type": kind.__name__, **{name: plain(getattr(value, name)) for name in _names(kind)}}
     return value
-
-
-def parse(line: bytes) -> object:
-    """Read a line of JSON.
-
-    Errors: CodecError for what is none.
-    """
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise CodecError(f"not JSON ({type(error).__name__})") from None
-
-
-def read(value: object, kind: object) -> Any:  # noqa: ANN401
-    """Return what `plain` was given, where that was of this type: a dataclass, or a union of some.
-
-    Errors: CodecError for anything else.
-    """
-    return _reader(kind)(value)
 
 
 @functools.cache
@@ -79,60 +112,132 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
 
 
+# ---------------- reading
+
+
+def decode_event(line: bytes, lane: str) -> FromLane:
+    """Read an event that a lane sent over its pipe.
+
+    Raises: CodecError for anything but an event of this protocol version whose fields have the right types and
+    possible values. Unknown keys are ignored.
+    """
+    body = _parse_message(line)
+    body["lane"] = lane
+    event: FromLane = read(body, FromLane, strict=False)
+    return event
+
+
+def decode_request(line: bytes) -> Request:
+    """Read a request that the monitor sent over a pipe; raises CodecError as `decode_event` does."""
+    request: Request = read(_parse_message(line), Request, strict=False)
+    return request
+
+
+def _parse_message(line: bytes) -> dict[str, Any]:
+    body = parse(line)
+    if not isinstance(body, dict):
+        raise CodecError("not a JSON object")
+    version = body.get("v")
+    if version != PROTOCOL or isinstance(version, bool):
+        raise CodecError(f"protocol {cut(version)}, expected {PROTOCOL}")
+    if "type" not in body:
+        raise CodecError("a message without type")
+    return body
+
+
+def parse(line: bytes) -> object:
+    """Read a line of JSON; raises CodecError for what is none."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise CodecError(f"not JSON ({type(error).__name__})") from None
+
+
+def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: ANN401
+    """Return what `plain` was given, of this type: a dataclass, or a union of some.
+
+    `strict` refuses keys that the type does not have, as recordings need it; messages allow them, so that a newer
+    child can say more.
+
+    Raises: CodecError for anything else.
+    """
+    return _reader(kind, strict)(value)
+
+
 @functools.cache
-def _reader(kind: Any) -> _Reader:  # noqa: ANN401 - a type, a union or an alias
-    """Return what reads values of a type."""
-    if isinstance(kind, type) and is_dataclass(kind):
-        return _dataclass_reader(kind)
+def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401, FBT001 - a type, a union or an alias; cached
+    """Return the function that reads values of a type."""
+    if kind is str:
+        return functools.partial(_read_text, LONGEST_TEXT if strict else LONGEST_MESSAGE_TEXT)
     if kind in _SCALARS:
         return _SCALARS[kind]
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _dataclass_reader(kind, strict)
     origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Annotated and isinstance(arguments[1], Range):
+        return functools.partial(_read_range, _reader(arguments[0], strict), arguments[1].low, arguments[1].high)
     if origin in (typing.Union, types.UnionType):
-        return _union_reader(arguments)
-    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return functools.partial(_read_items, _reader(arguments[0]))
+        return _union_reader(arguments, strict)
+    if origin is tuple and arguments[1:] == (Ellipsis,):
+        return functools.partial(_read_items, _reader(arguments[0], strict))
     if origin is tuple:
-        return functools.partial(_read_parts, tuple(map(_reader, arguments)))
+        return functools.partial(_read_parts, tuple(_reader(part, strict) for part in arguments))
     if origin is dict:
-        return functools.partial(_read_pairs, _reader(arguments[0]), _reader(arguments[1]))
+        return functools.partial(_read_pairs, _reader(arguments[0], strict), _reader(arguments[1], strict))
     if origin is Literal:
         return functools.partial(_read_choice, arguments)
-    raise TypeError(f"{kind} cannot be recorded")
+    raise TypeError(f"{kind} cannot be encoded")
 
 
-def _dataclass_reader(kind: type) -> _Reader:
-    parts = {part.name: part for part in fields(kind)}
-    needed = {name for name, part in parts.items() if part.default is MISSING and part.default_factory is MISSING}
+def _dataclass_reader(kind: type, strict: bool) -> _Reader:  # noqa: FBT001
+    needed = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
+    problem = getattr(kind, "problem", None)
     readers: dict[str, _Reader] = {}
 
     def read_dataclass(value: object) -> object:
         if not isinstance(value, dict) or value.get("type") != kind.__name__:
             raise CodecError(f"no {kind.__name__}")
         if not readers:  # late: a type may hold others that are declared below it
-            hints = typing.get_type_hints(kind)
-            readers.update({name: _reader(hints[name]) for name in parts})
-        if unknown := value.keys() - parts.keys() - {"type"}:
+            hints = typing.get_type_hints(kind, include_extras=True)
+            readers.update({name: _reader(hints[name], strict) for name in _names(kind)})
+        if strict and (unknown := value.keys() - readers.keys() - {"type"}):
             raise CodecError(f"{kind.__name__} has no {cut(min(unknown))}")
         if missing := needed - value.keys():
             raise CodecError(f"{kind.__name__} without {min(missing)}")
         found = {}
-        for name in parts.keys() & value.keys():
-            try:
-                found[name] = readers[name](value[name])
-            except CodecError as error:
-                raise CodecError(f"{kind.__name__}.{name}: {error}") from None
-        return kind(**found)
+        for name in value:
+            if name in readers:
+                try:
+                    found[name] = readers[name](value[name])
+                except CodecError as error:
+                    raise CodecError(f"{kind.__name__}.{name}: {error}") from None
+        result = kind(**found)
+        if problem is not None and (said := problem(result)):
+            raise CodecError(f"{kind.__name__}: {said}")
+        return result
 
     return read_dataclass
 
 
-def _union_reader(arguments: tuple[Any, ...]) -> _Reader:
-    """Read dataclasses by their `type`, anything else by the first kind that takes it; words are text, not nan."""
-    arguments = tuple(sorted(arguments, key=lambda one: one is not str))
-    named = {one.__name__: _reader(one) for one in arguments if isinstance(one, type) and is_dataclass(one)}
-    others = [_reader(one) for one in arguments if not (isinstance(one, type) and is_dataclass(one))]
+def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:  # noqa: FBT001
+    """Read dataclasses by their `type`, scalars by theirs, the rest by the first kind that takes it.
+
+    Where text is possible, "nan" is text.
+    """
+    readers = {one: _reader(one, strict) for one in arguments}
+    named = {one.__name__: readers[one] for one in arguments if isinstance(one, type) and is_dataclass(one)}
+    scalars: dict[type, _Reader] = {}
+    for one in arguments:
+        base = get_args(one)[0] if get_origin(one) is Annotated else one
+        for kind in (float, int, str) if base is float else (base,) if base in _UNCHANGED else ():
+            if kind is base or kind not in scalars:
+                scalars[kind] = readers[one]
+    others = [readers[one] for one in arguments if get_origin(one) in (tuple, dict, Literal)]
 
     def read_union(value: object) -> object:
+        scalar = scalars.get(type(value))
+        if scalar is not None:
+            return scalar(value)
         if named and isinstance(value, dict) and "type" in value:
             reader = named.get(str(value["type"]))
             if reader is None:
@@ -174,18 +279,23 @@ def _read_choice(choices: tuple[object, ...], value: object) -> object:
     return value
 
 
+def _read_range(reader: _Reader, low: float, high: float, value: object) -> object:
+    number: Any = reader(value)
+    if not low <= number <= high:  # nan, too
+        raise CodecError(f"{cut(number)} is not from {low:g} to {high:g}")
+    return number
+
+
 def _read_int(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > LARGEST_INT:
+    if type(value) is not int or not -LARGEST_INT <= value <= LARGEST_INT:
         raise CodecError(f"{cut(value)} is no whole number")
     return value
 
 
 def _read_float(value: object) -> float:
-    if isinstance(value, str) and value in _WORDS:
-        return _WORDS[value]
-    if isinstance(value, float):
+    if type(value) is float:
         return value
-    return _read_int(value)
+    return _WORDS[value] if isinstance(value, str) and value in _WORDS else _read_int(value)
 
 
 def _read_bool(value: object) -> bool:
@@ -194,10 +304,10 @@ def _read_bool(value: object) -> bool:
     return value
 
 
-def _read_text(value: object) -> str:
+def _read_text(limit: int, value: object) -> str:
     if not isinstance(value, str):
         raise CodecError(f"{cut(value)} is no text")
-    return clean(value, LONGEST_TEXT)
+    return clean(value, limit)
 
 
 def _read_none(value: object) -> None:
@@ -205,15 +315,4 @@ def _read_none(value: object) -> None:
         raise CodecError(f"{cut(value)} is not null")
 
 
-def cut(value: object) -> str:
-    """Write a value for an error line."""
-    return clean(repr(value)[:60], 40)
-
-
-_SCALARS: dict[object, _Reader] = {
-    int: _read_int,
-    float: _read_float,
-    bool: _read_bool,
-    str: _read_text,
-    type(None): _read_none,
-}
+_SCALARS: dict[object, _Reader] = {int: _read_int, float: _read_float, bool: _read_bool, type(None): _read_none}

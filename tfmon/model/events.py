@@ -11,7 +11,7 @@ from typing import TypeAlias
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Experiment, Machine, Race, RecordingState
-from tfmon.model.samples import GpuSample, HostSample, TreeSample
+from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.spec import LaneSpec
 
 # ---------------------------------------------------------------- about a lane
@@ -42,7 +42,7 @@ class LaneEnded:
     """What it returned; None when a signal ended it."""
     signal: str | None
     """Name of the signal that ended it, such as "SIGKILL"."""
-    asked: bool
+    requested: bool
     """True when the monitor had told it to end."""
     output_tail: tuple[str, ...] = ()
     """The last lines it wrote to stdout and stderr."""
@@ -181,8 +181,8 @@ class UserRequested:
 
     lane: str = ""
     at_ns: int
-    wish: str
-    """`pause`, `go on`, `restart`, `profile` or `race`."""
+    action: str
+    """`pause`, `resume`, `restart`, `profile` or `race`."""
     lanes: tuple[str, ...] = ()
     scenario: str = ""
     """Which one to race instead."""
@@ -194,7 +194,7 @@ class Interrupted:
 
     lane: str = ""
     at_ns: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

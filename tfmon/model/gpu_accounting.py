@@ -6,8 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tfmon.model.lane_statistics import Point
-from tfmon.model.readings import Missing, Reading, known
-from tfmon.model.samples import GpuSample
+from tfmon.model.readings import GpuSample, Missing, Reading, known
 
 DRIVER = "driver"
 ONLY_PROCESS = "only process"
@@ -63,8 +62,8 @@ def busy_pct(sample: GpuSample, pids: Collection[int], *, alone: bool) -> Readin
 
 
 def _why(sample: GpuSample, otherwise: Missing) -> Missing:
-    if sample.held_why:
-        return Missing(sample.held_why)
+    if sample.no_processes_reason:
+        return Missing(sample.no_processes_reason)
     return HIDDEN if sample.foreign_pids else otherwise
 
 

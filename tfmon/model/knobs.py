@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-KnobValue: TypeAlias = int | float | str | bool
+from tfmon.model.readings import FINITE
+
+FiniteFloat: TypeAlias = Annotated[float, FINITE]
+KnobValue: TypeAlias = int | FiniteFloat | str | bool
 Settings: TypeAlias = Mapping[str, KnobValue]
 
 _ON = ("on", "true", "yes", "1")

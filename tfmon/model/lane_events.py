@@ -7,12 +7,17 @@ The child does not know its lane's name, so the reader fills in `lane`. Stamps (
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from tfmon.model.knobs import KnobValue
+from tfmon.model.knobs import FiniteFloat, KnobValue
+from tfmon.model.readings import Range
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the pipe between a lane and the monitor; a child that says another one is refused."""
+Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
+"""What is counted or summed up. In ns the limit is three years; no window has so many steps or examples."""
+Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
+"""A bin of `lane_statistics`, up to 2^64 ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +25,7 @@ class Hello:
     """The first words of a child, before it loads anything."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     protocol: int
     pid: int
     python: str
@@ -34,7 +39,7 @@ class Prepared:
     """A child that was told to prepare has loaded TensorFlow, and waits to be a lane."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +47,7 @@ class PhaseEntered:
     """A lane went on to another part of its life; see `session.PHASES`."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     phase: str
 
 
@@ -51,7 +56,7 @@ class LibrariesLoaded:
     """TensorFlow is loaded and the lane knows what it trains on."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     tensorflow: str
     keras: str
     numpy: str
@@ -66,10 +71,10 @@ class Built:
     """The model and the data stand."""
 
     lane: str = ""
-    at_ns: int
-    parameters: int
+    at_ns: Amount
+    parameters: Amount
     """Trainable values of the model."""
-    examples: int | None
+    examples: Amount | None
     """Examples in the data, None where the pipeline does not know its length."""
     settings: dict[str, KnobValue]
     """Every knob and its value in force."""
@@ -84,26 +89,26 @@ class Window:
     """
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     """End of the window."""
-    span_ns: int
+    span_ns: Annotated[int, Range(1, 10**17)]
     """Wall time from its beginning to its end."""
-    steps: int
-    examples: int
+    steps: Amount
+    examples: Amount
     """Examples whose training was completed in the window."""
-    step: int
+    step: Amount
     """Steps done since the lane started to race, including this window's."""
-    input_ns: int
+    input_ns: Amount
     """Waiting for the next batch."""
-    call_ns: int
+    call_ns: Amount
     """In the step call: dispatch and, on the CPU, compute."""
-    sync_ns: int
+    sync_ns: Amount
     """Waiting for the device at the window's end, by reading the loss."""
-    report_ns: int
+    report_ns: Amount
     """Spent by tfmon itself on measuring and reporting."""
-    longest_ns: int
+    longest_ns: Amount
     """The longest time from the end of one step to the end of the next."""
-    histogram: dict[int, int]
+    histogram: dict[Bin, Amount]
     """Step times (end to end), counted in the bins of `tfmon.model.lane_statistics`."""
     loss: float | None
     """Loss of the window's last step; None for a step that has none."""
@@ -116,26 +121,31 @@ class Window:
     gpu_memory_allocated_bytes: int | None = None
     """TensorFlow's allocator, tensors alive now; None where it keeps no figures."""
     gpu_memory_peak_bytes: int | None = None
-    traced_steps: int = 0
+    traced_steps: Amount = 0
     """Steps in which a tf.function was traced."""
-    traced_ns: int = 0
+    traced_ns: Amount = 0
     """Time of these steps; a part of `call_ns`."""
     traced: str = ""
     """Which function was traced last, and which argument made it trace anew where that is known."""
-    computing_share: float | None = None
+    computing_share: Annotated[float, Range(0, 1)] | None = None
     """Share of `call_ns`, from 0 to 1, in which an operation of the step ran on the CPU: by a profile of a few
     steps under these settings; None where none was taken."""
-    sampled: int = 0
+    sampled: Amount = 0
     """Steps trained before this window, between two barriers; none of its other figures has a part in them."""
-    sampled_examples: int = 0
-    sampled_input_ns: int = 0
+    sampled_examples: Amount = 0
+    sampled_input_ns: Amount = 0
     """Waiting for the batch, summed over these steps as the next three are."""
-    sampled_copy_ns: int | None = None
+    sampled_copy_ns: Amount | None = None
     """Copying the batch to the device; None where there is nothing to copy to."""
-    sampled_call_ns: int = 0
+    sampled_call_ns: Amount = 0
     """In the step call, which on a device that works asynchronously is the launch alone."""
-    sampled_tail_ns: int = 0
+    sampled_tail_ns: Amount = 0
     """From the call's return until the device had done the step."""
+
+    def problem(self) -> str:
+        """Return why these figures cannot be; empty if they can."""
+        parts_ns = self.input_ns + self.call_ns + self.sync_ns + self.report_ns
+        return f"its parts take {parts_ns} ns of {self.span_ns}" if parts_ns > 2 * self.span_ns else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,14 +153,14 @@ class KnobApplied:
     """A knob took effect in the child."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     """End of the first step under the new value."""
     request: int
     knob: str
     value: KnobValue
-    step: int
+    step: Amount
     """Number of that first step, counted since the lane started to race."""
-    gap_ns: int
+    gap_ns: Amount
     """Longest time between the ends of two steps around the change."""
 
 
@@ -159,7 +169,7 @@ class KnobRefused:
     """A knob was asked for and could not be changed; the lane trains on as before."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     request: int
     knob: str
     value: KnobValue
@@ -171,7 +181,7 @@ class LaneFailed:
     """A lane says why it cannot go on, before it ends."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     kind: str
     """`device_absent`, `no_tensorflow`, `scenario`, `out_of_memory`, `protocol` or `error`."""
     message: str
@@ -184,7 +194,7 @@ class SliceEnded:
     """A slice is over and its last step done; the lane holds."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     round: int
 
 
@@ -193,7 +203,7 @@ class Profiled:
     """Some steps were trained under the profiler, none of which is in a window."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     folder: str
     """As the request named it."""
     path: str
@@ -207,7 +217,7 @@ class ProfileFailed:
     """A profile was asked for and could not be taken; the lane trains on."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     folder: str
     reason: str
 
@@ -217,8 +227,8 @@ class Finished:
     """A lane did all the steps it was asked for, or was told to stop, and ends now."""
 
     lane: str = ""
-    at_ns: int
-    steps: int
+    at_ns: Amount
+    steps: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,15 +236,15 @@ class KnobOffered:
     """A user's script has a knob that can be changed while it trains."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     knob: str
     value: KnobValue
     """In force now."""
     default: KnobValue
     help: str
     choices: tuple[KnobValue, ...] = ()
-    low: float | None = None
-    high: float | None = None
+    low: FiniteFloat | None = None
+    high: FiniteFloat | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,22 +252,22 @@ class Progressed:
     """How far a user's script is in what Keras does for it."""
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     doing: str
     """`fit`, `validation`, `evaluate` or `predict`; empty for none of them."""
-    epoch: int = 0
+    epoch: Amount = 0
     """From 1; 0 outside of `fit`."""
-    epochs: int = 0
-    batch: int = 0
+    epochs: Amount = 0
+    batch: Amount = 0
     """Batches done in this epoch."""
-    batches: int | None = None
+    batches: Amount | None = None
     """Batches of an epoch; None where the data do not tell their length."""
     metrics: dict[str, float] = field(default_factory=dict)
     """As Keras shows them: means since the epoch began; those of validation as of its last time."""
-    epochs_done: int = 0
+    epochs_done: Amount = 0
     """Epochs that this `fit` has ended, which the next two are sums over."""
-    validation_ns: int = 0
-    between_ns: int = 0
+    validation_ns: Amount = 0
+    between_ns: Amount = 0
     """From the last step of an epoch to the first of the next, without validation: callbacks, checkpoints."""
 
 
@@ -269,7 +279,7 @@ class StackReported:
     """
 
     lane: str = ""
-    at_ns: int
+    at_ns: Amount
     lines: tuple[str, ...]
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Literal
 
 from tfmon.model import gpu_accounting
-from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
+from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LanePrinted, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import GpuEnergy
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
@@ -18,11 +20,12 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     PhaseEntered,
+    Profiled,
+    ProfileFailed,
     Progressed,
     StackReported,
     Window,
 )
-from tfmon.model.lane_log import grown
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,
@@ -30,6 +33,7 @@ from tfmon.model.lane_state import (
     FAILED,
     HISTORY_WINDOWS,
     IMPORTING,
+    LOG_LINES,
     NO_GPU,
     NO_STEPS_HINT,
     NOT_SAMPLED,
@@ -38,12 +42,12 @@ from tfmon.model.lane_state import (
     SUSPENDED,
     KnobRequest,
     LaneState,
+    LogLine,
     Trouble,
     trouble_of,
 )
-from tfmon.model.lane_statistics import KnobMark, Measured, Point
-from tfmon.model.readings import known
-from tfmon.model.samples import GpuSample, TreeSample
+from tfmon.model.lane_statistics import KnobMark, Measurements, Point
+from tfmon.model.readings import GpuSample, TreeSample, known
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
@@ -51,7 +55,7 @@ def advance(state: LaneState, event: Event) -> LaneState:
     heartbeat = state.heartbeat.after(event, state.phase_since_ns)
     if isinstance(event, Window) and (marks := state.heartbeat.marks(event)):
         event = replace(event, marks=(*event.marks, *marks))
-    after, log = _advance(state, event), grown(state.log, event)
+    after, log = _advance(state, event), append_log(state.log, event)
     same = heartbeat is after.heartbeat and log is after.log
     return after if same else replace(after, heartbeat=heartbeat, log=log)
 
@@ -68,16 +72,16 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return state if state.over else _enter(state, event.phase, event.at_ns)
         case KnobRequested():
             asked = KnobRequest(event.request, event.value, event.at_ns)
-            return replace(state, asked={**state.asked, event.knob: asked}, refused="")
+            return replace(state, requested={**state.requested, event.knob: asked}, refused="")
         case KnobApplied():
             return _after_knob(state, event)
         case KnobRefused():
-            return replace(state, asked=_without(state.asked, event.knob, event.request), refused=event.reason)
+            return replace(state, requested=_without(state.requested, event.knob, event.request), refused=event.reason)
         case LaneStarted():
             same = event.source == state.source
-            earlier = state.measured.afresh(state.settings).earlier if same else ()
+            earlier = state.measurements.afresh(state.settings).earlier if same else ()
             fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid, source=event.source)
-            fresh = replace(fresh, measured=Measured(earlier=earlier), command=event.command)
+            fresh = replace(fresh, measurements=Measurements(earlier=earlier), command=event.command)
             held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
             fresh = replace(fresh, gpu_memory_used_bytes=held, gpu_lane_busy_pct=held)
             return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
@@ -173,17 +177,17 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, alone: bool) -> Lane
 
 def restart_measurement(state: LaneState) -> LaneState:
     """Return the state with steady state beginning anew: what was measured until now was another thing."""
-    return replace(state, measured=state.measured.afresh(state.settings), gpu_energy=GpuEnergy())
+    return replace(state, measurements=state.measurements.afresh(state.settings), gpu_energy=GpuEnergy())
 
 
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
     """Return the state without what was measured in a stretch of time that something disturbed."""
-    measured = state.measured.disturbed(since_ns, until_ns, reason)
-    if measured is state.measured:
+    measured = state.measurements.disturbed(since_ns, until_ns, reason)
+    if measured is state.measurements:
         return state
-    out = {one.at_ns for one in state.measured.latest} - {one.at_ns for one in measured.latest}
+    out = {one.at_ns for one in state.measurements.latest} - {one.at_ns for one in measured.latest}
     points = tuple(replace(one, steady=False) if one.at_ns in out else one for one in state.points)
-    return replace(state, measured=measured, points=points)
+    return replace(state, measurements=measured, points=points)
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
@@ -208,7 +212,7 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         examples=state.examples + window.examples + window.sampled_examples,
         first_loss=loss if state.first_loss is None else state.first_loss,
         last_loss=loss if loss is not None else state.last_loss,
-        measured=state.measured.plus(window),
+        measurements=state.measurements.plus(window),
         points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
         settings=window.settings,
         computing_share=window.computing_share,
@@ -223,7 +227,7 @@ def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
     return replace(
         restart_measurement(state),
         settings={**state.settings, event.knob: event.value},
-        asked=_without(state.asked, event.knob, event.request),
+        requested=_without(state.requested, event.knob, event.request),
         refused="",
         knob_marks=(*state.knob_marks[-63:], mark),
     )
@@ -236,7 +240,7 @@ def _without(asked: dict[str, KnobRequest], knob: str, request: int) -> dict[str
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     stalled_since_ns = state.heartbeat.stalled_since_ns
-    state = replace(state, ended=event, asked={})
+    state = replace(state, ended=event, requested={})
     if state.over:
         return state
     if state.command and event.exit_code == 0 and state.steps:
@@ -257,3 +261,54 @@ def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
         last = event.output_tail[-1].strip() if event.output_tail else ""
         return Trouble(f"the script left with exit code {event.exit_code}" + (f": {last}" if last else ""))
     return Trouble("the script ended, and no training step was seen", NO_STEPS_HINT)
+
+
+# ---------------- the log
+
+
+def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
+    """Return a lane's log after an event; the same object if there is nothing to tell."""
+    new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
+    return (*log, *new)[-LOG_LINES:] if new else log
+
+
+def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
+    match event:
+        case Window():
+            if event.traced_steps:
+                yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
+        case LanePrinted():
+            if event.dropped_bytes:
+                yield "trouble", f"{event.dropped_bytes:,} bytes were printed faster than they are shown: left out"
+            for line in event.lines:
+                yield "printed", line
+        case LaneStarted():
+            settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
+            yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
+        case PhaseEntered():
+            yield "event", event.phase
+        case LibrariesLoaded():
+            yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
+        case Built():
+            examples = "?" if event.examples is None else f"{event.examples:,}"
+            yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
+        case KnobApplied():
+            in_force = f"{event.knob}={show(event.value)} in force from step {event.step:,}"
+            yield "event", f"{in_force}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
+        case KnobRefused():
+            yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
+        case Profiled():
+            yield "event", "profiled"
+        case ProfileFailed():
+            yield "trouble", f"no profile: {event.reason}"
+        case BadLine():
+            yield "trouble", f"unreadable line passed over: {event.problem}"
+        case LaneFailed():
+            yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
+        case Finished():
+            yield "event", f"finished after {event.steps:,} steps"
+        case LaneEnded():
+            how = f"ended by {event.signal}" if event.signal else f"ended with exit code {event.exit_code}"
+            yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"
+        case _:
+            return

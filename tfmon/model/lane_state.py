@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Literal, get_args
 
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import GpuEnergy
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
-from tfmon.model.lane_log import LogLine
-from tfmon.model.lane_statistics import KnobMark, Mean, Measured, Point, SliceSpeed, Tally
+from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, title
 
@@ -37,10 +36,10 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None
     """
     if stalled_since_ns is not None:
         silent_s = (event.at_ns - stalled_since_ns) / 1e9
-        asked = ", as was asked" if event.asked else ""
+        asked = ", as was asked" if event.requested else ""
         message = f"the lane said nothing for {silent_s:.0f} s, and {_how(event)}{asked}"
         return Trouble(message, "r starts it again")
-    if event.asked:
+    if event.requested:
         return None
     if event.signal == "SIGKILL" and event.memory_kills:
         message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
@@ -54,12 +53,29 @@ def _how(event: LaneEnded) -> str:
     return f"was ended by {event.signal}" if event.signal is not None else f"left with exit code {event.exit_code}"
 
 
+# ---------------- the log of a lane: the lines that it printed and what happened to it
+
+
+LOG_LINES = 500
+"""Lines of a lane that are kept; each has 500 characters at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line: what the lane printed, or in our words what happened to it."""
+
+    at_ns: int
+    """For a printed line, when it was read."""
+    kind: Literal["printed", "event", "trouble"]
+    text: str
+
+
 # ---------------- signs of life of a lane, and the times that it, tfmon or the machine stood still. Pure
 
 
 STALL = "stall"
 """Mark of the first window after a lane that had said nothing spoke again."""
-SUSPENDED = "stood still"
+SUSPENDED = "suspended"
 """Mark of windows that reach into a time in which tfmon or the machine stood still."""
 MOST_GAPS = 16
 _FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackReported)
@@ -67,7 +83,7 @@ _FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackRepor
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Suspension:
     """A time in which tfmon or the machine stood still."""
 
     since_ns: int
@@ -80,26 +96,26 @@ class Heartbeat:
 
     heard_ns: int = 0
     """When it said something last, by its own word."""
-    slowest_ns: int = 0
+    longest_window_ns: int = 0
     """The longest window yet; of those that show how long its steps take."""
     warm_up_ns: int = 0
     """How long it warmed up, tracing and compiling included; 0 before that is over."""
     stalled_since_ns: int | None = None
     """Its last sign of life, if it has said nothing for too long; None while all is well."""
-    gaps: tuple[Gap, ...] = ()
+    suspensions: tuple[Suspension, ...] = ()
 
     def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
         """Return what is known after an event; `phase_since_ns` is when the lane's phase before it began."""
         match event:
             case LaneStarted():
-                return Heartbeat(heard_ns=event.at_ns, gaps=self.gaps)
+                return Heartbeat(heard_ns=event.at_ns, suspensions=self.suspensions)
             case LaneStalled():
                 return replace(self, stalled_since_ns=event.since_ns)
             case Suspended():
-                return replace(self, gaps=(*self.gaps[1 - MOST_GAPS :], Gap(event.since_ns, event.at_ns)))
+                return replace(self, suspensions=(*self.suspensions[1 - MOST_GAPS :], Suspension(event.since_ns, event.at_ns)))
             case Window():
-                slowest_ns = self.slowest_ns if self.marks(event) else max(self.slowest_ns, event.span_ns)
-                return replace(self, heard_ns=event.at_ns, slowest_ns=slowest_ns, stalled_since_ns=None)
+                longest_window_ns = self.longest_window_ns if self.marks(event) else max(self.longest_window_ns, event.span_ns)
+                return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_window_ns, stalled_since_ns=None)
             case PhaseEntered(phase="warming up"):
                 return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=0)
             case PhaseEntered(phase="ready"):
@@ -112,7 +128,7 @@ class Heartbeat:
     def marks(self, window: Window) -> tuple[str, ...]:
         """Return why a window that comes now is no measurement; empty if it is one."""
         began_ns = window.at_ns - window.span_ns
-        still = any(gap.since_ns < window.at_ns and began_ns < gap.until_ns for gap in self.gaps)
+        still = any(gap.since_ns < window.at_ns and began_ns < gap.until_ns for gap in self.suspensions)
         stalled = self.stalled_since_ns is not None
         return (STALL,) * stalled + (SUSPENDED,) * still
 
@@ -175,7 +191,7 @@ class LaneState:
     """Examples in the data: the largest batch that can be made."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     """Knobs in force, as the child said."""
-    asked: dict[str, KnobRequest] = field(default_factory=dict)
+    requested: dict[str, KnobRequest] = field(default_factory=dict)
     """Knobs asked for and not yet answered."""
     refused: str = ""
     """Why the latest wish was refused; empty when it was not."""
@@ -183,7 +199,7 @@ class LaneState:
     examples: int = 0
     first_loss: float | None = None
     last_loss: float | None = None
-    measured: Measured = field(default_factory=Measured)
+    measurements: Measurements = field(default_factory=Measurements)
     computing_share: float | None = None
     """Share of a step's call in which an operation ran on the CPU; see `events.Window`."""
     traced: str = ""
@@ -236,19 +252,19 @@ class LaneState:
         return title(self.spec, self.settings)
 
     @property
-    def steady(self) -> Tally:
+    def steady(self) -> WindowSums:
         """Sums since the lane began to race, or a knob or the mode last changed."""
-        return self.measured.steady
+        return self.measurements.steady
 
     @property
     def slices(self) -> tuple[SliceSpeed, ...]:
         """Slices since then, oldest first; only what was steady in them."""
-        return self.measured.slices
+        return self.measurements.slices
 
     @property
     def discarded(self) -> dict[str, int]:
         """Windows left out of steady state, by reason."""
-        return self.measured.discarded
+        return self.measurements.discarded
 
     @property
     def gpu_training_w(self) -> Reading:
@@ -268,20 +284,20 @@ class LaneState:
 
     def slices_under(self, settings: Settings) -> tuple[SliceSpeed, ...]:
         """Return the slices that ran under these settings, also before a knob was changed; oldest first."""
-        return self.measured.slices_under(settings, self.settings)
+        return self.measurements.slices_under(settings, self.settings)
 
     @property
     def over(self) -> bool:
         """True when the lane cannot train on without a restart."""
         return self.phase in OVER
 
-    def recent(self) -> Tally:
+    def recent(self) -> WindowSums:
         """Return the sums over the steady windows of the last 5 s of training, since the last knob change.
 
         These make the throughput that is shown as current.
         """
         if not self.points:
-            return Tally()
+            return WindowSums()
         since_ns = self.points[-1].at_ns - RECENT_NS
         if self.knob_marks:
             since_ns = max(since_ns, self.knob_marks[-1].at_ns)
@@ -294,7 +310,7 @@ class LaneState:
                 steps += point.steps
                 examples += point.examples
                 span_ns += point.span_ns
-        return Tally(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
+        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
 
 
 def seconds_left(state: LaneState) -> float | None:

@@ -17,7 +17,7 @@ _SUMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class WindowSums:
     """Sums over steady windows: those without a mark. What the sums are of, `events.Window` says."""
 
     windows: int = 0
@@ -37,24 +37,24 @@ class Tally:
     sampled_tail_ns: int = 0
     histogram: dict[int, int] = field(default_factory=dict)
 
-    def plus(self, window: Window) -> Tally:
+    def plus(self, window: Window) -> WindowSums:
         """Return the sums with one more window."""
         copied_ns = self.sampled_copy_ns
         if window.sampled_copy_ns is not None:
             copied_ns = (copied_ns or 0) + window.sampled_copy_ns
-        return Tally(
+        return WindowSums(
             windows=self.windows + 1,
             sampled_copy_ns=copied_ns,
             histogram=add(self.histogram, window.histogram),
             **{name: getattr(self, name) + getattr(window, name) for name in _SUMS},
         )
 
-    def minus(self, window: Window) -> Tally:
+    def minus(self, window: Window) -> WindowSums:
         """Return the sums without a window that is in them."""
         copied_ns = self.sampled_copy_ns
         if copied_ns is not None and window.sampled_copy_ns is not None:
             copied_ns -= window.sampled_copy_ns
-        return Tally(
+        return WindowSums(
             windows=self.windows - 1,
             sampled_copy_ns=copied_ns,
             histogram=subtract(self.histogram, window.histogram),
@@ -104,7 +104,7 @@ class Point:
     examples: int
     steps: int
     steady: bool
-    in_turn: bool = False
+    in_slice: bool = False
     """True for a window of a slice: the rest before it was another lane's round."""
 
 
@@ -150,7 +150,7 @@ SETTLED_WINDOWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierSlices:
     """Slices that ran under settings which a knob has changed since."""
 
     settings: dict[str, KnobValue]
@@ -158,17 +158,17 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measurements:
     """What was measured of one lane.
 
     Steady state begins anew when a knob or the mode changes; what ran before stays at hand under its settings.
     """
 
-    steady: Tally = field(default_factory=Tally)
+    steady: WindowSums = field(default_factory=WindowSums)
     """Since the lane began to race, or a knob or the mode last changed."""
     slices: tuple[SliceSpeed, ...] = ()
     """Slices since then, oldest first; only what was steady in them."""
-    earlier: tuple[Earlier, ...] = ()
+    earlier: tuple[EarlierSlices, ...] = ()
     """Slices before that, by the settings they ran under; the latest last."""
     discarded: dict[str, int] = field(default_factory=dict)
     """Windows left out of steady state, by reason."""
@@ -179,7 +179,7 @@ class Measured:
     latest: tuple[Window, ...] = ()
     """The last steady windows, which a reading that comes late may yet take out."""
 
-    def plus(self, window: Window) -> Measured:
+    def plus(self, window: Window) -> Measurements:
         """Return what is known with one more window."""
         counted = replace(self, windows=self.windows + 1)
         if window.marks:
@@ -191,7 +191,7 @@ class Measured:
             latest=(*self.latest[-(LATEST - 1) :], window),
         )
 
-    def disturbed(self, since_ns: int, until_ns: int, reason: str) -> Measured:
+    def disturbed(self, since_ns: int, until_ns: int, reason: str) -> Measurements:
         """Leave out the windows that a disturbance fell into, which became known after they had ended.
 
         One that is there most of the time is no disturbance but the machine: then all windows count, and
@@ -214,15 +214,15 @@ class Measured:
             discarded=_counted(self.discarded, [reason] * len(hit)),
         )
 
-    def afresh(self, settings: Settings) -> Measured:
+    def afresh(self, settings: Settings) -> Measurements:
         """Return what is known with steady state beginning anew; the settings are those until now."""
         earlier = self.earlier
         if self.slices:
             before = next((one for one in earlier if one.settings == settings), None)
             slices = (*(before.slices if before else ()), *self.slices)[-MOST_SLICES:]
             others = [one for one in earlier if one is not before]
-            earlier = (*others[-(MOST_EARLIER - 1) :], Earlier(dict(settings), slices))
-        return replace(self, steady=Tally(), slices=(), latest=(), earlier=earlier)
+            earlier = (*others[-(MOST_EARLIER - 1) :], EarlierSlices(dict(settings), slices))
+        return replace(self, steady=WindowSums(), slices=(), latest=(), earlier=earlier)
 
     def slices_under(self, settings: Settings, in_force: Settings) -> tuple[SliceSpeed, ...]:
         """Return every slice that ran under these settings, given the ones in force; oldest first."""

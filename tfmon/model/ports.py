@@ -19,10 +19,10 @@ class Controls(Protocol):
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         """Ask a lane for another setting; a knob that is not live restarts the lane with it."""
 
-    def hold(self, lanes: Sequence[str]) -> None:
+    def pause(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
 
-    def run(self, lanes: Sequence[str]) -> None:
+    def resume(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
 
     def set_mode(self, mode: str) -> None:
@@ -88,11 +88,11 @@ class Mark:
     at_ns: int
     text: str
     """Such as "batch_size 64 (cpu)"."""
-    kind: Literal["knob", "wish", "trouble"]
+    kind: Literal["knob", "request", "trouble"]
 
 
 @dataclass(frozen=True, slots=True)
-class Tape:
+class ReplayState:
     """How far a replay is."""
 
     at_ns: int
@@ -114,10 +114,10 @@ class Tape:
         return self.event >= self.events
 
 
-class Playback(Protocol):
+class ReplayControls(Protocol):
     """What can be asked of a player. Thread: one."""
 
-    def tape(self) -> Tape:
+    def state(self) -> ReplayState:
         """Return how far it is."""
 
     def tick(self, seconds: float) -> None:

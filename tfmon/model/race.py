@@ -63,7 +63,7 @@ class RecordingState:
     """Where it lies; empty where no file could be made."""
     stopped_ns: int | None = None
     """From when on nothing was recorded; None while all is well."""
-    why: str = ""
+    reason: str = ""
     """Why it stopped, in words."""
 
 
@@ -112,9 +112,9 @@ class Attempt:
     before: dict[str, KnobValue]
     """Every knob and its value in the old settings."""
     after: dict[str, KnobValue]
-    bound: str = ""
+    bottleneck: str = ""
     """What bound the lane when this was proposed: a kind of `race.bottleneck`."""
-    why: str = ""
+    purpose: str = ""
     """What the change is meant to do."""
     restarts: bool = False
     """Whether the two settings need a process each."""

@@ -1,8 +1,12 @@
-"""A measured value, or the reason why there is none."""
+"""Measured values, or the reason why there is none: readings, estimates, and what the probes sample.
+
+Stamps (`at_ns`) are those of `time.monotonic_ns`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
@@ -46,3 +50,167 @@ class Estimate:
     def clear_of(self, value: float) -> bool:
         """Return whether the interval leaves a value out."""
         return self.low > value or self.high < value
+
+
+# ---------------- what a number may be
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Limits of a number, both included, as metadata of a field's type; the codec refuses others."""
+
+    low: float
+    high: float
+
+
+FINITE = Range(-sys.float_info.max, sys.float_info.max)
+"""Neither nan nor infinite."""
+
+
+# ---------------- samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeSample:
+    """CPU and memory of a lane's process tree."""
+
+    lane: str
+    at_ns: int
+    cpu_pct: Reading
+    """Since the sample before; 100 is one core kept busy."""
+    private_bytes: Reading
+    """Memory that no other process shares, summed over the tree."""
+    processes: int
+    pids: tuple[int, ...] = ()
+    """The tree's processes, to find them again in a GPU's list."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReason:
+    """Why a GPU does not run at full clocks."""
+
+    text: str
+    level: str
+    """`info`, `warning` or `alarm`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFault:
+    """Something that went wrong in a GPU, as its driver reported it."""
+
+    at_ns: int
+    code: int | None
+    """Number of the XID message; None where the driver gives none."""
+    text: str
+    by_program: bool = False
+    """True for what a program most likely did wrong, and no GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """One GPU, or one instance of a GPU that is split up (MIG), as its driver sees it."""
+
+    lane: str = ""
+    at_ns: int
+    key: str
+    """The device's UUID."""
+    index: int
+    name: str
+    kind: str = "nvidia"
+    """`nvidia`, `mig` (an instance of an NVIDIA GPU) or `apple`."""
+    part_of: str = ""
+    """UUID of the whole GPU that an instance is part of: power, energy, temperature, clocks and PCIe are then
+    those of the whole GPU."""
+    every_s: float = 1.0
+    """How often it is sampled."""
+    busy_pct: Reading
+    """Share of time in which at least one kernel ran, averaged over the tick."""
+    busy_max_pct: Reading = NOT_READ
+    """The busiest sample within the tick."""
+    busy_source: str
+    """`samples` (true average over our tick), `driver window` (its last 1/6 to 1 s), `sysfs` or `ioreg`."""
+    used_bytes: Reading
+    total_bytes: Reading
+    reserved_bytes: Reading = NOT_READ
+    """What the driver keeps for itself; not in `used_bytes`."""
+    unified: bool = False
+    """True where the memory is the machine's own, shared with the CPU."""
+    power_w: Reading
+    power_source: str = ""
+    """`energy counter` (true average over the last second or more) or `driver` (its own average)."""
+    power_limit_w: Reading
+    energy_j: Reading = NOT_READ
+    """Used since the driver was loaded."""
+    temperature_c: Reading
+    sm_clock_mhz: Reading = NOT_READ
+    sm_clock_max_mhz: Reading = NOT_READ
+    memory_clock_mhz: Reading = NOT_READ
+    memory_clock_max_mhz: Reading = NOT_READ
+    clock_reasons: tuple[ClockReason, ...] | Missing = NOT_READ
+    """What holds the clocks down; empty at full clocks."""
+    pcie_sent_bytes_per_s: Reading = NOT_READ
+    """From the GPU to the host."""
+    pcie_received_bytes_per_s: Reading = NOT_READ
+    """From the host to the GPU."""
+    pcie_source: str = ""
+    """`counter` (true average over the tick) or `20 ms peek` (every 5 s)."""
+    pcie_generation: Reading = NOT_READ
+    pcie_generation_max: Reading = NOT_READ
+    """What GPU and slot can both do."""
+    pcie_width: Reading = NOT_READ
+    pcie_width_max: Reading = NOT_READ
+    pcie_warning: str = ""
+    """What is wrong with the link, such as "4 of 16 lanes"; empty if nothing is."""
+    ecc_errors: Reading = NOT_READ
+    """Memory errors that could not be corrected, since the driver was loaded."""
+    remapped_rows: Reading = NOT_READ
+    """Rows of memory that were replaced for good."""
+    faults: tuple[GpuFault, ...] = ()
+    """What went wrong while tfmon watched; the latest last."""
+    faults_reported: bool = False
+    """False where the driver would not tell, so that no fault means nothing."""
+    used_by_pid: dict[int, int | None] = field(default_factory=dict)
+    """Memory the driver holds for each process, as it numbers them; None where it does not tell."""
+    no_processes_reason: str = ""
+    """Why the driver lists no processes; empty where it does."""
+    busy_by_pid: dict[int, float] | Missing = NOT_READ
+    """Share of the GPU's time in percent, by process; processes that used none may be left out."""
+    foreign_pids: bool = False
+    """True in a container, where the driver may number processes as the host does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostSample:
+    """The machine as a whole, and what may disturb a race on it.
+
+    Units: shares of CPU time and rates over the time since the sample before; 100 % of CPU is one core.
+    """
+
+    lane: str = ""
+    at_ns: int
+    cpu_pct: Reading
+    """All cores together since the sample before; 100 is one core kept busy."""
+    memory_used_bytes: Reading
+    memory_total_bytes: Reading
+    usable_cores: Reading = NOT_READ
+    """What a lane may keep busy: the least of the machine's cores, the affinity and the container's quota."""
+    monitor_cpu_pct: Reading = NOT_READ
+    """tfmon's own process."""
+    others_cpu_pct: Reading = NOT_READ
+    """Processes that are neither tfmon nor in a lane's tree."""
+    steal_pct: Reading = NOT_READ
+    """Time that the hypervisor gave to other machines while this one had work for a core."""
+    swap_in_bytes_per_s: Reading = NOT_READ
+    """Read back from swap."""
+    swap_out_bytes_per_s: Reading = NOT_READ
+    """Written to swap."""
+    cpu_pressure_pct: Reading = NOT_READ
+    """Share of the last 10 s in which some process had work and no core."""
+    memory_pressure_pct: Reading = NOT_READ
+    """Share of the last 10 s in which some process waited for memory."""
+    throttled_pct: Reading = NOT_READ
+    """Share of the quota's periods in which the lanes' control group had used it up."""
+    throttled_ms_per_s: Reading = NOT_READ
+    """Time for which they then stood still, summed over the cores that they wanted."""
+    package_power_w: Reading = NOT_READ
+    """All CPU packages together: cores, caches and what else is on the chip, without memory modules."""

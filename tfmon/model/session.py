@@ -1,10 +1,10 @@
-"""The one mutable object of the program: it takes every event and gives immutable snapshots."""
+"""Everything known of a race: the session takes events and gives immutable snapshots."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tfmon.model.events import (
@@ -12,19 +12,208 @@ from tfmon.model.events import (
     Event,
     ExclusiveChanged,
     ExperimentChanged,
+    Interrupted,
     MachineKnown,
     ModeChanged,
     RaceBegan,
+    RecordingChanged,
     SliceGranted,
 )
-from tfmon.model.race import CONCURRENT, MODES, TURNS, Experiment, Machine, Race, RecordingState
-from tfmon.model.snapshot import HISTORY_SAMPLES, Snapshot, after, concerns
+from tfmon.model.knobs import Knob
+from tfmon.model.lane_events import KnobOffered
+from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, take_gpu_sample, trains_on
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import CONCURRENT, Experiment, Machine, Race, RecordingState, TuneState
+from tfmon.model.readings import GpuSample, HostSample, Missing, Reading, known
 from tfmon.model.spec import LaneSpec
 
-__all__ = [
-    "CONCURRENT", "HISTORY_SAMPLES", "MODES", "TURNS", "Journal", "Machine", "Race", "RecordingState", "Session",
-    "Snapshot",
-]  # fmt: skip
+HISTORY_SAMPLES = 60
+"""Samples of a GPU or of the machine that are kept: a minute at one a second."""
+STALE_TICKS = 3
+"""Readings older than this many times their interval are stale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything known at one moment. Immutable, and safe to read from any thread."""
+
+    at_ns: int
+    machine: Machine
+    race: Race
+    lanes: tuple[LaneState, ...]
+    gpus: tuple[GpuSample, ...] = ()
+    host: HostSample | None = None
+    experiment: Experiment | None = None
+    """The series of measurements that runs, or ran last in this race."""
+    tuned: TuneState | None = None
+    """The advice that is tried, or was last in this race."""
+    gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
+    """The last samples of each GPU by its key, oldest first."""
+    host_history: tuple[HostSample, ...] = ()
+    recording: RecordingState | None = None
+    """Where this race is recorded, and whether it still is; None for a race that is not."""
+
+    def lane(self, name: str) -> LaneState:
+        """Return the lane of that name; KeyError if there is none."""
+        for lane in self.lanes:
+            if lane.spec.name == name:
+                return lane
+        raise KeyError(name)
+
+    def device_name(self, lane: LaneState) -> str:
+        """Return the model name of the processor that a lane trains on; empty while it is not known."""
+        if lane.spec.kind == "cpu":
+            return self.machine.cpu_name
+        gpu = self.gpu_of(lane)
+        return lane.device_name or (gpu.name if gpu else "")
+
+    def gpu_of(self, lane: LaneState) -> GpuSample | None:
+        """Return the latest sample of the GPU that a lane trains on, or None."""
+        return next((gpu for gpu in self.gpus if trains_on(lane, gpu)), None)
+
+    def stale_s(self, sample: GpuSample | HostSample) -> float | None:
+        """Return how old a sample is if it should have been followed by others long ago, else None.
+
+        A driver that hangs, or a machine too busy to sample, leaves the last readings as they were.
+        """
+        age_s = (self.at_ns - sample.at_ns) / 1e9
+        every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
+        return age_s if age_s > STALE_TICKS * every_s else None
+
+
+def concerns(known: Snapshot, event: Event) -> bool:
+    """Return whether an event is about this race: one for a lane that is not in it is passed over."""
+    return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
+
+
+def after(known: Snapshot, event: Event) -> Snapshot:
+    """Return what is known after an event that concerns the race."""
+    match event:
+        case RaceBegan():
+            lanes = (
+                LaneState(spec=spec, started_ns=event.at_ns, phase_since_ns=event.at_ns) for spec in event.specs
+            )
+            return replace(known, race=event.race, lanes=tuple(lanes), experiment=None, tuned=None)
+        case MachineKnown():
+            return replace(known, machine=event.machine)
+        case ClockStarted():
+            return replace(known, race=replace(known.race, started_ns=event.at_ns))
+        case ModeChanged():
+            fresh = known.lanes if event.mode == known.race.mode else map(restart_measurement, known.lanes)
+            return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=tuple(fresh))
+        case ExclusiveChanged():
+            shared = known.race.mode == CONCURRENT and len(known.lanes) > 1
+            fresh = (
+                map(restart_measurement, known.lanes)
+                if shared and event.exclusive != known.race.exclusive
+                else known.lanes
+            )
+            return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=tuple(fresh))
+        case SliceGranted():
+            return replace(known, race=replace(known.race, training=event.lane))
+        case ExperimentChanged():
+            tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
+            return replace(known, experiment=event.experiment, tuned=tuned)
+        case Interrupted():
+            return replace(known, race=replace(known.race, interrupted=event.reason))
+        case RecordingChanged():
+            return replace(known, recording=event.recording)
+        case GpuSample():
+            return _after_gpu_sample(known, event)
+        case HostSample():
+            return _after_host_sample(known, event)
+        case KnobOffered():
+            lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
+            return replace(known, race=with_knob(known.race, event), lanes=tuple(lanes))
+        case _:
+            lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
+            return replace(known, lanes=tuple(lanes))
+
+
+def with_knob(race: Race, offered: KnobOffered) -> Race:
+    """Return the race with a knob that one of its lanes, a user's script, has offered."""
+    if any(knob.name == offered.knob for knob in race.knobs):
+        return race
+    knob = Knob(
+        offered.knob, offered.default, offered.help, "live", offered.choices, offered.low, offered.high
+    )  # fmt: skip
+    return replace(race, knobs=(*race.knobs, knob))
+
+
+def _after_gpu_sample(known: Snapshot, sample: GpuSample) -> Snapshot:
+    before = next((gpu for gpu in known.gpus if gpu.key == sample.key), None)
+    alone = sum(trains_on(lane, sample) and not lane.over for lane in known.lanes) == 1
+    lanes = [take_gpu_sample(lane, sample, alone=alone) for lane in known.lanes]
+    if before is None:
+        gpus = sorted((*known.gpus, sample), key=lambda gpu: gpu.index)
+    else:
+        gpus = [sample if gpu is before else gpu for gpu in known.gpus]
+        reasons = gpu_disturbances(sample)
+        lanes = [_disturbed(lane, before, sample, reasons) if trains_on(lane, sample) else lane for lane in lanes]
+    history = (*known.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
+    return replace(
+        known, gpus=tuple(gpus), lanes=tuple(lanes), gpu_history={**known.gpu_history, sample.key: history}
+    )
+
+
+def _after_host_sample(known: Snapshot, sample: HostSample) -> Snapshot:
+    lanes = known.lanes
+    if known.host is not None:
+        reasons = host_disturbances(sample)
+        lanes = tuple(_disturbed(lane, known.host, sample, reasons) for lane in lanes)
+    history = (*known.host_history, sample)[-HISTORY_SAMPLES:]
+    return replace(known, host=sample, lanes=lanes, host_history=history)
+
+
+def _disturbed(
+    lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
+) -> LaneState:
+    """Leave out what a lane measured between two samples, where the later one tells of a disturbance."""
+    for reason in reasons:
+        lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
+    return lane
+
+
+# ---------------- what in a sample of the machine means that the lanes were disturbed since the sample before. Pure
+
+
+SWAPPING, THROTTLED, STOLEN, GPU_THROTTLED = "swapping", "cgroup throttled", "stolen time", "GPU throttled"
+
+SWAP_BYTES_PER_S = 1e6
+THROTTLED_PCT = 5.0
+STOLEN_PCT = 10.0
+
+
+def host_disturbances(sample: HostSample) -> tuple[str, ...]:
+    """Return what disturbed every lane; empty for a calm machine, and for what it does not tell."""
+    found = []
+    if _above(sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S) or _above(
+        sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S
+    ):
+        found.append(SWAPPING)
+    if _above(sample.throttled_pct, THROTTLED_PCT):
+        found.append(THROTTLED)
+    if _above(sample.steal_pct, STOLEN_PCT):
+        found.append(STOLEN)
+    return tuple(found)
+
+
+def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
+    """Return what disturbed the lanes on this GPU: clocks held down by heat or hardware, not by a power cap.
+
+    A power cap is how a GPU is run; at full load most boards reach it.
+    """
+    reasons = () if isinstance(sample.clock_reasons, Missing) else sample.clock_reasons
+    return (GPU_THROTTLED,) if any(reason.level == "alarm" for reason in reasons) else ()
+
+
+def _above(reading: Reading, limit: float) -> bool:
+    value = known(reading)
+    return value is not None and value > limit
+
+
+# ---------------- the session
+
 
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
 """Takes an event and what is known after it."""
@@ -56,7 +245,7 @@ class Session:
         race = replace(race, number=self._known.race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
-    def know_machine(self, machine: Machine) -> None:
+    def set_machine(self, machine: Machine) -> None:
         """Take over what is now known of the machine."""
         self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine))
 
@@ -68,7 +257,7 @@ class Session:
         """Note how the lanes share the machine from now on; steady state begins anew if that is a change."""
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
-    def set_turn(self, lane: str) -> None:
+    def grant_slice(self, lane: str) -> None:
         """Note whose turn it is; "" for nobody's."""
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane))
 
@@ -79,7 +268,7 @@ class Session:
         """
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
-    def set_trial(self, experiment: Experiment) -> None:
+    def set_experiment(self, experiment: Experiment) -> None:
         """Note how far a series of measurements is."""
         self.accept(ExperimentChanged(at_ns=self._clock_ns(), experiment=experiment))
 

@@ -10,7 +10,8 @@ from tfmon.analysis import statistics
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.session import CONCURRENT, Snapshot
+from tfmon.model.race import CONCURRENT
+from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header
 
 SLICES = "of each race's slices"

@@ -19,7 +19,7 @@ from tfmon.model import lane_statistics as histogram
 from tfmon.model.events import Event, LaneStarted
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import KnobApplied, Window
-from tfmon.model.samples import GpuSample, HostSample, TreeSample
+from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
 

@@ -20,10 +20,10 @@ from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.ports import Mark
 from tfmon.model.race import Machine
-from tfmon.model.snapshot import Snapshot
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
-SCHEMA = 1
+SCHEMA = 2
 """Version of the recordings; another one is refused. New events and new fields with a default need no new one:
 what an older tfmon wrote is still read, and what a newer one wrote is refused by the name it does not know."""
 
@@ -168,16 +168,16 @@ def mark_of(event: Event) -> list[Mark]:
         case KnobRefused():
             return [Mark(event.at_ns, f"{event.knob} {show(event.value)} refused ({event.lane})", "knob")]
         case ModeChanged():
-            return [Mark(event.at_ns, f"mode {event.mode}", "wish")]
+            return [Mark(event.at_ns, f"mode {event.mode}", "request")]
         case UserRequested():
             about = event.scenario or ", ".join(event.lanes)
-            return [Mark(event.at_ns, f"{event.wish} {about}".strip(), "wish")]
+            return [Mark(event.at_ns, f"{event.action} {about}".strip(), "request")]
         case LaneFailed():
             return [Mark(event.at_ns, f"{event.lane} failed", "trouble")]
-        case LaneEnded(asked=False):
+        case LaneEnded(requested=False):
             how = event.signal or f"exit code {event.exit_code}"
             return [] if event.exit_code == 0 else [Mark(event.at_ns, f"{event.lane} ended: {how}", "trouble")]
         case Interrupted():
-            return [Mark(event.at_ns, event.why, "trouble")]
+            return [Mark(event.at_ns, event.reason, "trouble")]
         case _:
             return []

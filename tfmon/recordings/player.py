@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 
 from tfmon.model.events import RecordingChanged
-from tfmon.model.ports import Tape
+from tfmon.model.ports import ReplayState
 from tfmon.model.race import RecordingState
-from tfmon.model.session import Session
-from tfmon.model.snapshot import Snapshot
+from tfmon.model.session import Session, Snapshot
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording, guard
 
@@ -44,10 +43,10 @@ class Player:
         self._kept: dict[int, Snapshot] = {0: self.session.snapshot()}
         self._play_to_place(recording.place_at(self._now_ns))
 
-    def tape(self) -> Tape:
+    def state(self) -> ReplayState:
         """Return how far it is."""
         torn = "the recording is cut off at its end" if self._recording.torn else ""
-        return Tape(
+        return ReplayState(
             at_ns=self._now_ns,
             from_ns=self._times_ns[0],
             to_ns=self._times_ns[-1],

@@ -21,8 +21,6 @@ import tfmon
 from tfmon.model import codec
 from tfmon.model.codec import CodecError
 from tfmon.model.events import Event
-from tfmon.model.lane_events import Window
-from tfmon.model.plausible import implausible
 from tfmon.model.ports import Mark
 from tfmon.recordings.header import MARKING, SCHEMA, Closed, Header, RecordingError, mark_of
 
@@ -95,8 +93,6 @@ class Recording:
         line = self._file.readline(LONGEST_LINE_BYTES + 1)
         try:
             event: Event = codec.read(codec.parse(line), Event)
-            if isinstance(event, Window) and (wrong := implausible(event)):
-                raise CodecError(wrong)
         except CodecError as error:
             raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
         return event

@@ -15,9 +15,8 @@ from pathlib import Path
 from tfmon.model import codec
 from tfmon.model.events import Event, RaceBegan, RecordingChanged
 from tfmon.model.race import RecordingState
-from tfmon.model.samples import GpuSample, HostSample
-from tfmon.model.session import Session
-from tfmon.model.snapshot import HISTORY_SAMPLES, Snapshot
+from tfmon.model.readings import GpuSample, HostSample
+from tfmon.model.session import HISTORY_SAMPLES, Session, Snapshot
 from tfmon.recordings import library
 from tfmon.recordings.header import Closed, Header, RecordingError, closed_of, header_of
 

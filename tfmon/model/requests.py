@@ -1,0 +1,78 @@
+"""What the monitor asks of a lane's child over the request pipe, one frozen dataclass each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tfmon.model.knobs import KnobValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """What the child is to train, and on what. The first request, except for Prepare."""
+
+    scenario: str
+    """Path of the scenario file."""
+    device: str
+    """`cpu` or `gpu`; the environment settles which GPU."""
+    settings: dict[str, KnobValue] = field(default_factory=dict)
+    steps: int | None = None
+    """Steps to race before the child finishes; None for no end."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables to set before a device is touched; empty where the child was started with them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Load TensorFlow at the lowest priority, touch no device, and wait for Assign; answered by Prepared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetKnob:
+    """Change a live knob; answered by KnobApplied or KnobRefused with the same number."""
+
+    request: int
+    knob: str
+    value: KnobValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """Train: the start of the race, or the end of a pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSlice:
+    """Train for one slice while the other lanes are stopped, then pause; answered by SliceEnded."""
+
+    round: int
+    """Slices of the same round are compared with each other."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Stop at the next step boundary and use no CPU until Run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """Train some steps under TensorFlow's profiler; answered by Profiled or ProfileFailed."""
+
+    folder: str
+    """An empty folder for the profile's files."""
+    steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportStack:
+    """Report the stacks of all threads; answered by StackReported. Only for scripts: a scenario's child gets a signal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """End now."""
+
+
+Request: TypeAlias = Assign | Prepare | SetKnob | Run | RunSlice | Pause | Profile | ReportStack | Stop
