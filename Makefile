@@ -14,7 +14,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak sshd oom clean
+.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak sshd oom docs picture clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,8 +72,14 @@ oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a 
 		-p MemoryMax=1G -p MemorySwapMax=0 -p OOMPolicy=continue \
 		$(abspath $(BIN))/python -m pytest tests/faults/test_memory_limit.py -rs $(ARGS)
 
+docs: $(VENV)/dev.stamp  ## Build the documentation into docs/_build/html; a warning is an error.
+	$(BIN)/python -m sphinx -W --keep-going -n -q docs docs/_build/html
+
+picture: $(VENV)/dev.stamp  ## Draw docs/screen.svg anew from the example recording.
+	$(BIN)/python docs/picture.py
+
 clean:  ## Remove the environments and everything that was built.
-	rm -rf $(VENV) $(VENV_218) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_218) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find tfmon tests scenarios -name __pycache__ -type d -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -1,0 +1,102 @@
+"""Tables of the manual, made from the program's own declarations, so that they always say what it does.
+
+Each function returns Markdown. `docs/conf.py` puts them where a page says `{{ name }}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tfmon import errors
+from tfmon.doctor import report as doctor
+from tfmon.model.knobs import COMMON, show
+from tfmon.runner.settings import SETTINGS
+from tfmon.ui.keys import KEYS
+from tfmon.ui.render.glossary import SECTIONS
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def keys() -> str:
+    """Return every key by what it is for, with the name by which it can be remapped."""
+    groups: dict[str, list[Sequence[str]]] = {}
+    for key in KEYS:
+        groups.setdefault(key.group, []).append((_code(key.label), _sentence(key.help), f"`{key.id}`"))
+    parts = [f"**{group}**\n\n{table(('key', 'does', 'name'), rows)}" for group, rows in groups.items()]
+    return "\n\n".join(parts)
+
+
+def knobs() -> str:
+    """Return the knobs that a scenario can have without declaring them."""
+    rows = [(f"`{one.name}`", one.allowed(), show(one.default), one.kind, _sentence(one.help)) for one in COMMON]
+    return table(("knob", "values", "default", "takes effect", "what it does"), rows)
+
+
+def settings() -> str:
+    """Return every setting with its environment variable and built-in value."""
+    rows = [
+        (f"`{one.name}`", f"`{one.variable}`", f"`{_toml(one.default)}`", _sentence(one.help)) for one in SETTINGS
+    ]
+    return table(("in the file", "environment variable", "built in", "what it does"), rows)
+
+
+def numbers() -> str:
+    """Return what every number on the screen is."""
+    parts = []
+    for heading, explained in SECTIONS:
+        rows = [(f"`{name}`", _sentence(meaning)) for name, meaning in explained]
+        parts.append(f"**{heading}**\n\n{table(('on the screen', 'what it is'), rows)}")
+    return "\n\n".join(parts)
+
+
+def exit_codes() -> str:
+    """Return the exit codes."""
+    rows = [
+        (errors.EXIT_FINE, "fine"),
+        (errors.EXIT_LANE_FAILED, "a lane failed"),
+        (errors.EXIT_USAGE, "wrong usage: an unknown command, option, scenario or setting"),
+        (errors.EXIT_DEVICE_ABSENT, "a requested device is not there"),
+        (errors.EXIT_INTERRUPTED, "interrupted by a signal"),
+    ]
+    return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
+
+
+def doctor_exit_codes() -> str:
+    """Return the exit codes of `tfmon doctor`."""
+    rows = [
+        (doctor.EXIT_FINE, "all fine"),
+        (doctor.EXIT_WARNINGS, "warnings"),
+        (doctor.EXIT_NO_GPU, "no usable GPU, or wrong usage"),
+        (doctor.EXIT_NO_TENSORFLOW, "TensorFlow cannot be used"),
+    ]
+    return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
+
+
+TABLES = {
+    "keys": keys,
+    "knobs": knobs,
+    "settings": settings,
+    "numbers": numbers,
+    "exit_codes": exit_codes,
+    "doctor_exit_codes": doctor_exit_codes,
+}
+"""The tables by the name that a page puts between double braces."""
+
+
+def _code(text: str) -> str:
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
+
+
+def _sentence(text: str) -> str:
+    """Escape what Markdown would read as markup, outside of code."""
+    return text.replace("<", "&lt;").replace("*", "\\*")
+
+
+def _toml(value: object) -> str:
+    return (
+        str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
+    )
