@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import Tally
+from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.readings import Missing, Reading
 
 ASYNCHRONOUS = 0.25
@@ -65,11 +65,11 @@ def shares_of(lane: LaneState) -> Shares | None:
     return _on_the_host(lane, tally)
 
 
-def _runs_behind(tally: Tally) -> bool:
+def _runs_behind(tally: WindowSums) -> bool:
     return bool(tally.sampled) and tally.sampled_tail_ns > ASYNCHRONOUS * tally.sampled_call_ns
 
 
-def _on_the_host(lane: LaneState, tally: Tally) -> Shares:
+def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
     """Where a call returns when all is done, the clocks on the steps say everything but the call's inside.
 
     That is told by a profile of a few steps under the same settings.
@@ -97,7 +97,7 @@ def _on_the_host(lane: LaneState, tally: Tally) -> Shares:
     )
 
 
-def _on_a_device(tally: Tally) -> Shares:
+def _on_a_device(tally: WindowSums) -> Shares:
     """Give the device what it takes of each step; what is left goes by what the host did."""
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span

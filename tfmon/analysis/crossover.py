@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.statistics import LEAST_PAIRS
+from tfmon.analysis.statistics import LEAST_PAIRS, Throughput
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
@@ -104,7 +104,7 @@ def plan_crossover(
 ) -> CrossoverState:
     """Return what a crossover of the first two lanes would measure; a batch is never larger than the data.
 
-    Errors: ExperimentError for fewer than two lanes, and a knob that is not there, is no number or tells them apart.
+    Errors: ExperimentError for fewer than two lanes, and a knob that is unknown, is no number or tells them apart.
     """
     if len(lanes) < 2:
         raise ExperimentError("a crossover compares two lanes that train; this race has fewer")
@@ -153,11 +153,10 @@ def pairs_left(curve: Curve) -> int:
 
 
 def _place(first: LaneState, second: LaneState, knob: str, value: KnobValue, refused: str) -> CurvePoint:
-    ours = first.slices_under({**first.settings, knob: value})
-    theirs = second.slices_under({**second.settings, knob: value})
-    pairs = len({one.round for one in ours} & {one.round for one in theirs})
-    ratio = statistics.ratio(ours, theirs)
-    return CurvePoint(value, statistics.speed(ours), statistics.speed(theirs), ratio, pairs, refused)
+    slices = [lane.slices_under({**lane.settings, knob: value}) for lane in (first, second)]
+    ours, theirs = map(Throughput.of, slices)
+    pairs = len({one.round for one in slices[0]} & {one.round for one in slices[1]})
+    return CurvePoint(value, ours.speed, theirs.speed, statistics.ratio(ours.logs, theirs.logs), pairs, refused)
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:

@@ -130,8 +130,8 @@ def plan_attempt(lane: LaneState, advice: Advice, bound: str, knobs: Sequence[Kn
         lane=lane.spec.name,
         before=before,
         after={**before, advice.knob: advice.value},
-        bound=bound,
-        why=advice.why,
+        bottleneck=bound,
+        purpose=advice.why,
         restarts=find(knobs, advice.knob).kind == "restart",
     )
 
