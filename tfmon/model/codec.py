@@ -82,8 +82,9 @@ def encode(value: object) -> bytes:
 
 def encode_message(message: FromLane | Request) -> bytes:
     """Return a message as one line for a pipe. The lane's name is left to the reader, which knows it."""
-    body: dict[str, Any] = {"v": PROTOCOL, "type": type(message).__name__}
-    for name in _names(type(message)):
+    kind: type = type(message)
+    body: dict[str, Any] = {"v": PROTOCOL, "type": kind.__name__}
+    for name in _names(kind):
         if name != "lane":
             body[name] = plain(getattr(message, name))
     return _dumps(body).encode() + b"\n"
@@ -165,7 +166,7 @@ def read(value: object, kind: object, *, strict: bool = True) -> Any:  # noqa: A
 
 
 @functools.cache
-def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401, FBT001 - a type, a union or an alias; cached
+def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401 - a type, a union or an alias; cached
     """Return the function that reads values of a type."""
     if kind is str:
         return functools.partial(_read_text, LONGEST_TEXT if strict else LONGEST_MESSAGE_TEXT)
@@ -189,7 +190,7 @@ def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401, FBT001 - a typ
     raise TypeError(f"{kind} cannot be encoded")
 
 
-def _dataclass_reader(kind: type, strict: bool) -> _Reader:  # noqa: FBT001
+def _dataclass_reader(kind: type, strict: bool) -> _Reader:
     needed = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
     problem = getattr(kind, "problem", None)
     readers: dict[str, _Reader] = {}
@@ -219,7 +220,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:  # noqa: FBT001
     return read_dataclass
 
 
-def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:  # noqa: FBT001
+def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
     """Read dataclasses by their `type`, scalars by theirs, the rest by the first kind that takes it.
 
     Where text is possible, "nan" is text.

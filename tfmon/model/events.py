@@ -19,7 +19,7 @@ from tfmon.model.spec import LaneSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStarted:
-    """A child was started for a lane; what is known of an earlier child of that lane is over."""
+    """A child was started for a lane; it replaces an earlier child of that lane."""
 
     lane: str
     at_ns: int
@@ -52,14 +52,14 @@ class LaneEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanePrinted:
-    """What a lane wrote to stdout and stderr since it was told last, in whole lines, safe to show."""
+    """What a lane wrote to stdout and stderr since the last such event, in whole lines, safe to show."""
 
     lane: str
     at_ns: int
-    """When it was told, a quarter of a second after it was printed at most."""
+    """A quarter of a second after it was printed at most."""
     lines: tuple[str, ...]
     dropped_bytes: int = 0
-    """How much came before these lines and was left out, because the lane printed faster than it is told."""
+    """How much was dropped before these lines, because the lane printed too fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneStalled:
-    """A lane that should train has said nothing for too long; whatever it says next ends that."""
+    """A lane that should train has said nothing for too long; the next thing it says ends that."""
 
     lane: str
     at_ns: int
@@ -85,19 +85,19 @@ class LaneStalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """tfmon was stopped, or the machine slept: what a lane measured over that time is no measurement."""
+    """tfmon was stopped, or the machine slept; what a lane measured over that time is discarded."""
 
     lane: str
     at_ns: int
-    """When it went on."""
+    """When it continued."""
     since_ns: int
     lasted_s: float
-    """On a clock that goes on while the machine sleeps, which the stamps do not."""
+    """On a clock that runs while the machine sleeps, unlike that of the stamps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobRequested:
-    """A wish was sent to a lane."""
+    """A knob request was sent to a lane."""
 
     lane: str
     at_ns: int
@@ -111,7 +111,7 @@ class KnobRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceBegan:
-    """A race begins: what was known of the lanes of an earlier one is dropped."""
+    """A race begins; the lanes of an earlier one are dropped."""
 
     lane: str = ""
     at_ns: int
@@ -150,7 +150,7 @@ class ModeChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceGranted:
-    """It is a lane's turn, or nobody's where `lane` is empty."""
+    """A lane's slice began; an empty `lane` means that no slice runs."""
 
     lane: str
     at_ns: int
@@ -168,7 +168,7 @@ class ExclusiveChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentChanged:
-    """A series of measurements began, or got further."""
+    """An experiment began, or got further."""
 
     lane: str = ""
     at_ns: int
@@ -177,7 +177,7 @@ class ExperimentChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserRequested:
-    """A wish of the user's, or of a experiment's, that is no knob; what came of it is told by other events."""
+    """The user or an experiment requested something besides a knob; other events say what came of it."""
 
     lane: str = ""
     at_ns: int
@@ -199,7 +199,7 @@ class Interrupted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordingChanged:
-    """Where the race is recorded, or that it no longer is. No part of a recording itself."""
+    """The recording of the race began, moved or stopped. Not part of a recording itself."""
 
     lane: str = ""
     at_ns: int

@@ -1,4 +1,4 @@
-"""What of a GPU belongs to one lane, as far as its driver lets see it. Pure."""
+"""What a lane uses of a GPU: memory, time and energy, as far as the driver tells. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ ONLY_PROCESS = "only process"
 ALLOCATOR = "TensorFlow's allocator"
 DEVICE_CHANGE = "device change"
 
+NO_GPU = Missing("no GPU in this lane")
 HIDDEN = Missing("hidden by the container (run it with --pid=host)")
 NOT_LISTED = Missing("the driver lists no memory for this lane")
 NO_SHARE = Missing("the driver lists no process of this lane")
@@ -22,33 +23,35 @@ def used_bytes_of_lane(
     sample: GpuSample,
     pids: Collection[int],
     *,
-    alone: bool,
+    only_lane: bool,
     peak_bytes: int | None,
     before_bytes: float | None,
 ) -> tuple[Reading, str]:
-    """Return the GPU memory of a lane, and where the figure is from; the first that holds.
+    """Return the GPU memory of a lane and the source of the figure, the first that applies.
 
     `driver`: what it lists for the lane's processes. `only process`: in a container, where processes may have
-    the host's numbers, the one that is listed, if no other lane is on this GPU. `TensorFlow's allocator`: its
-    peak, a lower bound without the CUDA context. `device change`: what the whole GPU uses more than before
-    the lane opened it (`before_bytes`), if no other lane is on it. A listed process without an amount tells
-    nothing: newer drivers list a container's own numbers that way.
+    the host's numbers, the one listed process, if no other lane is on this GPU (`only_lane`). `TensorFlow's
+    allocator`: its peak, a lower bound without the CUDA context. `device change`: what the whole GPU uses more
+    than before the lane opened it (`before_bytes`), if no other lane is on it. A listed process without an amount
+    says nothing: newer drivers list a container's own numbers that way.
     """
-    told = [amount for pid in pids if (amount := sample.used_by_pid.get(pid))]
-    if told:
-        return float(sum(told)), DRIVER
+    own = [amount for pid in pids if (amount := sample.used_by_pid.get(pid))]
+    if own:
+        return float(sum(own)), DRIVER
     listed = [amount for amount in sample.used_by_pid.values() if amount]
-    if sample.foreign_pids and alone and len(listed) == len(sample.used_by_pid) == 1:
+    if sample.foreign_pids and only_lane and len(listed) == len(sample.used_by_pid) == 1:
         return float(listed[0]), ONLY_PROCESS
     if peak_bytes:
         return float(peak_bytes), ALLOCATOR
     used = sample.used_bytes
-    if alone and before_bytes is not None and not isinstance(used, Missing) and used > before_bytes:
+    if only_lane and before_bytes is not None and not isinstance(used, Missing) and used > before_bytes:
         return used - before_bytes, DEVICE_CHANGE
-    return _why(sample, NOT_LISTED), ""
+    if sample.no_processes_reason:
+        return Missing(sample.no_processes_reason), ""
+    return (HIDDEN if sample.foreign_pids else NOT_LISTED), ""
 
 
-def busy_pct(sample: GpuSample, pids: Collection[int], *, alone: bool) -> Reading:
+def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Reading:
     """Return the share of the GPU's time that a lane's processes took, in percent."""
     shares = sample.busy_by_pid
     if isinstance(shares, Missing):
@@ -56,18 +59,12 @@ def busy_pct(sample: GpuSample, pids: Collection[int], *, alone: bool) -> Readin
     own = [shares[pid] for pid in pids if pid in shares]
     if own:
         return sum(own)
-    if sample.foreign_pids and alone and len(shares) == 1:
+    if sample.foreign_pids and only_lane and len(shares) == 1:
         return next(iter(shares.values()))
     return HIDDEN if sample.foreign_pids else NO_SHARE
 
 
-def _why(sample: GpuSample, otherwise: Missing) -> Missing:
-    if sample.no_processes_reason:
-        return Missing(sample.no_processes_reason)
-    return HIDDEN if sample.foreign_pids else otherwise
-
-
-# ---------------- what a lane draws from its GPU while it trains, told apart from what the GPU draws in its rests. Pure
+# ---------------- energy: what the GPU draws while the lane trains, told apart from its rests
 
 
 TOO_SHORT = Missing("not measured for long enough")
@@ -75,9 +72,9 @@ TOO_EVEN = Missing("cannot be told apart from what the GPU draws in the lane's r
 TOGETHER = Missing("another lane trains on this GPU at the same time")
 
 SHORTEST_S = 4.0
-"""Training time below which nothing is told."""
+"""Training time below which no power is given."""
 LONGEST_NS = 5_000_000_000
-"""Samples further apart than this say too little about what went on between them."""
+"""Samples further apart than this do not count: too much may have happened between them."""
 MOST_WAITING = 120
 _NO_REST = 0.02
 _APART = 0.02
@@ -99,9 +96,9 @@ class GpuEnergy:
     last: tuple[int, float | None] | None = None
     """Stamp and energy counter of the latest sample."""
     waiting: tuple[Draw, ...] = ()
-    """Until the lane has told what it did in that time."""
+    """Draws for whose time the lane has not reported yet."""
     shared: bool = False
-    """Another lane trains on this GPU, too."""
+    """True when another lane trains on this GPU, too."""
     draws: int = 0
     trained_s: float = 0.0
     rested_s: float = 0.0
@@ -119,38 +116,32 @@ class GpuEnergy:
         if self.last is not None:
             drawn = _drawn(self.last, sample, counter)
             waiting = (*waiting[-(MOST_WAITING - 1) :], drawn) if drawn is not None else waiting
-        told_until_ns = points[-1].at_ns if points else 0
+        reported_ns = points[-1].at_ns if points else 0
         sums = replace(self, last=(sample.at_ns, counter), shared=shared)
         for draw in waiting:
-            if draw.until_ns <= told_until_ns:
+            if draw.until_ns <= reported_ns:
                 sums = sums._counted(draw, _overlap_ns(points, draw) / 1e9)
-        return replace(sums, waiting=tuple(draw for draw in waiting if draw.until_ns > told_until_ns))
+        return replace(sums, waiting=tuple(draw for draw in waiting if draw.until_ns > reported_ns))
 
     def interrupted(self) -> GpuEnergy:
-        """Return the sums without a sample to go on from: what is drawn until the next one does not count."""
+        """Return the sums with a gap: what is drawn until the next sample does not count."""
         return self if self.last is None else replace(self, last=None)
 
     @property
     def training_w(self) -> Reading:
-        """Power of the GPU while the lane trains, by whomever it is drawn."""
+        """Power of the whole GPU while the lane trains."""
         if self.trained_s < SHORTEST_S:
             return TOO_SHORT
         if self.rested_s < _NO_REST * self.trained_s:
             return TOGETHER if self.shared else self.joules_trained / self.trained_sq
-        return self._solved(self.joules_trained, self.rested_sq, self.joules_rested)
+        return self._solved()
 
-    @property
-    def resting_w(self) -> Reading:
-        """Power of the GPU while the lane does not train."""
-        if self.rested_s < SHORTEST_S or self.trained_s < SHORTEST_S:
-            return TOO_SHORT
-        return self._solved(self.joules_rested, self.trained_sq, self.joules_trained)
-
-    def _solved(self, own: float, other_sq: float, other: float) -> Reading:
+    def _solved(self) -> Reading:
+        """Return the power by least squares over the samples, with one power for training and one for rests."""
         determinant = self.trained_sq * self.rested_sq - self.both**2
         if determinant <= _APART * self.trained_sq * self.rested_sq:
             return TOO_EVEN
-        power = (own * other_sq - other * self.both) / determinant
+        power = (self.joules_trained * self.rested_sq - self.joules_rested * self.both) / determinant
         return power if power > 0 else TOO_EVEN
 
     def _counted(self, draw: Draw, trained_s: float) -> GpuEnergy:

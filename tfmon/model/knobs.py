@@ -38,23 +38,23 @@ class Knob:
     kind: Literal["live", "restart"] = "restart"
     """`live` takes effect in the running child with its weights kept; `restart` starts the lane anew."""
     choices: tuple[KnobValue, ...] = ()
-    """All the allowed values, or for a number the ones that a key steps through."""
+    """All allowed values, or for a number those that a key steps through."""
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
     remedies: tuple[KnobValue, ...] = ()
-    """Choices that do the same work as the others in another way, so that one may be advised."""
+    """Choices that do the same work in another way, so that one may be advised."""
 
     def parse(self, text: str) -> KnobValue:
         """Read a value as typed on the command line.
 
-        Errors: KnobError for a value that is not allowed.
+        Raises: KnobError for a value that is not allowed.
         """
         word = text.strip().lower()
         if isinstance(self.default, bool):
             if word in _ON + _OFF:
                 return word in _ON
-            raise self._refusal(text)
+            raise self._error(text)
         if word in self.words:
             return word
         for choice in self.choices:
@@ -66,17 +66,17 @@ class Knob:
             except ValueError as error:
                 if isinstance(error, KnobError):
                     raise
-        raise self._refusal(text)
+        raise self._error(text)
 
     def check(self, value: object) -> KnobValue:
         """Return the value if it is allowed.
 
-        Errors: KnobError for a value that is not allowed.
+        Raises: KnobError for a value that is not allowed.
         """
         if isinstance(self.default, bool):
             if isinstance(value, bool):
                 return value
-            raise self._refusal(value)
+            raise self._error(value)
         if isinstance(value, str) and (value in self.words or value in self.choices):
             return value
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -85,7 +85,7 @@ class Knob:
                     return value
             elif self._in_range(value) and (isinstance(value, int) or self._takes_fractions()):
                 return value
-        raise self._refusal(value)
+        raise self._error(value)
 
     def allowed(self) -> str:
         """Say what values are allowed, for an error line or the help."""
@@ -105,8 +105,8 @@ class Knob:
     def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
         """Return the value that a key press leads to, or the same one at the end of the range.
 
-        Choices are gone through in a ring; a number without choices moves to the next power of two, up to
-        the lower of the knob's own limit and `high`.
+        Choices form a ring; a number without choices moves to the next power of two, up to the lower of the
+        knob's own limit and `high`.
         """
         if isinstance(self.default, bool):
             return not value
@@ -130,7 +130,7 @@ class Knob:
     def _in_range(self, value: float) -> bool:
         return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
 
-    def _refusal(self, value: object) -> KnobError:
+    def _error(self, value: object) -> KnobError:
         return KnobError(f"{self.name}={show(value)} is not possible; {self.name} takes {self.allowed()}")
 
 
@@ -189,7 +189,7 @@ MIXED_PRECISION = Knob(
 SYNC_EVERY_STEP = Knob(
     "sync_every_step",
     default=False,
-    help="Read the loss after every step, as a `.numpy()` in the loop does; the device then stands still.",
+    help="Read the loss after every step, as a `.numpy()` in the loop does; the device then idles.",
     kind="live",
 )
 THREADS = Knob(
@@ -227,7 +227,7 @@ def show(value: object) -> str:
 def find(knobs: Sequence[Knob], name: str) -> Knob:
     """Return the knob of that name.
 
-    Errors: KnobError that lists the names there are.
+    Raises: KnobError that lists the names there are.
     """
     for knob in knobs:
         if knob.name == name:
@@ -238,7 +238,7 @@ def find(knobs: Sequence[Knob], name: str) -> Knob:
 def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, KnobValue]:
     """Read `KNOB=VALUE` words.
 
-    Errors: KnobError for a word without `=`, an unknown knob or a value that is not allowed.
+    Raises: KnobError for a word without `=`, an unknown knob or a value that is not allowed.
     """
     settings: dict[str, KnobValue] = {}
     for word in words:
@@ -253,7 +253,7 @@ def parse_settings(knobs: Sequence[Knob], words: Sequence[str]) -> dict[str, Kno
 def guess_settings(words: Sequence[str]) -> dict[str, KnobValue]:
     """Read `KNOB=VALUE` words of knobs that are not known yet: on or off, a number, or else text.
 
-    Errors: KnobError for a word without `=`.
+    Raises: KnobError for a word without `=`.
     """
     settings: dict[str, KnobValue] = {}
     for word in words:

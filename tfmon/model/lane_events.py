@@ -1,6 +1,7 @@
-"""What a lane says over the metric pipe, one frozen dataclass each.
+"""What a lane says over the event pipe, one frozen dataclass each.
 
-The child does not know its lane's name, so the reader fills in `lane`. Stamps (`at_ns`) are those of
+The child does not know its lane's name, so the reader fills in `lane`. The types of the fields hold the limits
+that the codec checks: figures that are summed up and divided by must be possible. Stamps (`at_ns`) are those of
 `time.monotonic_ns`, which all processes of one machine share.
 """
 
@@ -22,7 +23,7 @@ Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first words of a child, before it loads anything."""
+    """The first event of a child, before it loads anything."""
 
     lane: str = ""
     at_ns: Amount
@@ -30,13 +31,13 @@ class Hello:
     pid: int
     python: str
     reports_stack: bool = False
-    """True for a child that tells the stacks of its threads: a scenario's writes them to stderr on SIGUSR1,
-    whatever it does; a script's answers ReportStack with StackReported."""
+    """True for a child that can report its stacks: a scenario's writes them to stderr on SIGUSR1, a script's answers
+    ReportStack with StackReported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A child that was told to prepare has loaded TensorFlow, and waits to be a lane."""
+    """The answer to Prepare: TensorFlow is loaded, and the child waits for Assign."""
 
     lane: str = ""
     at_ns: Amount
@@ -44,7 +45,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseEntered:
-    """A lane went on to another part of its life; see `session.PHASES`."""
+    """A lane entered another phase; see `lane_state.PHASES`."""
 
     lane: str = ""
     at_ns: Amount
@@ -63,12 +64,12 @@ class LibrariesLoaded:
     device_name: str
     """Model of the GPU that this lane computes on; empty for the CPU, which the monitor knows."""
     gpu_uuid: str | None = None
-    """UUID of the GPU the lane really got, as the CUDA driver says; None on a CPU or where it is not told."""
+    """UUID of the GPU that the lane really got, from the CUDA driver; None on a CPU or where it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """The model and the data stand."""
+    """The model and the data are built."""
 
     lane: str = ""
     at_ns: Amount
@@ -77,15 +78,15 @@ class Built:
     examples: Amount | None
     """Examples in the data, None where the pipeline does not know its length."""
     settings: dict[str, KnobValue]
-    """Every knob and its value in force."""
+    """Every knob and its value in effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """What a lane did between two synchronised points, up to the end of its latest step.
 
-    A window begins where the one before ended, so that nothing is lost; after a pause it begins at the first
-    step. Time shares are summed over the window's steps and do not overlap.
+    A window begins where the one before ended; after a pause it begins at the first step. The parts of the time
+    are summed over the window's steps and do not overlap.
     """
 
     lane: str = ""
@@ -111,34 +112,34 @@ class Window:
     histogram: dict[Bin, Amount]
     """Step times (end to end), counted in the bins of `tfmon.model.lane_statistics`."""
     loss: float | None
-    """Loss of the window's last step; None for a step that has none."""
+    """Loss of the window's last step, where it has one."""
     settings: dict[str, KnobValue]
     """Every knob and its value while the window lasted (at its end, if one changed)."""
     marks: tuple[str, ...] = ()
-    """Why the window is no part of steady state, such as "warm-up" or "knob change"; empty if it is."""
+    """Why the window is discarded, such as "warm-up" or "knob change"; empty for steady state."""
     round: int | None = None
-    """Round of the slice that the window lies in; None while the lanes train at once."""
+    """Round of the slice that the window lies in; None while the lanes train concurrently."""
     gpu_memory_allocated_bytes: int | None = None
-    """TensorFlow's allocator, tensors alive now; None where it keeps no figures."""
+    """Tensors alive now, from TensorFlow's allocator; None where it keeps no figures."""
     gpu_memory_peak_bytes: int | None = None
     traced_steps: Amount = 0
     """Steps in which a tf.function was traced."""
     traced_ns: Amount = 0
     """Time of these steps; a part of `call_ns`."""
     traced: str = ""
-    """Which function was traced last, and which argument made it trace anew where that is known."""
+    """Which function was traced last, and the argument that caused it where that is known."""
     computing_share: Annotated[float, Range(0, 1)] | None = None
-    """Share of `call_ns`, from 0 to 1, in which an operation of the step ran on the CPU: by a profile of a few
-    steps under these settings; None where none was taken."""
+    """Share of `call_ns` in which an operation of the step ran on the CPU, from a profile of a few steps under
+    these settings; None where none was taken."""
     sampled: Amount = 0
-    """Steps trained before this window, between two barriers; none of its other figures has a part in them."""
+    """Steps trained before this window with a barrier around each part; no other figure includes them."""
     sampled_examples: Amount = 0
     sampled_input_ns: Amount = 0
     """Waiting for the batch, summed over these steps as the next three are."""
     sampled_copy_ns: Amount | None = None
     """Copying the batch to the device; None where there is nothing to copy to."""
     sampled_call_ns: Amount = 0
-    """In the step call, which on a device that works asynchronously is the launch alone."""
+    """In the step call; on a device that works asynchronously, only the launch."""
     sampled_tail_ns: Amount = 0
     """From the call's return until the device had done the step."""
 
@@ -166,7 +167,7 @@ class KnobApplied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobRefused:
-    """A knob was asked for and could not be changed; the lane trains on as before."""
+    """A requested knob could not be changed; the lane trains on as before."""
 
     lane: str = ""
     at_ns: Amount
@@ -178,7 +179,7 @@ class KnobRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneFailed:
-    """A lane says why it cannot go on, before it ends."""
+    """A lane says why it fails, before it ends."""
 
     lane: str = ""
     at_ns: Amount
@@ -191,7 +192,7 @@ class LaneFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceEnded:
-    """A slice is over and its last step done; the lane holds."""
+    """A slice is over and its last step done; the lane pauses."""
 
     lane: str = ""
     at_ns: Amount
@@ -200,21 +201,21 @@ class SliceEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """Some steps were trained under the profiler, none of which is in a window."""
+    """Some steps were trained under the profiler; no window includes them."""
 
     lane: str = ""
     at_ns: Amount
     folder: str
-    """As the request named it."""
+    """As in the request."""
     path: str
     """The profile: TensorFlow's `.xplane.pb` file."""
     note: str = ""
-    """Why it has fewer steps than were asked for; "" if it has not."""
+    """Why it has fewer steps than requested; empty if it has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFailed:
-    """A profile was asked for and could not be taken; the lane trains on."""
+    """A requested profile could not be taken; the lane trains on."""
 
     lane: str = ""
     at_ns: Amount
@@ -224,7 +225,7 @@ class ProfileFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """A lane did all the steps it was asked for, or was told to stop, and ends now."""
+    """A lane did all its steps, or was told to stop, and ends now."""
 
     lane: str = ""
     at_ns: Amount
@@ -239,7 +240,7 @@ class KnobOffered:
     at_ns: Amount
     knob: str
     value: KnobValue
-    """In force now."""
+    """In effect now."""
     default: KnobValue
     help: str
     choices: tuple[KnobValue, ...] = ()
@@ -261,11 +262,11 @@ class Progressed:
     batch: Amount = 0
     """Batches done in this epoch."""
     batches: Amount | None = None
-    """Batches of an epoch; None where the data do not tell their length."""
+    """Batches of an epoch; None where the length of the data is unknown."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """As Keras shows them: means since the epoch began; those of validation as of its last time."""
+    """As Keras shows them: means since the epoch began; those of validation from its last run."""
     epochs_done: Amount = 0
-    """Epochs that this `fit` has ended, which the next two are sums over."""
+    """Epochs that this `fit` has finished; the next two fields are sums over them."""
     validation_ns: Amount = 0
     between_ns: Amount = 0
     """From the last step of an epoch to the first of the next, without validation: callbacks, checkpoints."""
@@ -273,10 +274,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackReported:
-    """Where the threads of a lane's child stand, as it told on being asked.
-
-    Read by the monitor from what a scenario's child wrote to stderr.
-    """
+    """The stacks of a child's threads, on request; a scenario's are read by the monitor from its stderr."""
 
     lane: str = ""
     at_ns: Amount

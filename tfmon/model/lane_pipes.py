@@ -1,4 +1,4 @@
-"""Where a user's own script finds the pipes of its lane: one environment variable, written by the monitor.
+"""How a user's script finds the pipes of its lane: one environment variable, set by the monitor.
 
 A scenario's child is told its pipes as arguments; a script's arguments are its own, and the process that trains
 may be a child of the one that was started. So the descriptors are inherited, and a variable says which they are.
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 VARIABLE = "TFMON_LANE"
 SETTINGS = "TFMON_SETTINGS"
-"""Knobs that the command line asks of a lane, as a JSON object."""
+"""Knobs that the command line sets for a lane, as a JSON object."""
 HOLDER = "TFMON_HOLDER"
-"""Set by the first Python of a lane to its own number: a launcher may close the descriptors in its children."""
+"""Process id of the first Python of a lane: a launcher may close the descriptors in its children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class LanePipes:
     metric_fd: int
     knob_fd: int
     lock_fd: int
-    """A file with the token in it. Whoever has locked it is the lane; the lock ends with its process."""
+    """A file with the token in it. The process that has locked it is the lane."""
     token: str
-    """Tells these descriptors from others that have taken their numbers."""
+    """Distinguishes these descriptors from others with their numbers."""
     device: str
     """`cpu` or `gpu`."""
 
@@ -44,7 +44,7 @@ def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
 
 
 def is_open(pipes: LanePipes) -> bool:
-    """Whether this process has inherited the descriptors, and they are still those of the lane."""
+    """Return whether this process has inherited the descriptors, and they are still those of the lane."""
     try:
         os.fstat(pipes.metric_fd)
         os.fstat(pipes.knob_fd)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from tfmon.model import gpu_accounting
 from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LanePrinted, LaneStarted, Suspended
-from tfmon.model.gpu_accounting import GpuEnergy
+from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     Built,
@@ -34,9 +34,10 @@ from tfmon.model.lane_state import (
     HISTORY_WINDOWS,
     IMPORTING,
     LOG_LINES,
-    NO_GPU,
+    LOWER_THE_BATCH,
     NO_STEPS_HINT,
     NOT_SAMPLED,
+    OUT_OF_MEMORY,
     RACING,
     STARTING,
     SUSPENDED,
@@ -44,10 +45,11 @@ from tfmon.model.lane_state import (
     LaneState,
     LogLine,
     Trouble,
-    trouble_of,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
 from tfmon.model.readings import GpuSample, TreeSample, known
+
+MOST_KNOB_MARKS = 64
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
@@ -66,25 +68,38 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return _after_window(state, event)
         case TreeSample():
             return _after_tree_sample(state, event)
-        case GpuSample():
-            return take_gpu_sample(state, event, alone=True)
         case PhaseEntered():
             return state if state.over else _enter(state, event.phase, event.at_ns)
         case KnobRequested():
-            asked = KnobRequest(event.request, event.value, event.at_ns)
-            return replace(state, requested={**state.requested, event.knob: asked}, refused="")
+            latest = KnobRequest(event.request, event.value, event.at_ns)
+            return replace(state, requested={**state.requested, event.knob: latest}, refused="")
         case KnobApplied():
-            return _after_knob(state, event)
+            return replace(
+                restart_measurement(state),
+                settings={**state.settings, event.knob: event.value},
+                requested=_without(state.requested, event.knob, event.request),
+                refused="",
+                knob_marks=_marked(state, event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns),
+            )
         case KnobRefused():
-            return replace(state, requested=_without(state.requested, event.knob, event.request), refused=event.reason)
+            requested = _without(state.requested, event.knob, event.request)
+            return replace(state, requested=requested, refused=event.reason)
         case LaneStarted():
             same = event.source == state.source
-            earlier = state.measurements.afresh(state.settings).earlier if same else ()
-            fresh = LaneState(spec=state.spec, started_ns=event.at_ns, pid=event.pid, source=event.source)
-            fresh = replace(fresh, measurements=Measurements(earlier=earlier), command=event.command)
-            held = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
-            fresh = replace(fresh, gpu_memory_used_bytes=held, gpu_lane_busy_pct=held)
-            return replace(fresh, phase_since_ns=event.at_ns, settings=event.settings)
+            earlier = state.measurements.restarted(state.settings).earlier if same else ()
+            unknown = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
+            return LaneState(
+                spec=state.spec,
+                started_ns=event.at_ns,
+                phase_since_ns=event.at_ns,
+                pid=event.pid,
+                source=event.source,
+                command=event.command,
+                settings=event.settings,
+                measurements=Measurements(earlier=earlier),
+                gpu_memory_used_bytes=unknown,
+                gpu_lane_busy_pct=unknown,
+            )
         case Hello():
             return replace(state, pid=event.pid, python=event.python, reports_stack=event.reports_stack)
         case LibrariesLoaded():
@@ -98,10 +113,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case Built():
             return replace(
-                state,
-                parameters=event.parameters,
-                data_examples=event.examples,
-                settings=event.settings,
+                state, parameters=event.parameters, data_examples=event.examples, settings=event.settings
             )
         case LaneFailed():
             phase = ABSENT if event.kind == "device_absent" else FAILED
@@ -118,9 +130,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():
-            mark = KnobMark(event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0)
             kept = disturbed(state, event.since_ns, event.at_ns, SUSPENDED)
-            return replace(kept, knob_marks=(*state.knob_marks[-63:], mark))
+            return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
         case StackReported():
             return replace(state, stack=event)
         case _:
@@ -128,9 +139,53 @@ def _advance(state: LaneState, event: Event) -> LaneState:
 
 
 def _enter(state: LaneState, phase: str, at_ns: int) -> LaneState:
-    if phase == state.phase:
+    return state if phase == state.phase else replace(state, phase=phase, phase_since_ns=at_ns)
+
+
+def _without(requested: dict[str, KnobRequest], knob: str, request: int) -> dict[str, KnobRequest]:
+    """Drop a request that was answered, unless a newer one for the same knob is under way."""
+    return {name: one for name, one in requested.items() if name != knob or one.request > request}
+
+
+def _marked(state: LaneState, at_ns: int, text: str, gap_ns: int) -> tuple[KnobMark, ...]:
+    return (*state.knob_marks[1 - MOST_KNOB_MARKS :], KnobMark(at_ns, text, gap_ns))
+
+
+# ---------------- what was measured
+
+
+def _after_window(state: LaneState, window: Window) -> LaneState:
+    steady, loss = not window.marks, window.loss
+    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
+    return replace(
+        state,
+        steps=window.step,
+        examples=state.examples + window.examples + window.sampled_examples,
+        first_loss=loss if state.first_loss is None else state.first_loss,
+        last_loss=loss if loss is not None else state.last_loss,
+        measurements=state.measurements.plus(window),
+        points=(*state.points[1 - HISTORY_WINDOWS :], point),
+        settings=window.settings,
+        computing_share=window.computing_share,
+        traced=window.traced or state.traced,
+        gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
+        gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,
+    )
+
+
+def restart_measurement(state: LaneState) -> LaneState:
+    """Return the state with steady state beginning anew, because something else is measured from now on."""
+    return replace(state, measurements=state.measurements.restarted(state.settings), gpu_energy=GpuEnergy())
+
+
+def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
+    """Return the state without what was measured while something disturbed the lane."""
+    measurements = state.measurements.disturbed(since_ns, until_ns, reason)
+    if measurements is state.measurements:
         return state
-    return replace(state, phase=phase, phase_since_ns=at_ns)
+    out = {one.at_ns for one in state.measurements.latest} - {one.at_ns for one in measurements.latest}
+    points = tuple(replace(one, steady=False) if one.at_ns in out else one for one in state.points)
+    return replace(state, measurements=measurements, points=points)
 
 
 def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
@@ -148,52 +203,37 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     )
 
 
-def take_gpu_sample(state: LaneState, sample: GpuSample, *, alone: bool) -> LaneState:
-    """Return the lane's state after a sample of a GPU; `alone` is False when other lanes train on it, too."""
+def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
+    """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
     if state.over or not trains_on(state, sample):
         return state
     racing = state.phase == RACING
     busy, energy, before = state.racing_gpu_busy_pct, state.gpu_energy, state.gpu_used_before
     if before is None and state.phase in (STARTING, IMPORTING):
         before = known(sample.used_bytes)
-    opened = state.phase not in (STARTING, IMPORTING, BUILDING)
-    held, source = gpu_accounting.used_bytes_of_lane(
+    certain = only_lane and state.phase not in (STARTING, IMPORTING, BUILDING)
+    used, source = gpu_accounting.used_bytes_of_lane(
         sample,
         state.pids,
-        alone=alone and opened,
+        only_lane=certain,
         peak_bytes=state.gpu_memory_peak_bytes or state.gpu_memory_allocated_bytes,
         before_bytes=None if sample.part_of else before,
     )
     return replace(
         state,
         racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
-        gpu_memory_used_bytes=held,
+        gpu_memory_used_bytes=used,
         gpu_memory_source=source,
-        gpu_lane_busy_pct=gpu_accounting.busy_pct(sample, state.pids, alone=alone and opened),
+        gpu_lane_busy_pct=gpu_accounting.busy_pct(sample, state.pids, only_lane=certain),
         gpu_used_before=before,
-        gpu_energy=energy.plus(sample, state.points, shared=not alone) if racing else energy.interrupted(),
+        gpu_energy=energy.plus(sample, state.points, shared=not only_lane) if racing else energy.interrupted(),
     )
-
-
-def restart_measurement(state: LaneState) -> LaneState:
-    """Return the state with steady state beginning anew: what was measured until now was another thing."""
-    return replace(state, measurements=state.measurements.afresh(state.settings), gpu_energy=GpuEnergy())
-
-
-def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
-    """Return the state without what was measured in a stretch of time that something disturbed."""
-    measured = state.measurements.disturbed(since_ns, until_ns, reason)
-    if measured is state.measurements:
-        return state
-    out = {one.at_ns for one in state.measurements.latest} - {one.at_ns for one in measured.latest}
-    points = tuple(replace(one, steady=False) if one.at_ns in out else one for one in state.points)
-    return replace(state, measurements=measured, points=points)
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
     """Return whether a lane trains on this GPU: by UUID, or by index until the lane has told its UUID.
 
-    CUDA gives the UUID of an instance (MIG) without saying that it is one, so the first word does not count.
+    CUDA gives the UUID of a MIG instance with the prefix of a physical GPU, so the prefixes are not compared.
     """
     if state.spec.kind != "gpu":
         return False
@@ -202,40 +242,7 @@ def trains_on(state: LaneState, gpu: GpuSample) -> bool:
     return gpu.index == state.spec.index and not gpu.part_of
 
 
-def _after_window(state: LaneState, window: Window) -> LaneState:
-    steady = not window.marks
-    point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
-    loss = window.loss
-    return replace(
-        state,
-        steps=window.step,
-        examples=state.examples + window.examples + window.sampled_examples,
-        first_loss=loss if state.first_loss is None else state.first_loss,
-        last_loss=loss if loss is not None else state.last_loss,
-        measurements=state.measurements.plus(window),
-        points=(*state.points[-(HISTORY_WINDOWS - 1) :], point),
-        settings=window.settings,
-        computing_share=window.computing_share,
-        traced=window.traced or state.traced,
-        gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
-        gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,
-    )
-
-
-def _after_knob(state: LaneState, event: KnobApplied) -> LaneState:
-    mark = KnobMark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
-    return replace(
-        restart_measurement(state),
-        settings={**state.settings, event.knob: event.value},
-        requested=_without(state.requested, event.knob, event.request),
-        refused="",
-        knob_marks=(*state.knob_marks[-63:], mark),
-    )
-
-
-def _without(asked: dict[str, KnobRequest], knob: str, request: int) -> dict[str, KnobRequest]:
-    """Drop a wish that was answered, unless a newer one for the same knob is under way."""
-    return {name: wish for name, wish in asked.items() if name != knob or wish.request > request}
+# ---------------- how a lane's child ended
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
@@ -243,18 +250,35 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     state = replace(state, ended=event, requested={})
     if state.over:
         return state
-    if state.command and event.exit_code == 0 and state.steps:
-        return _enter(state, DONE, event.at_ns)
-    trouble = trouble_of(event, stalled_since_ns)
+    well = state.command and event.exit_code == 0 and state.steps
+    trouble = None if well else trouble_of(event, stalled_since_ns)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
     if state.command and stalled_since_ns is None and not event.memory_kills:
-        trouble = _trouble_of_script(state, event)
+        trouble = _trouble_of_script(event)
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)
 
 
-def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
-    """Say how a script ended that did not end well: with its own last words, or without a step."""
+def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None:
+    """Return why a child ended that did not say so itself; None for an end that was requested and went well.
+
+    `stalled_since_ns` is the last sign of life of a lane that had stalled, which is a failure however it ended.
+    """
+    how = f"was ended by {event.signal}" if event.signal is not None else f"left with exit code {event.exit_code}"
+    if stalled_since_ns is not None:
+        stalled_s = (event.at_ns - stalled_since_ns) / 1e9
+        requested = ", as requested" if event.requested else ""
+        return Trouble(f"the lane said nothing for {stalled_s:.0f} s, and {how}{requested}", "r starts it again")
+    if event.requested:
+        return None
+    if event.signal == "SIGKILL" and event.memory_kills:
+        message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
+        return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
+    return Trouble(f"the lane {how}" if event.signal is not None else f"the lane {how} and did not say why")
+
+
+def _trouble_of_script(event: LaneEnded) -> Trouble:
+    """Say how a script failed: with its own last words, or without a step."""
     if event.signal is not None:
         return Trouble(f"the script was ended by {event.signal}")
     if event.exit_code:
@@ -267,7 +291,7 @@ def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
 
 
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
-    """Return a lane's log after an event; the same object if there is nothing to tell."""
+    """Return a lane's log after an event; the same object if there is nothing to add."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
     return (*log, *new)[-LOG_LINES:] if new else log
 
@@ -279,7 +303,7 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
                 yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
         case LanePrinted():
             if event.dropped_bytes:
-                yield "trouble", f"{event.dropped_bytes:,} bytes were printed faster than they are shown: left out"
+                yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
             for line in event.lines:
                 yield "printed", line
         case LaneStarted():
@@ -293,8 +317,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             examples = "?" if event.examples is None else f"{event.examples:,}"
             yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
         case KnobApplied():
-            in_force = f"{event.knob}={show(event.value)} in force from step {event.step:,}"
-            yield "event", f"{in_force}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
+            in_effect = f"{event.knob}={show(event.value)} in effect from step {event.step:,}"
+            yield "event", f"{in_effect}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
         case KnobRefused():
             yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
         case Profiled():
@@ -302,7 +326,7 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
         case ProfileFailed():
             yield "trouble", f"no profile: {event.reason}"
         case BadLine():
-            yield "trouble", f"unreadable line passed over: {event.problem}"
+            yield "trouble", f"unreadable line ignored: {event.problem}"
         case LaneFailed():
             yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
         case Finished():
@@ -310,5 +334,3 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
         case LaneEnded():
             how = f"ended by {event.signal}" if event.signal else f"ended with exit code {event.exit_code}"
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"
-        case _:
-            return

@@ -1,4 +1,4 @@
-"""All that is known of one lane. Pure: no clock, no lock, no process; `lane_changes` says how events change it."""
+"""All that is known of one lane. Pure; `lane_reducer` says how events change it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,46 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
-from tfmon.model.gpu_accounting import GpuEnergy
+from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, title
 
-# ---------------- how a lane's child ended that did not say why itself, in words. Pure
+STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
+WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
+DONE, FAILED, ABSENT = "done", "failed", "absent"
+PHASES = (
+    STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
+)  # fmt: skip
+"""The phases of a lane, in order. A `ready` lane waits for the start signal that all lanes get together."""
+OVER = (DONE, FAILED, ABSENT)
+"""Phases that only a restart ends."""
 
+SLICE_START = "slice start"
+"""Mark of the windows at the start of a slice."""
+STALL = "stall"
+"""Mark of the first window after a stall."""
+SUSPENDED = "suspended"
+"""Mark of windows that overlap a time in which tfmon or the machine was suspended."""
 
 OUT_OF_MEMORY = "out_of_memory"
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
+NO_STEPS_HINT = (
+    "Keras' fit is seen by itself; in a loop of your own: from tfmon import report, then "
+    "report.step(examples=len(x), loss=loss)"
+)
+"""What to do about a script in which tfmon sees no step."""
+NOT_SAMPLED = Missing("not sampled yet")
+
+HISTORY_WINDOWS = 1_500
+"""Windows kept for the charts; at five a second these are five minutes."""
+LOG_LINES = 500
+"""Lines of a lane's log that are kept; each has 500 characters at most."""
+MOST_SUSPENSIONS = 16
+RECENT_NS = 5_000_000_000
+"""How far back the throughput that is shown as current reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,37 +55,6 @@ class Trouble:
     message: str
     hint: str = ""
     kind: str = "error"
-
-
-def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None:
-    """Return what there is to say of an end; None for one that was asked for and went as it should.
-
-    `stalled_since_ns` is the last sign of life of a lane that had stalled, which is a failure however it ended.
-    """
-    if stalled_since_ns is not None:
-        silent_s = (event.at_ns - stalled_since_ns) / 1e9
-        asked = ", as was asked" if event.requested else ""
-        message = f"the lane said nothing for {silent_s:.0f} s, and {_how(event)}{asked}"
-        return Trouble(message, "r starts it again")
-    if event.requested:
-        return None
-    if event.signal == "SIGKILL" and event.memory_kills:
-        message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
-        return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
-    if event.signal is not None:
-        return Trouble(f"the lane {_how(event)}")
-    return Trouble(f"the lane {_how(event)} and did not say why")
-
-
-def _how(event: LaneEnded) -> str:
-    return f"was ended by {event.signal}" if event.signal is not None else f"left with exit code {event.exit_code}"
-
-
-# ---------------- the log of a lane: the lines that it printed and what happened to it
-
-
-LOG_LINES = 500
-"""Lines of a lane that are kept; each has 500 characters at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +67,25 @@ class LogLine:
     text: str
 
 
-# ---------------- signs of life of a lane, and the times that it, tfmon or the machine stood still. Pure
+@dataclass(frozen=True, slots=True)
+class KnobRequest:
+    """A request that the child has not answered yet."""
+
+    request: int
+    value: KnobValue
+    at_ns: int
 
 
-STALL = "stall"
-"""Mark of the first window after a lane that had said nothing spoke again."""
-SUSPENDED = "suspended"
-"""Mark of windows that reach into a time in which tfmon or the machine stood still."""
-MOST_GAPS = 16
+# ---------------- signs of life
+
+
 _FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackReported)
-"""Signs of life: what a lane says by itself. A stack it tells because it was asked, also while it hangs."""
+"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suspension:
-    """A time in which tfmon or the machine stood still."""
+    """A time in which tfmon or the machine was suspended."""
 
     since_ns: int
     until_ns: int
@@ -92,10 +93,10 @@ class Suspension:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What is known of a lane's being alive."""
+    """The signs of life of a lane."""
 
     heard_ns: int = 0
-    """When it said something last, by its own word."""
+    """When it said something last, by its own clock."""
     longest_window_ns: int = 0
     """The longest window yet; of those that show how long its steps take."""
     warm_up_ns: int = 0
@@ -105,70 +106,35 @@ class Heartbeat:
     suspensions: tuple[Suspension, ...] = ()
 
     def after(self, event: Event, phase_since_ns: int) -> Heartbeat:
-        """Return what is known after an event; `phase_since_ns` is when the lane's phase before it began."""
+        """Return the signs of life after an event; `phase_since_ns` is when the phase before it began."""
         match event:
             case LaneStarted():
                 return Heartbeat(heard_ns=event.at_ns, suspensions=self.suspensions)
             case LaneStalled():
                 return replace(self, stalled_since_ns=event.since_ns)
             case Suspended():
-                return replace(self, suspensions=(*self.suspensions[1 - MOST_GAPS :], Suspension(event.since_ns, event.at_ns)))
-            case Window():
-                longest_window_ns = self.longest_window_ns if self.marks(event) else max(self.longest_window_ns, event.span_ns)
-                return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_window_ns, stalled_since_ns=None)
+                latest = Suspension(event.since_ns, event.at_ns)
+                return replace(self, suspensions=(*self.suspensions[1 - MOST_SUSPENSIONS :], latest))
+            case Window() if not self.marks(event):
+                longest_ns = max(self.longest_window_ns, event.span_ns)
+                return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_ns, stalled_since_ns=None)
             case PhaseEntered(phase="warming up"):
                 return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=0)
             case PhaseEntered(phase="ready"):
                 warm_up_ns = max(0, event.at_ns - phase_since_ns)
                 return replace(self, heard_ns=event.at_ns, stalled_since_ns=None, warm_up_ns=warm_up_ns)
-            case _ if isinstance(event, _FROM_LANE):
-                return replace(self, heard_ns=event.at_ns, stalled_since_ns=None)
+        if isinstance(event, _FROM_LANE):
+            return replace(self, heard_ns=event.at_ns, stalled_since_ns=None)
         return self
 
     def marks(self, window: Window) -> tuple[str, ...]:
         """Return why a window that comes now is no measurement; empty if it is one."""
         began_ns = window.at_ns - window.span_ns
-        still = any(gap.since_ns < window.at_ns and began_ns < gap.until_ns for gap in self.suspensions)
-        stalled = self.stalled_since_ns is not None
-        return (STALL,) * stalled + (SUSPENDED,) * still
+        suspended = any(one.since_ns < window.at_ns and began_ns < one.until_ns for one in self.suspensions)
+        return (STALL,) * (self.stalled_since_ns is not None) + (SUSPENDED,) * suspended
 
 
-# ----------------
-
-STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
-WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
-DONE, FAILED, ABSENT = "done", "failed", "absent"
-PHASES = (
-    STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
-)  # fmt: skip
-"""The parts of a lane's life, in order. `ready` waits for the start signal that all lanes get together."""
-OVER = (DONE, FAILED, ABSENT)
-"""Phases that a lane does not leave without a restart."""
-
-SLICE_START = "slice start"
-"""Mark of the windows at the start of a slice."""
-
-NO_STEPS_HINT = (
-    "Keras' fit is seen by itself; in a loop of your own: from tfmon import report, then "
-    "report.step(examples=len(x), loss=loss)"
-)
-"""What to do about a script that tfmon sees no step of."""
-NOT_SAMPLED = Missing("not sampled yet")
-NO_GPU = Missing("no GPU in this lane")
-
-HISTORY_WINDOWS = 1_500
-"""Windows kept for the charts; at five a second these are five minutes."""
-RECENT_NS = 5_000_000_000
-"""How far back the throughput that is shown as current reaches."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnobRequest:
-    """A wish that the child has not answered yet."""
-
-    request: int
-    value: KnobValue
-    at_ns: int
+# ---------------- the state
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +154,20 @@ class LaneState:
     gpu_uuid: str | None = None
     parameters: int | None = None
     data_examples: int | None = None
-    """Examples in the data: the largest batch that can be made."""
+    """Examples in the data: the largest possible batch."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
-    """Knobs in force, as the child said."""
+    """Knobs in effect, as the child said."""
     requested: dict[str, KnobRequest] = field(default_factory=dict)
-    """Knobs asked for and not yet answered."""
+    """Knobs requested and not answered yet."""
     refused: str = ""
-    """Why the latest wish was refused; empty when it was not."""
+    """Why the latest request was refused; empty when it was not."""
     steps: int = 0
     examples: int = 0
     first_loss: float | None = None
     last_loss: float | None = None
     measurements: Measurements = field(default_factory=Measurements)
     computing_share: float | None = None
-    """Share of a step's call in which an operation ran on the CPU; see `events.Window`."""
+    """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""
     traced: str = ""
     """Which function was traced last while the lane raced, and why; empty for none."""
     source: str = ""
@@ -209,7 +175,7 @@ class LaneState:
     command: str = ""
     """The user's own command that the lane runs; empty for a scenario."""
     progress: Progressed | None = None
-    """How far a user's script is in what Keras does for it; None where it has not told."""
+    """How far a user's script is in what Keras does for it; None before it says so."""
     points: tuple[Point, ...] = ()
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
@@ -221,15 +187,15 @@ class LaneState:
     racing_cpu_pct: Mean = field(default_factory=Mean)
     """CPU of the process tree while the lane raced."""
     racing_gpu_busy_pct: Mean = field(default_factory=Mean)
-    """The lane's GPU, by whomever it was kept busy, while the lane raced."""
+    """How busy the lane's GPU was while the lane raced, with the work of all processes."""
     gpu_memory_used_bytes: Reading = NO_GPU
-    """Memory of the GPU that this lane takes, as `gpu_memory_source` knows it."""
+    """GPU memory of this lane, from `gpu_memory_source`."""
     gpu_memory_source: str = ""
-    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`; see `gpu_share`."""
+    """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
     gpu_lane_busy_pct: Reading = NO_GPU
     """Share of the GPU's time that the lane's own processes took, over the last 2 s."""
     gpu_used_before: float | None = None
-    """Bytes in use on the whole GPU before this lane opened it."""
+    """Bytes used on the whole GPU before this lane opened it."""
     gpu_energy: GpuEnergy = field(default_factory=GpuEnergy)
     gpu_memory_allocated_bytes: int | None = None
     gpu_memory_peak_bytes: int | None = None
@@ -240,15 +206,14 @@ class LaneState:
     bad_lines: int = 0
     last_bad_line: str = ""
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
-    """Its signs of life."""
     reports_stack: bool = False
-    """Whether it can be asked for the stacks of its threads."""
+    """Whether it can report the stacks of its threads."""
     stack: StackReported | None = None
-    """The stacks that it told last."""
+    """The stacks that it reported last."""
 
     @property
     def title(self) -> str:
-        """What the lane is called on the screen: its device, and what tells it apart as it is in force now."""
+        """The lane's name on the screen: its device, and the settings that distinguish it, as in effect now."""
         return title(self.spec, self.settings)
 
     @property
@@ -263,7 +228,7 @@ class LaneState:
 
     @property
     def discarded(self) -> dict[str, int]:
-        """Windows left out of steady state, by reason."""
+        """Windows discarded from steady state, by reason."""
         return self.measurements.discarded
 
     @property
@@ -316,8 +281,8 @@ class LaneState:
 def seconds_left(state: LaneState) -> float | None:
     """Return how long the rest of a script's `fit` takes at the present pace, in the lane's own time.
 
-    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before.
-    Errors: None where the pace, or the number of batches, is not known.
+    What an epoch took besides its steps (validation, callbacks) counts as in the epochs before. Returns None where
+    the pace or the number of batches is not known.
     """
     progress, pace = state.progress, state.recent().steps_per_s or state.steady.steps_per_s
     if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":

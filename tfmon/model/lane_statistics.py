@@ -1,4 +1,4 @@
-"""What is kept of a lane's windows and samples: sums, means, and points of its history."""
+"""What is kept of a lane's windows and samples: sums, means, slices, histograms, and what is discarded and why."""
 
 from __future__ import annotations
 
@@ -10,15 +10,76 @@ from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Window
 from tfmon.model.readings import Missing, Reading
 
+MOST_SLICES = 2_000
+"""Slices kept under the settings in effect."""
+MOST_EARLIER = 96
+"""Settings whose slices are kept after a knob was changed."""
+LATEST = 24
+"""Windows that a late reading may still discard; at five a second these are five seconds."""
+RARE = 0.5
+"""A disturbance that hits a larger share of the windows is how this machine is: nothing is discarded for it."""
+SETTLED_WINDOWS = 20
+"""That share is known from so many windows on."""
+
 _SUMS = (
     "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps", "traced_ns",
     "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
 )  # fmt: skip
 
 
+# ---------------- histograms of durations: bins grow geometrically, so that windows can be added up
+
+
+BINS_PER_OCTAVE = 64
+
+
+def bin_of(duration_ns: float) -> int:
+    """Return the bin that holds a duration; everything up to 1 ns lies in bin 0."""
+    return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
+
+
+def middle_ns(bin_index: int) -> float:
+    """Return the geometric middle of a bin, in nanoseconds."""
+    return float(2.0 ** ((bin_index + 0.5) / BINS_PER_OCTAVE))
+
+
+def count(durations_ns: Iterable[float]) -> dict[int, int]:
+    """Count durations into bins."""
+    bins: dict[int, int] = {}
+    for duration_ns in durations_ns:
+        index = bin_of(duration_ns)
+        bins[index] = bins.get(index, 0) + 1
+    return bins
+
+
+def add(left: Mapping[int, int], right: Mapping[int, int], sign: int = 1) -> dict[int, int]:
+    """Return the histogram of both sets of durations; with sign -1, of the left ones without the right ones."""
+    total = dict(left)
+    for index, amount in right.items():
+        total[index] = total.get(index, 0) + sign * amount
+    return {index: amount for index, amount in total.items() if amount}
+
+
+def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
+    """Return the duration below which `fraction` of the counts lie, or None for an empty histogram.
+
+    Units: nanoseconds, to within 0.55 %. Uses the nearest-rank definition.
+    """
+    rank = max(1, math.ceil(fraction * sum(bins.values())))
+    seen = 0
+    for index in sorted(bins):
+        seen += bins[index]
+        if seen >= rank:
+            return middle_ns(index)
+    return None
+
+
+# ---------------- sums and points
+
+
 @dataclass(frozen=True, slots=True)
 class WindowSums:
-    """Sums over steady windows: those without a mark. What the sums are of, `events.Window` says."""
+    """Sums over steady windows, those without a mark; `lane_events.Window` says what each field means."""
 
     windows: int = 0
     steps: int = 0
@@ -37,33 +98,21 @@ class WindowSums:
     sampled_tail_ns: int = 0
     histogram: dict[int, int] = field(default_factory=dict)
 
-    def plus(self, window: Window) -> WindowSums:
-        """Return the sums with one more window."""
+    def plus(self, window: Window, sign: int = 1) -> WindowSums:
+        """Return the sums with one more window; with sign -1, without a window that is in them."""
         copied_ns = self.sampled_copy_ns
         if window.sampled_copy_ns is not None:
-            copied_ns = (copied_ns or 0) + window.sampled_copy_ns
+            copied_ns = (copied_ns or 0) + sign * window.sampled_copy_ns
         return WindowSums(
-            windows=self.windows + 1,
+            windows=self.windows + sign,
             sampled_copy_ns=copied_ns,
-            histogram=add(self.histogram, window.histogram),
-            **{name: getattr(self, name) + getattr(window, name) for name in _SUMS},
-        )
-
-    def minus(self, window: Window) -> WindowSums:
-        """Return the sums without a window that is in them."""
-        copied_ns = self.sampled_copy_ns
-        if copied_ns is not None and window.sampled_copy_ns is not None:
-            copied_ns -= window.sampled_copy_ns
-        return WindowSums(
-            windows=self.windows - 1,
-            sampled_copy_ns=copied_ns,
-            histogram=subtract(self.histogram, window.histogram),
-            **{name: getattr(self, name) - getattr(window, name) for name in _SUMS},
+            histogram=add(self.histogram, window.histogram, sign),
+            **{name: getattr(self, name) + sign * getattr(window, name) for name in _SUMS},
         )
 
     @property
     def examples_per_s(self) -> float | None:
-        """Examples over the wall time of the windows; None before the first, and where nobody told of examples."""
+        """Examples over the wall time of the windows; None before the first or without examples."""
         return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
 
     @property
@@ -105,23 +154,7 @@ class Point:
     steps: int
     steady: bool
     in_slice: bool = False
-    """True for a window of a slice: the rest before it was another lane's round."""
-
-
-@dataclass(frozen=True, slots=True)
-class SliceSpeed:
-    """What a lane did in the steady part of one slice."""
-
-    round: int
-    """The round the slice belongs to."""
-    at_ns: int
-    examples: int
-    span_ns: int
-
-    @property
-    def examples_per_s(self) -> float:
-        """Examples over wall time."""
-        return self.examples / self.span_ns * 1e9
+    """True for a window of a slice: another lane trained in the gap before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +167,19 @@ class KnobMark:
     gap_ns: int
 
 
-# ---------------- what was measured of one lane: steady windows summed up, slices, and what was left out and why. Pure
+@dataclass(frozen=True, slots=True)
+class SliceSpeed:
+    """What a lane did in the steady part of one slice."""
 
+    round: int
+    at_ns: int
+    examples: int
+    span_ns: int
 
-MOST_SLICES = 2_000
-"""Slices kept under the settings in force."""
-MOST_EARLIER = 96
-"""Settings whose slices are kept after a knob was changed."""
-LATEST = 24
-"""Windows that a late reading may still take out; at five a second these are five seconds."""
-RARE = 0.5
-"""A disturbance that hits a larger share of the windows is what this machine is like: nothing is left out."""
-SETTLED_WINDOWS = 20
-"""From so many windows on that share is known."""
+    @property
+    def examples_per_s(self) -> float:
+        """Examples over wall time."""
+        return self.examples / self.span_ns * 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +190,14 @@ class EarlierSlices:
     slices: tuple[SliceSpeed, ...]
 
 
+# ---------------- all measurements of one lane
+
+
 @dataclass(frozen=True, slots=True)
 class Measurements:
     """What was measured of one lane.
 
-    Steady state begins anew when a knob or the mode changes; what ran before stays at hand under its settings.
+    Steady state begins anew when a knob or the mode changes; the slices before that are kept under their settings.
     """
 
     steady: WindowSums = field(default_factory=WindowSums)
@@ -171,31 +207,31 @@ class Measurements:
     earlier: tuple[EarlierSlices, ...] = ()
     """Slices before that, by the settings they ran under; the latest last."""
     discarded: dict[str, int] = field(default_factory=dict)
-    """Windows left out of steady state, by reason."""
+    """Windows discarded from steady state, by reason."""
     windows: int = 0
-    """All windows, those left out included."""
+    """All windows, the discarded ones included."""
     constant: tuple[str, ...] = ()
-    """Disturbances that are there most of the time, so that nothing is left out for them."""
+    """Disturbances that are there most of the time, so that nothing is discarded for them."""
     latest: tuple[Window, ...] = ()
-    """The last steady windows, which a reading that comes late may yet take out."""
+    """The last steady windows, which a late reading may still discard."""
 
     def plus(self, window: Window) -> Measurements:
-        """Return what is known with one more window."""
+        """Return the measurements with one more window."""
         counted = replace(self, windows=self.windows + 1)
         if window.marks:
             return replace(counted, discarded=_counted(self.discarded, window.marks))
         return replace(
             counted,
             steady=self.steady.plus(window),
-            slices=_with_turn(self.slices, window),
+            slices=_with_window(self.slices, window),
             latest=(*self.latest[-(LATEST - 1) :], window),
         )
 
     def disturbed(self, since_ns: int, until_ns: int, reason: str) -> Measurements:
-        """Leave out the windows that a disturbance fell into, which became known after they had ended.
+        """Return the measurements without the windows that overlap a disturbance, known after they ended.
 
-        One that is there most of the time is no disturbance but the machine: then all windows count, and
-        `constant` names it.
+        A disturbance that is there most of the time is how the machine is: then all windows count, and `constant`
+        names it.
         """
         hit = tuple(one for one in self.latest if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns)
         if not hit:
@@ -205,7 +241,7 @@ class Measurements:
             return replace(self, constant=tuple(sorted({*self.constant, reason})))
         steady, slices = self.steady, self.slices
         for window in hit:
-            steady, slices = steady.minus(window), _without_turn(slices, window)
+            steady, slices = steady.plus(window, -1), _without_window(slices, window)
         return replace(
             self,
             steady=steady,
@@ -214,8 +250,8 @@ class Measurements:
             discarded=_counted(self.discarded, [reason] * len(hit)),
         )
 
-    def afresh(self, settings: Settings) -> Measurements:
-        """Return what is known with steady state beginning anew; the settings are those until now."""
+    def restarted(self, settings: Settings) -> Measurements:
+        """Return the measurements with steady state beginning anew; `settings` are those in effect until now."""
         earlier = self.earlier
         if self.slices:
             before = next((one for one in earlier if one.settings == settings), None)
@@ -224,20 +260,20 @@ class Measurements:
             earlier = (*others[-(MOST_EARLIER - 1) :], EarlierSlices(dict(settings), slices))
         return replace(self, steady=WindowSums(), slices=(), latest=(), earlier=earlier)
 
-    def slices_under(self, settings: Settings, in_force: Settings) -> tuple[SliceSpeed, ...]:
-        """Return every slice that ran under these settings, given the ones in force; oldest first."""
+    def slices_under(self, settings: Settings, in_effect: Settings) -> tuple[SliceSpeed, ...]:
+        """Return every slice that ran under these settings, oldest first, given the settings in effect."""
         before = next((one.slices for one in self.earlier if one.settings == settings), ())
-        return (*before, *self.slices) if settings == in_force else before
+        return (*before, *self.slices) if settings == in_effect else before
 
 
-def _counted(discarded: dict[str, int], reasons: list[str] | tuple[str, ...]) -> dict[str, int]:
+def _counted(discarded: dict[str, int], reasons: Iterable[str]) -> dict[str, int]:
     total = dict(discarded)
     for reason in reasons:
         total[reason] = total.get(reason, 0) + 1
     return total
 
 
-def _with_turn(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
+def _with_window(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
     if window.round is None:
         return slices
     if slices and slices[-1].round == window.round:
@@ -248,70 +284,13 @@ def _with_turn(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpe
     return (*slices[-(MOST_SLICES - 1) :], speed)
 
 
-def _without_turn(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
-    """Take a window out of its slice, and the slice with it if nothing else was steady in it."""
+def _without_window(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
+    """Take a window out of its slice; drop the slice if nothing else was steady in it."""
     left = []
-    for round in slices:
-        if round.round != window.round:
-            left.append(round)
-        elif round.span_ns > window.span_ns:
-            examples, span_ns = round.examples - window.examples, round.span_ns - window.span_ns
-            left.append(SliceSpeed(round.round, round.at_ns, examples, span_ns))
+    for one in slices:
+        if one.round != window.round:
+            left.append(one)
+        elif one.span_ns > window.span_ns:
+            examples, span_ns = one.examples - window.examples, one.span_ns - window.span_ns
+            left.append(replace(one, examples=examples, span_ns=span_ns))
     return tuple(left)
-
-
-# ---------------- a compact histogram of durations whose bins grow geometrically, so that windows can be added up
-
-
-BINS_PER_OCTAVE = 64
-
-
-def bin_of(duration_ns: float) -> int:
-    """Return the bin that holds a duration; everything up to 1 ns lies in bin 0."""
-    return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
-
-
-def middle_ns(bin_index: int) -> float:
-    """Return the geometric middle of a bin, in nanoseconds."""
-    return float(2.0 ** ((bin_index + 0.5) / BINS_PER_OCTAVE))
-
-
-def count(durations_ns: Iterable[float]) -> dict[int, int]:
-    """Count durations into bins."""
-    bins: dict[int, int] = {}
-    for duration_ns in durations_ns:
-        index = bin_of(duration_ns)
-        bins[index] = bins.get(index, 0) + 1
-    return bins
-
-
-def add(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
-    """Return the histogram of both sets of durations together."""
-    total = dict(left)
-    for index, amount in right.items():
-        total[index] = total.get(index, 0) + amount
-    return total
-
-
-def subtract(left: Mapping[int, int], right: Mapping[int, int]) -> dict[int, int]:
-    """Return the histogram without the durations of another one, all of which are in it."""
-    rest = {index: amount - right.get(index, 0) for index, amount in left.items()}
-    return {index: amount for index, amount in rest.items() if amount}
-
-
-def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
-    """Return the duration below which `fraction` of the counts lie, or None for an empty histogram.
-
-    Units: nanoseconds, to within 0.55 %. Uses the nearest-rank definition.
-    """
-    total = sum(bins.values())
-    if total <= 0:
-        return None
-    rank = max(1, math.ceil(fraction * total))
-    seen = 0
-    last = 0
-    for last in sorted(bins):
-        seen += bins[last]
-        if seen >= rank:
-            break
-    return middle_ns(last)

@@ -1,4 +1,4 @@
-"""What the screen asks of the rest of the program, so that it never sees a process."""
+"""What the screen requests from the rest of the program, so that it never sees a process."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from tfmon.model.knobs import KnobValue
 
 
 class ExperimentError(ValueError):
-    """A experiment that cannot be made; the text says why and what can be."""
+    """An experiment that is not possible; the text says why, and what is possible."""
 
 
 class Controls(Protocol):
-    """Wishes of the user. Every method returns at once; what came of a wish is seen in the session."""
+    """Requests of the user. Every method returns at once; events in the session say what came of a request."""
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
-        """Ask a lane for another setting; a knob that is not live restarts the lane with it."""
+        """Request another setting of a lane; a knob that is not live restarts the lane with it."""
 
     def pause(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
 
     def resume(self, lanes: Sequence[str]) -> None:
-        """Let paused lanes train on."""
+        """Let paused lanes train again."""
 
     def set_mode(self, mode: str) -> None:
-        """Let the lanes train in turns or at once; see `session.MODES`."""
+        """Set how the lanes share the machine; see `race.MODES`."""
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Let one lane train by itself, in slices whatever the mode, while the others hold; "" ends that.
+        """Let one lane train by itself, in slices, while the others pause; "" ends that.
 
-        A slice lasts `slice_s` seconds; as long as in the race where that is None.
+        A slice lasts `slice_s` seconds, or as long as in the race for None.
         """
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again with the settings in force."""
+        """End lanes and start them again with the settings in effect."""
 
     def kill(self, lane: str) -> None:
-        """End one lane, by force if it does not heed; the others go on."""
+        """End one lane, by force if it does not respond; the others go on."""
 
     def ask_stack(self, lane: str) -> None:
-        """Have a lane tell where its threads stand; the answer comes as an event, if it comes."""
+        """Request the stacks of a lane's threads; the answer, if any, comes as an event."""
 
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
 
-        Errors: TfmonError when that scenario cannot be raced; the race that runs goes on.
+        Raises: TfmonError when that scenario cannot be raced; this race then goes on.
         """
 
     def stop(self) -> None:
@@ -54,36 +54,30 @@ class Controls(Protocol):
 
 
 class Experiments(Protocol):
-    """Series of measurements on the lanes of the race. How far one is stands in the snapshot's `experiment`."""
+    """Experiments on the lanes of the race; the snapshot's `experiment` says how far one is."""
 
     def start_crossover(self, knob: str) -> None:
-        """Race the first two lanes over the values of a knob.
-
-        Errors: ExperimentError, in words, when that cannot be.
-        """
+        """Race the first two lanes over the values of a knob; raises ExperimentError when that is not possible."""
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
-        """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
+        """Try the most promising change on a lane, or with `everything` one after the other until nothing helps.
 
-        Errors: ExperimentError, in words, when that cannot be.
+        Raises: ExperimentError when that is not possible.
         """
 
     def undo(self) -> str:
-        """Take back the change that was kept last, and return what that was.
-
-        Errors: ExperimentError, in words, when there is none.
-        """
+        """Take back the change that was kept last, and return its text; raises ExperimentError for none."""
 
     def stop(self) -> None:
-        """End the experiment that runs, if one does; the lanes get their settings back."""
+        """End the running experiment, if any; the lanes get their settings back."""
 
 
-# ---------------- what the screen shows of a replay, and asks of its player
+# ---------------- replays
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something worth finding again on the time line."""
+    """An event that is marked on the time line."""
 
     at_ns: int
     text: str
@@ -93,7 +87,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class ReplayState:
-    """How far a replay is."""
+    """The position of a replay."""
 
     at_ns: int
     from_ns: int
@@ -115,22 +109,22 @@ class ReplayState:
 
 
 class ReplayControls(Protocol):
-    """What can be asked of a player. Thread: one."""
+    """Requests to a player. Thread: one."""
 
     def state(self) -> ReplayState:
-        """Return how far it is."""
+        """Return the position."""
 
     def tick(self, seconds: float) -> None:
-        """Play on after so much time has passed, where it plays."""
+        """Advance by so much time, where it plays."""
 
     def toggle(self) -> None:
         """Pause or play; at the end, play from the beginning."""
 
     def step(self, direction: int) -> None:
-        """Pause, and go one event on or back."""
+        """Pause, and go one event forward or back."""
 
     def skip(self, seconds: float) -> None:
-        """Go on, or back for a negative figure."""
+        """Go forward, or back for negative seconds."""
 
     def go_to(self, at_ns: int) -> None:
         """Show a moment of the race."""

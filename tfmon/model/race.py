@@ -1,4 +1,4 @@
-"""What is raced and on what machine; how far the recording of it is."""
+"""What is raced, on what machine, where it is recorded, and which experiment runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODES = (TURNS, CONCURRENT)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the machine is; settled at the start."""
+    """The machine; known at the start."""
 
     hostname: str = ""
     system: str = ""
@@ -27,7 +27,7 @@ class Machine:
     gpus: tuple[str, ...] = ()
     """Model names of the GPUs that the driver lists."""
     no_gpu: str = ""
-    """Why there is no GPU lane; empty where there is one or none was wanted."""
+    """Why there is no GPU lane; empty where there is one or none was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +37,22 @@ class Race:
     scenario: str = ""
     title: str = ""
     mode: str = TURNS
-    """`turns`: one lane trains at a time, in short slices; `concurrent`: all at once."""
+    """`turns`: interleaved, one lane trains at a time, in short slices; `concurrent`: all at once."""
     training: str = ""
-    """Name of the lane whose turn it is; empty between turns and while the lanes train at once."""
+    """Name of the lane whose slice it is; empty between slices and in a concurrent race."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     """When the lanes got the start signal; None while they get ready."""
     seconds: float | None = None
-    """How long it lasts from then on; None for until the user ends it."""
+    """How long it lasts from then on; None until the user ends it."""
     steps: int | None = None
-    """How many steps each lane does; None for as many as it gets to."""
+    """How many steps each lane does; None for no limit."""
     number: int = 0
     """Which race of this run of tfmon it is, from 1."""
     exclusive: str = ""
-    """Name of the lane that has the machine for itself, in slices, while the others hold; empty for none."""
+    """Name of the lane that has the machine for itself, in slices, while the others pause; empty for none."""
     interrupted: str = ""
-    """Why it was broken off, such as "interrupted by SIGINT"; empty otherwise."""
+    """Why it was interrupted, such as "interrupted by SIGINT"; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +60,34 @@ class RecordingState:
     """The recording of a race."""
 
     path: str
-    """Where it lies; empty where no file could be made."""
+    """Empty where no file could be made."""
     stopped_ns: int | None = None
     """From when on nothing was recorded; None while all is well."""
     reason: str = ""
     """Why it stopped, in words."""
 
 
-# ---------------- what a series of measurements is about and how far it is: a crossover, or advice that is tried
+# ---------------- experiments: a crossover, or advice that is tried
 
 
 KEPT, WITHDRAWN, REFUSED, UNDONE, STOPPED = "kept", "withdrawn", "refused", "undone", "stopped"
-"""What came of an attempt. `refused`: the new setting could not come into force, or the lane failed under it."""
+"""What came of an attempt. `refused`: the new setting could not take effect, or the lane failed under it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrossoverState:
-    """A race of two lanes over the values of a knob; what was measured is in the lanes."""
+    """A race of two lanes over the values of a knob; the measurements are in the lanes."""
 
     knob: str
     lanes: tuple[str, str]
     """Names of the lanes that are compared."""
     values: tuple[KnobValue, ...]
     refused: dict[KnobValue, str] = field(default_factory=dict)
-    """Values at which nothing can be measured, and why."""
+    """Values that cannot be measured, and why."""
     at: KnobValue | None = None
     """The value that is measured now."""
     left_s: float | None = None
-    """About how long it will take yet; None while that is not known."""
+    """About how long it will still take; None while that is not known."""
     over: bool = False
     ended: str = ""
     """Why it ended before all was measured; empty otherwise."""
@@ -106,14 +106,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One lane trained under two settings by turns; what was measured is in the lane."""
+    """One lane trained under two settings alternately; the measurements are in the lane."""
 
     lane: str
     before: dict[str, KnobValue]
     """Every knob and its value in the old settings."""
     after: dict[str, KnobValue]
     bottleneck: str = ""
-    """What bound the lane when this was proposed: a kind of `race.bottleneck`."""
+    """What limited the lane when this was proposed: a kind of `analysis.bottleneck`."""
     purpose: str = ""
     """What the change is meant to do."""
     restarts: bool = False
@@ -134,11 +134,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class TuneState:
-    """Advice that is tried on a lane, or was; what was tried earlier in the race stays."""
+    """Advice that is or was tried on a lane; earlier attempts of the race stay."""
 
     lane: str
     everything: bool = False
-    """True when it goes on until nothing helps any more."""
+    """True when it continues until nothing helps any more."""
     attempts: tuple[Attempt, ...] = ()
     """All of this race, on any lane; the latest last."""
     first: int = 0

@@ -12,14 +12,14 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Stands where a number would stand that nobody measured. Arithmetic on it does not type-check."""
+    """In place of a number that was not measured. Arithmetic on it does not type-check."""
 
     reason: str
-    """A user's words, such as "no GPU in this lane"."""
+    """In words for the user, such as "no GPU in this lane"."""
 
 
 Reading: TypeAlias = float | Missing
-"""A number in the unit that its field's name ends in, or why it is not known. Never 0 for unknown."""
+"""A number in the unit that its field's name ends in, or why it is unknown. Never 0 for unknown."""
 
 NOT_READ = Missing("not read here")
 
@@ -29,7 +29,7 @@ def known(reading: Reading) -> float | None:
     return None if isinstance(reading, Missing) else reading
 
 
-# ---------------- a measured value with its interval
+# ---------------- estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Estimate:
         return (self.high - self.low) / 2 / self.value
 
     def clear_of(self, value: float) -> bool:
-        """Return whether the interval leaves a value out."""
+        """Return whether the interval excludes a value."""
         return self.low > value or self.high < value
 
 
@@ -82,7 +82,7 @@ class TreeSample:
     """Memory that no other process shares, summed over the tree."""
     processes: int
     pids: tuple[int, ...] = ()
-    """The tree's processes, to find them again in a GPU's list."""
+    """The tree's processes, to find them in a GPU's list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class GpuFault:
     """Number of the XID message; None where the driver gives none."""
     text: str
     by_program: bool = False
-    """True for what a program most likely did wrong, and no GPU."""
+    """True for what most likely a program did wrong, not the GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +119,7 @@ class GpuSample:
     kind: str = "nvidia"
     """`nvidia`, `mig` (an instance of an NVIDIA GPU) or `apple`."""
     part_of: str = ""
-    """UUID of the whole GPU that an instance is part of: power, energy, temperature, clocks and PCIe are then
-    those of the whole GPU."""
+    """UUID of the physical GPU of a MIG instance; power, energy, temperature, clocks and PCIe are that GPU's."""
     every_s: float = 1.0
     """How often it is sampled."""
     busy_pct: Reading
@@ -132,7 +131,7 @@ class GpuSample:
     used_bytes: Reading
     total_bytes: Reading
     reserved_bytes: Reading = NOT_READ
-    """What the driver keeps for itself; not in `used_bytes`."""
+    """What the driver reserves; not in `used_bytes`."""
     unified: bool = False
     """True where the memory is the machine's own, shared with the CPU."""
     power_w: Reading
@@ -147,7 +146,7 @@ class GpuSample:
     memory_clock_mhz: Reading = NOT_READ
     memory_clock_max_mhz: Reading = NOT_READ
     clock_reasons: tuple[ClockReason, ...] | Missing = NOT_READ
-    """What holds the clocks down; empty at full clocks."""
+    """What lowers the clocks; empty at full clocks."""
     pcie_sent_bytes_per_s: Reading = NOT_READ
     """From the GPU to the host."""
     pcie_received_bytes_per_s: Reading = NOT_READ
@@ -156,7 +155,7 @@ class GpuSample:
     """`counter` (true average over the tick) or `20 ms peek` (every 5 s)."""
     pcie_generation: Reading = NOT_READ
     pcie_generation_max: Reading = NOT_READ
-    """What GPU and slot can both do."""
+    """What both GPU and slot support."""
     pcie_width: Reading = NOT_READ
     pcie_width_max: Reading = NOT_READ
     pcie_warning: str = ""
@@ -168,13 +167,13 @@ class GpuSample:
     faults: tuple[GpuFault, ...] = ()
     """What went wrong while tfmon watched; the latest last."""
     faults_reported: bool = False
-    """False where the driver would not tell, so that no fault means nothing."""
+    """False where the driver reports none, so that no fault means nothing."""
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
-    """Memory the driver holds for each process, as it numbers them; None where it does not tell."""
+    """Memory of each process, as the driver numbers them; None where it gives no amount."""
     no_processes_reason: str = ""
     """Why the driver lists no processes; empty where it does."""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
-    """Share of the GPU's time in percent, by process; processes that used none may be left out."""
+    """Share of the GPU's time in percent, by process; those that used none may be missing."""
     foreign_pids: bool = False
     """True in a container, where the driver may number processes as the host does."""
 
@@ -193,7 +192,7 @@ class HostSample:
     memory_used_bytes: Reading
     memory_total_bytes: Reading
     usable_cores: Reading = NOT_READ
-    """What a lane may keep busy: the least of the machine's cores, the affinity and the container's quota."""
+    """What a lane may use: the least of the machine's cores, the affinity and the container's quota."""
     monitor_cpu_pct: Reading = NOT_READ
     """tfmon's own process."""
     others_cpu_pct: Reading = NOT_READ
@@ -211,6 +210,6 @@ class HostSample:
     throttled_pct: Reading = NOT_READ
     """Share of the quota's periods in which the lanes' control group had used it up."""
     throttled_ms_per_s: Reading = NOT_READ
-    """Time for which they then stood still, summed over the cores that they wanted."""
+    """Time for which they were then stopped, summed over the cores that they needed."""
     package_power_w: Reading = NOT_READ
     """All CPU packages together: cores, caches and what else is on the chip, without memory modules."""

@@ -67,7 +67,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportStack:
-    """Report the stacks of all threads; answered by StackReported. Only for scripts: a scenario's child gets a signal."""
+    """Report the stacks of all threads; answered by StackReported. A scenario's child gets a signal instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from tfmon.model.lane_events import KnobOffered
 from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, take_gpu_sample, trains_on
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CONCURRENT, Experiment, Machine, Race, RecordingState, TuneState
-from tfmon.model.readings import GpuSample, HostSample, Missing, Reading, known
+from tfmon.model.readings import GpuSample, HostSample, Missing, known
 from tfmon.model.spec import LaneSpec
 
 HISTORY_SAMPLES = 60
@@ -72,9 +72,9 @@ class Snapshot:
         return next((gpu for gpu in self.gpus if trains_on(lane, gpu)), None)
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
-        """Return how old a sample is if it should have been followed by others long ago, else None.
+        """Return the age of a sample that should have been followed by others long ago, else None.
 
-        A driver that hangs, or a machine too busy to sample, leaves the last readings as they were.
+        That happens when a driver hangs or the machine is too busy to sample.
         """
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
@@ -82,7 +82,7 @@ class Snapshot:
 
 
 def concerns(known: Snapshot, event: Event) -> bool:
-    """Return whether an event is about this race: one for a lane that is not in it is passed over."""
+    """Return whether an event is about this race, and not about a lane that is not in it."""
     return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
 
 
@@ -90,25 +90,23 @@ def after(known: Snapshot, event: Event) -> Snapshot:
     """Return what is known after an event that concerns the race."""
     match event:
         case RaceBegan():
-            lanes = (
-                LaneState(spec=spec, started_ns=event.at_ns, phase_since_ns=event.at_ns) for spec in event.specs
-            )
-            return replace(known, race=event.race, lanes=tuple(lanes), experiment=None, tuned=None)
+            at_ns = event.at_ns
+            lanes = tuple(LaneState(one, started_ns=at_ns, phase_since_ns=at_ns) for one in event.specs)
+            return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None)
         case MachineKnown():
             return replace(known, machine=event.machine)
         case ClockStarted():
             return replace(known, race=replace(known.race, started_ns=event.at_ns))
         case ModeChanged():
-            fresh = known.lanes if event.mode == known.race.mode else map(restart_measurement, known.lanes)
-            return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=tuple(fresh))
+            lanes = known.lanes
+            if event.mode != known.race.mode:
+                lanes = tuple(map(restart_measurement, lanes))
+            return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=lanes)
         case ExclusiveChanged():
-            shared = known.race.mode == CONCURRENT and len(known.lanes) > 1
-            fresh = (
-                map(restart_measurement, known.lanes)
-                if shared and event.exclusive != known.race.exclusive
-                else known.lanes
-            )
-            return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=tuple(fresh))
+            lanes = known.lanes
+            if known.race.mode == CONCURRENT and len(lanes) > 1 and event.exclusive != known.race.exclusive:
+                lanes = tuple(map(restart_measurement, lanes))
+            return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
             return replace(known, race=replace(known.race, training=event.lane))
         case ExperimentChanged():
@@ -122,28 +120,24 @@ def after(known: Snapshot, event: Event) -> Snapshot:
             return _after_gpu_sample(known, event)
         case HostSample():
             return _after_host_sample(known, event)
-        case KnobOffered():
-            lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
-            return replace(known, race=with_knob(known.race, event), lanes=tuple(lanes))
         case _:
-            lanes = (advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
-            return replace(known, lanes=tuple(lanes))
+            race = with_knob(known.race, event) if isinstance(event, KnobOffered) else known.race
+            lanes = tuple(advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
+            return replace(known, race=race, lanes=lanes)
 
 
 def with_knob(race: Race, offered: KnobOffered) -> Race:
     """Return the race with a knob that one of its lanes, a user's script, has offered."""
     if any(knob.name == offered.knob for knob in race.knobs):
         return race
-    knob = Knob(
-        offered.knob, offered.default, offered.help, "live", offered.choices, offered.low, offered.high
-    )  # fmt: skip
-    return replace(race, knobs=(*race.knobs, knob))
+    limits = (offered.choices, offered.low, offered.high)
+    return replace(race, knobs=(*race.knobs, Knob(offered.knob, offered.default, offered.help, "live", *limits)))
 
 
 def _after_gpu_sample(known: Snapshot, sample: GpuSample) -> Snapshot:
     before = next((gpu for gpu in known.gpus if gpu.key == sample.key), None)
-    alone = sum(trains_on(lane, sample) and not lane.over for lane in known.lanes) == 1
-    lanes = [take_gpu_sample(lane, sample, alone=alone) for lane in known.lanes]
+    only_lane = sum(trains_on(lane, sample) and not lane.over for lane in known.lanes) == 1
+    lanes = [take_gpu_sample(lane, sample, only_lane=only_lane) for lane in known.lanes]
     if before is None:
         gpus = sorted((*known.gpus, sample), key=lambda gpu: gpu.index)
     else:
@@ -168,13 +162,13 @@ def _after_host_sample(known: Snapshot, sample: HostSample) -> Snapshot:
 def _disturbed(
     lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
 ) -> LaneState:
-    """Leave out what a lane measured between two samples, where the later one tells of a disturbance."""
+    """Discard what a lane measured between two samples, where the later one tells of a disturbance."""
     for reason in reasons:
         lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
     return lane
 
 
-# ---------------- what in a sample of the machine means that the lanes were disturbed since the sample before. Pure
+# ---------------- disturbances: what in a sample says that the lanes were disturbed since the sample before
 
 
 SWAPPING, THROTTLED, STOLEN, GPU_THROTTLED = "swapping", "cgroup throttled", "stolen time", "GPU throttled"
@@ -185,45 +179,38 @@ STOLEN_PCT = 10.0
 
 
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
-    """Return what disturbed every lane; empty for a calm machine, and for what it does not tell."""
-    found = []
-    if _above(sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S) or _above(
-        sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S
-    ):
-        found.append(SWAPPING)
-    if _above(sample.throttled_pct, THROTTLED_PCT):
-        found.append(THROTTLED)
-    if _above(sample.steal_pct, STOLEN_PCT):
-        found.append(STOLEN)
-    return tuple(found)
+    """Return what disturbed every lane; a reading that is missing is no disturbance."""
+    limits = (
+        (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),
+        (SWAPPING, sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S),
+        (THROTTLED, sample.throttled_pct, THROTTLED_PCT),
+        (STOLEN, sample.steal_pct, STOLEN_PCT),
+    )
+    found = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
+    return tuple(dict.fromkeys(found))
 
 
 def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
-    """Return what disturbed the lanes on this GPU: clocks held down by heat or hardware, not by a power cap.
+    """Return what disturbed the lanes on this GPU: clocks lowered by heat or hardware.
 
-    A power cap is how a GPU is run; at full load most boards reach it.
+    A power cap is no disturbance: at full load most GPUs reach it.
     """
     reasons = () if isinstance(sample.clock_reasons, Missing) else sample.clock_reasons
     return (GPU_THROTTLED,) if any(reason.level == "alarm" for reason in reasons) else ()
-
-
-def _above(reading: Reading, limit: float) -> bool:
-    value = known(reading)
-    return value is not None and value > limit
 
 
 # ---------------- the session
 
 
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
-"""Takes an event and what is known after it."""
+"""Called with an event and what is known after it."""
 
 
 class Session:
-    """Takes events from any thread and hands out snapshots.
+    """The only mutable object of the program: takes events and gives immutable snapshots.
 
-    Everything known follows from the events and their order alone: whoever accepts them again, in that order,
-    knows the same. A replay does just that, with another clock.
+    What is known follows from the events and their order alone, so a replay that accepts them again, with another
+    clock, knows the same.
 
     Thread: every method may be called from any thread.
     """
@@ -238,44 +225,41 @@ class Session:
     # ------------------------------------------------------------ events that the monitor makes
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
-        """Start a race: what was known of the lanes of an earlier one is dropped.
-
-        `source` is the digest of the scenario file.
-        """
+        """Begin a race and drop the lanes of an earlier one; `source` is the digest of the scenario file."""
         race = replace(race, number=self._known.race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
     def set_machine(self, machine: Machine) -> None:
-        """Take over what is now known of the machine."""
+        """Set what is known of the machine."""
         self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine))
 
     def start_clock(self, at_ns: int) -> None:
-        """Note that the lanes got the start signal."""
+        """Record when the lanes got the start signal."""
         self.accept(ClockStarted(at_ns=at_ns))
 
     def set_mode(self, mode: str) -> None:
-        """Note how the lanes share the machine from now on; steady state begins anew if that is a change."""
+        """Set how the lanes share the machine; a change begins steady state anew."""
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
     def grant_slice(self, lane: str) -> None:
-        """Note whose turn it is; "" for nobody's."""
+        """Set whose slice it is; "" for no lane."""
         self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane))
 
     def set_exclusive(self, lane: str) -> None:
-        """Note which lane has the machine for itself from now on; "" for none.
+        """Set which lane has the machine for itself; "" for none.
 
-        Lanes that train at once begin steady state anew: by itself a lane is faster.
+        Concurrent lanes then begin steady state anew: a lane is faster when it trains by itself.
         """
         self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
     def set_experiment(self, experiment: Experiment) -> None:
-        """Note how far a series of measurements is."""
+        """Set how far an experiment is."""
         self.accept(ExperimentChanged(at_ns=self._clock_ns(), experiment=experiment))
 
     # ------------------------------------------------------------ all events
 
     def accept(self, event: Event) -> None:
-        """Take an event; one for a lane that is not in this race is passed over."""
+        """Take an event; one for a lane that is not in this race changes nothing."""
         with self._lock:
             taken = concerns(self._known, event)
             if taken:
@@ -286,7 +270,7 @@ class Session:
             listener(event)
 
     def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event from now on, in the thread that accepts it; return how to end that."""
+        """Call `listener` with every event, in the thread that accepts it; return the function that ends that."""
         self._listeners = (*self._listeners, listener)
 
         def forget() -> None:
@@ -295,14 +279,14 @@ class Session:
         return forget
 
     def keep_journal(self, journal: Journal) -> None:
-        """Give every event from now on to a journal, in the order in which they count, those passed over too.
+        """Give every event to a journal, in the order in which they count, also those that change nothing.
 
-        Thread: it is called with the session locked, so it must return at once and ask nothing of the session.
+        Thread: the session is locked while the journal runs, so it must return at once and not call the session.
         """
         self._journal = journal
 
     def restore(self, known: Snapshot) -> None:
-        """Go back, or forward, to what was known at another moment: a replay seeks."""
+        """Go to what was known at another moment: a replay seeks."""
         with self._lock:
             self._known = known
 

@@ -14,7 +14,7 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """What the user asked of one lane: `DEVICE[,KNOB=VALUE…]`."""
+    """What the user requested for one lane: `DEVICE[,KNOB=VALUE…]`."""
 
     device: str
     """`cpu`, or `gpu:N` with N the index that the driver lists."""
@@ -22,11 +22,11 @@ class LaneSpec:
     name: str = ""
     """Unique in a race, such as "cpu", "gpu:0" or "cpu prefetch=off"; stays when a key changes the knob."""
     apart: tuple[str, ...] = ()
-    """Knobs that tell the lane from others on its device."""
+    """Knobs that distinguish the lane from others on its device."""
     number: int = 0
     """Number among lanes with the same spec, from 1; 0 for a spec that only one lane has."""
     id: str = ""
-    """One id that stands for the lane where there is no room or no colour."""
+    """One letter for the lane where there is no room or no colour."""
 
     @property
     def kind(self) -> str:
@@ -42,7 +42,7 @@ class LaneSpec:
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
     """Read a lane spec such as `gpu:0,batch_size=256`.
 
-    Errors: SpecError for an unknown device, KnobError for a knob or a value that is not there.
+    Raises: SpecError for an unknown device, KnobError for a knob or a value that is not there.
     """
     device, *words = [part.strip() for part in text.split(",")]
     kind, colon, index = device.lower().partition(":")
@@ -56,7 +56,7 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
 
 
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
-    """Give every lane a unique name and a id.
+    """Give every lane a unique name and an id.
 
     A device that only one lane uses names that lane; lanes that share a device add the settings that tell
     them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; otherwise the
