@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.ui import START, Demo
 
+from tfmon.analysis.analysis import analyse
+from tfmon.model.codec import CodecError, decode_event
 from tfmon.model.lane_events import PROTOCOL, FromLane, Window
 from tfmon.model.lane_state import PHASES
-from tfmon.model.wire import WireError, decode_event
 from tfmon.reports.race import to_json, to_text
 from tfmon.ui.render.race import draw
 from tfmon.ui.screens.lane import lane_rows
@@ -83,14 +84,14 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
     for lane, line in lines:
         try:
             event = decode_event(line, lane)
-        except WireError:
+        except CodecError:
             continue
         demo.session.accept(event)
     snapshot = demo.session.snapshot()
     for width, height in ((120, 36), (60, 14), (30, 3)):
-        for row in draw(snapshot, View(), width, height).rows:
+        for row in draw(analyse(snapshot), View(), width, height).rows:
             assert not {id for text, _ in row for id in text if id < " " or "\x7f" <= id < "\xa0"}
     for lane in snapshot.lanes:
-        assert lane_rows(snapshot, lane, 100)
+        assert lane_rows(analyse(snapshot), lane, 100)
     plain(to_json(snapshot, ""))
     assert "\x1b" not in to_text(snapshot, "")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.recordings import DATA, REAL
 
 import tfmon
+from tfmon.analysis.analysis import analyse
 from tfmon.errors import EXIT_USAGE
 from tfmon.recordings import reader
 from tfmon.recordings.header import SCHEMA, RecordingError
@@ -170,7 +171,7 @@ def _look(path: Path) -> None:
         _, end = play_all(path)
         json.dumps(to_json(end, end.race.interrupted), allow_nan=False)
         to_text(end)
-    draw(end, View(), 120, 36)
+    draw(analyse(end), View(), 120, 36)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

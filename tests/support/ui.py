@@ -11,10 +11,9 @@ from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import CrossoverState
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample, TreeSample
-from tfmon.model.session import Machine, Race, Session
+from tfmon.model.race import CrossoverState, Machine, Race
+from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
 SECOND = 1_000_000_000
@@ -58,7 +57,7 @@ class ScenarioInfo:
     origin: str = "built in"
 
 
-CARDS = (
+SCENARIOS = (
     ScenarioInfo(
         "small-dense",
         "100 features, one hidden layer, batches of 10",
@@ -76,7 +75,7 @@ CARDS = (
 
 @dataclass
 class FakeControls:
-    """Notes every wish, and answers a knob with KnobRequested as the lanes do."""
+    """Records every call, and answers a knob with KnobRequested as the lanes do."""
 
     session: Session
     clock: Clock
@@ -89,11 +88,11 @@ class FakeControls:
             KnobRequested(lane=lane, at_ns=self.clock(), request=len(self.calls), knob=knob, value=value)
         )
 
-    def hold(self, lanes: Sequence[str]) -> None:
-        self.calls.append(("hold", tuple(lanes)))
+    def pause(self, lanes: Sequence[str]) -> None:
+        self.calls.append(("pause", tuple(lanes)))
 
-    def run(self, lanes: Sequence[str]) -> None:
-        self.calls.append(("run", tuple(lanes)))
+    def resume(self, lanes: Sequence[str]) -> None:
+        self.calls.append(("resume", tuple(lanes)))
 
     def set_mode(self, mode: str) -> None:
         self.calls.append(("set_mode", mode))
@@ -117,8 +116,8 @@ class FakeControls:
 
 
 @dataclass
-class FakeTrials:
-    """Notes every wish; a experiment refuses to start where `refusal` says why."""
+class FakeExperiments:
+    """Records every call; an experiment does not start where `refusal` says why."""
 
     calls: list[tuple[object, ...]] = field(default_factory=list)
     refusal: str = ""
@@ -159,7 +158,7 @@ class Demo:
         race = Race(scenario="small-dense", title="100 features, one hidden layer", mode=mode, knobs=knobs)
         self.session.begin(race, self.specs)
         self.controls = FakeControls(self.session, self.clock)
-        self.experiments = FakeTrials()
+        self.experiments = FakeExperiments()
         self.settings: dict[str, dict[str, KnobValue]] = {}
         self.steps: dict[str, int] = {}
         self.waits = 0.2
@@ -278,7 +277,7 @@ class Demo:
         self.round = place // len(self.names) + 1
         order = self.names if self.round % 2 else self.names[::-1]
         whose = order[place % len(self.names)]
-        self.session.set_turn(whose)
+        self.session.grant_slice(whose)
         return whose
 
     def ask(self, lane: str, knob: str, value: KnobValue) -> int:
@@ -306,7 +305,7 @@ class Demo:
             "ModuleNotFoundError: No module named 'keras_hub'",
         )
         self.session.accept(
-            LaneEnded(lane=lane, at_ns=self.clock(), exit_code=1, signal=None, asked=False, output_tail=tail)
+            LaneEnded(lane=lane, at_ns=self.clock(), exit_code=1, signal=None, requested=False, output_tail=tail)
         )
 
 
@@ -334,5 +333,5 @@ def crossover_demo(at: KnobValue | None = None) -> Demo:
             demo.apply(name, "batch_size", value)
         demo.race(9.6, (6_000 + value, 150 * value), wobble=0.08)
     state = CrossoverState("batch_size", ("cpu", "gpu:0"), (*values, 256), {256: "not possible here"}, at=at)
-    demo.session.set_trial(replace(state, over=at is None, left_s=None if at is None else 42.0))
+    demo.session.set_experiment(replace(state, over=at is None, left_s=None if at is None else 42.0))
     return demo

@@ -7,8 +7,9 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from support.ui import CARDS, CPU_MACHINE, Demo, racing_demo
+from support.ui import CPU_MACHINE, SCENARIOS, Demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.render.layout import Rect, arrange
@@ -53,7 +54,7 @@ def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, messa
     snapshot = demo.session.snapshot()
     name = demo.names[focused] if focused < lanes else None
     view = View(focused=name, charset=charset, message=message, message_until_ns=snapshot.at_ns + 1, readonly=True)
-    page = draw(snapshot, view, width, height)
+    page = draw(analyse(snapshot), view, width, height)
     assert len(page.rows) == height
     assert {cells(row) for row in page.rows} == {width}
     for zone in page.zones:
@@ -79,7 +80,7 @@ def test_the_parts_of_a_layout_fit_and_do_not_overlap(width, height, lanes, focu
 @pytest.mark.parametrize("key", PAGES)
 async def test_a_page_survives_every_size(key):
     demo = racing_demo()
-    app = MonitorApp(demo.session, demo.controls, demo.experiments, scenarios=lambda: CARDS, characters="braille")
+    app = MonitorApp(demo.session, demo.controls, demo.experiments, scenarios=lambda: SCENARIOS, characters="braille")
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.press(key)
         await pilot.pause()

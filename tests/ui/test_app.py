@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from support.ui import CARDS, GPU_MACHINE, Clock, Demo, racing_demo
+from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, racing_demo
 from textual.pilot import Pilot
 
 from tfmon.errors import TfmonError, UsageError
@@ -26,7 +26,7 @@ Screen = Pilot[Ending]
 
 def app_of(demo: Demo, **more) -> MonitorApp:
     wired = demo.session, demo.controls, demo.experiments
-    return MonitorApp(*wired, **{"scenarios": lambda: CARDS, "characters": "braille", **more})
+    return MonitorApp(*wired, **{"scenarios": lambda: SCENARIOS, "characters": "braille", **more})
 
 
 def shown(pilot: Screen) -> str:
@@ -58,7 +58,7 @@ async def test_a_knob_key_asks_every_lane_and_is_echoed_at_once():
             ("set_knob", "cpu", "batch_size", 32),
             ("set_knob", "gpu:0", "batch_size", 32),
         ]
-        assert shown(pilot).count("batch 20 32 asked") == 3, "in both panes and beside the key"
+        assert shown(pilot).count("batch 20 32 requested") == 3, "in both panes and beside the key"
         await press(pilot, "b", "p")
         assert demo.controls.calls[2:] == [
             ("set_knob", "cpu", "batch_size", 16),
@@ -73,10 +73,10 @@ async def test_asked_becomes_in_force_when_the_lane_says_so():
     app = app_of(demo)
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "tab", "B")
-        assert "batch 20 32 asked" in shown(pilot)
+        assert "batch 20 32 requested" in shown(pilot)
         demo.apply("cpu", "batch_size", 32, 1)
         app.pull()
-        assert "asked" not in shown(pilot)
+        assert "requested" not in shown(pilot)
         assert "batch 32" in shown(pilot)
 
 
@@ -160,12 +160,12 @@ async def test_space_pauses_what_races_and_then_lets_it_go_on():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(120, 36)) as pilot:
         await press(pilot, "space")
-        assert demo.controls.calls == [("hold", ("cpu", "gpu:0"))]
-        assert "pause asked: cpu, gpu:0" in shown(pilot)
+        assert demo.controls.calls == [("pause", ("cpu", "gpu:0"))]
+        assert "pause requested: cpu, gpu:0" in shown(pilot)
         for name in demo.names:
             demo.enter(name, "paused")
         await press(pilot, "escape", "space")
-        assert demo.controls.calls[1:] == [("run", ("cpu", "gpu:0"))]
+        assert demo.controls.calls[1:] == [("resume", ("cpu", "gpu:0"))]
 
 
 async def test_space_before_the_race_says_that_there_is_nothing_to_pause():
@@ -293,7 +293,7 @@ async def test_the_picker_filters_as_one_types_and_races_the_choice():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "s")
-        assert all(info.name in shown(pilot) for info in CARDS)
+        assert all(info.name in shown(pilot) for info in SCENARIOS)
         await press(pilot, *"dense")
         assert "large-dense" in shown(pilot) and "conv" not in shown(pilot)
         await press(pilot, "down", "enter")

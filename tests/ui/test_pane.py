@@ -131,7 +131,7 @@ def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
 def test_what_is_asked_is_shown_beside_what_is_in_force():
     demo = racing_demo()
     number = demo.ask("cpu", "batch_size", 40)
-    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 20 40 asked · prefetch off"
+    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 20 40 requested · prefetch off"
     demo.apply("cpu", "batch_size", 40, number)
     assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 40 · prefetch off"
 
@@ -139,7 +139,7 @@ def test_what_is_asked_is_shown_beside_what_is_in_force():
 def test_a_narrow_pane_keeps_the_wish_and_drops_what_nobody_asks_for():
     demo = racing_demo()
     demo.ask("cpu", "prefetch", "auto")
-    assert line(drawn(demo, "cpu", 40, 18), "knobs") == "knobs   prefetch off auto asked"
+    assert line(drawn(demo, "cpu", 40, 18), "knobs") == "knobs   prefetch off auto requested"
 
 
 def test_the_wish_is_quiet_and_the_value_in_force_is_not():
@@ -147,7 +147,7 @@ def test_the_wish_is_quiet_and_the_value_in_force_is_not():
     demo.ask("cpu", "batch_size", 40)
     styles = dict(readings.knobs_row(demo.session.snapshot().lane("cpu"), 60))
     assert styles[" 20"] == "text"
-    assert styles[" 40 asked"] == "dim"
+    assert styles[" 40 requested"] == "dim"
 
 
 def test_after_a_change_the_figure_waits_for_new_windows():
@@ -204,7 +204,7 @@ def test_the_very_last_line_of_the_output_is_kept_when_not_all_fit():
 
 def test_a_killed_lane_names_the_signal():
     demo = racing_demo()
-    demo.session.accept(LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=None, signal="SIGKILL", asked=False))
+    demo.session.accept(LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=None, signal="SIGKILL", requested=False))
     assert "ended by SIGKILL" in "\n".join(drawn(demo, "cpu"))
 
 

@@ -6,12 +6,12 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.verdict import acknowledged, pinned_line, watched
-from tfmon.ui.view import View
+from tfmon.ui.render.bars import failure_line
+from tfmon.ui.view import View, acknowledged, with_failures
 
 from .test_app import app_of, press, shown
 
-LINE = "gpu:0 failed 0:00 ago, out of sight (Esc): no module named 'keras_hub'"
+LINE = "gpu:0 failed 0:00 ago while hidden (Esc): no module named 'keras_hub'"
 
 
 async def test_a_lane_that_fails_behind_a_page_is_pinned_there_and_on_the_race_until_esc():
@@ -27,9 +27,9 @@ async def test_a_lane_that_fails_behind_a_page_is_pinned_there_and_on_the_race_u
         pilot.app.pull()
         assert "failed 1:00 ago" in shown(pilot)
         await press(pilot, "escape")
-        assert "out of sight" not in shown(pilot)
+        assert "while hidden" not in shown(pilot)
         await press(pilot, "question_mark")
-        assert "out of sight" not in shown(pilot)
+        assert "while hidden" not in shown(pilot)
 
 
 async def test_a_lane_that_fails_in_sight_is_not_pinned():
@@ -38,7 +38,7 @@ async def test_a_lane_that_fails_in_sight_is_not_pinned():
         demo.fail("gpu:0")
         pilot.app.pull()
         await press(pilot, "question_mark")
-        assert "out of sight" not in shown(pilot)
+        assert "while hidden" not in shown(pilot)
 
 
 async def test_a_lane_that_found_no_room_is_pinned():
@@ -47,19 +47,19 @@ async def test_a_lane_that_found_no_room_is_pinned():
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         demo.fail(demo.names[4])
         pilot.app.pull()
-        assert "cpu batch_size=16 failed 0:00 ago, out of sight" in shown(pilot)
+        assert "cpu batch_size=16 failed 0:00 ago, while hidden" in shown(pilot)
 
 
 def test_several_are_counted_and_one_that_trains_again_is_forgotten():
     demo = racing_demo()
-    view = watched(View(), demo.session.snapshot(), ())
+    view = with_failures(View(), demo.session.snapshot(), ())
     for name in demo.names:
         demo.fail(name)
-    view = watched(view, demo.session.snapshot(), ())
-    assert pinned_line(view, demo.session.snapshot(), "Esc").startswith("cpu (and 1 more) failed")
+    view = with_failures(view, demo.session.snapshot(), ())
+    assert failure_line(view, demo.session.snapshot(), "Esc").startswith("cpu (and 1 more) failed")
     demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}))
-    view = watched(view, demo.session.snapshot(), ())
-    assert view.lost == ("gpu:0",)
+    view = with_failures(view, demo.session.snapshot(), ())
+    assert view.unseen == ("gpu:0",)
     view = acknowledged(view)
-    assert pinned_line(view, demo.session.snapshot(), "Esc") == ""
-    assert watched(view, demo.session.snapshot(), ()) is view
+    assert failure_line(view, demo.session.snapshot(), "Esc") == ""
+    assert with_failures(view, demo.session.snapshot(), ()) is view

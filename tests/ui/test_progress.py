@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from support.ui import racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.session import Snapshot
+from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.verdict import progress_row
 from tfmon.ui.view import View
 
 
@@ -43,7 +44,7 @@ def test_without_a_length_before_the_start_and_after_the_end_there_is_none():
 
 def test_a_message_goes_before_it():
     known = snapshot(seconds=84.0)
-    shown = "\n".join(plain(draw(known, View(), 120, 36).rows))
+    shown = "\n".join(plain(draw(analyse(known), View(), 120, 36).rows))
     assert "50 % of 1:24" in shown
     long = View(message="word " * 25, message_until_ns=known.at_ns + 1)
-    assert "50 % of 1:24" not in "\n".join(plain(draw(known, long, 120, 36).rows))
+    assert "50 % of 1:24" not in "\n".join(plain(draw(analyse(known), long, 120, 36).rows))

@@ -51,7 +51,7 @@ async def press(pilot: Pilot, *keys: str) -> None:
 
 
 def at(player: Player) -> float:
-    return (player.tape().at_ns - player.tape().from_ns) / SECOND
+    return (player.state().at_ns - player.state().from_ns) / SECOND
 
 
 async def test_it_draws_the_race_with_its_time_line(player):
@@ -71,15 +71,15 @@ async def test_keys_move_through_the_race(player):
         assert at(player) == 5
         await press(pilot, "left", "right", "right")
         assert at(player) == 10
-        event = player.tape().event
+        event = player.state().event
         await press(pilot, "full_stop", "full_stop", "comma")
-        assert player.tape().event == event + 1
+        assert player.state().event == event + 1
         await press(pilot, "plus", "plus", "minus")
-        assert player.tape().speed == 2
+        assert player.state().speed == 2
         await press(pilot, "home")
         assert at(player) == 0
         await press(pilot, "shift+right")
-        assert player.tape().at_end
+        assert player.state().at_end
         await press(pilot, "shift+left")
         assert at(player) == 0
 
@@ -87,7 +87,7 @@ async def test_keys_move_through_the_race(player):
 async def test_it_plays_by_itself_to_the_end(player):
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         await press(pilot, *["plus"] * 6, "space")
-        await until(pilot, lambda: player.tape().at_end)
+        await until(pilot, lambda: player.state().at_end)
         await until(pilot, lambda: shown(pilot).splitlines()[-2].startswith(" end "))
 
 
@@ -125,7 +125,7 @@ async def test_the_time_line_can_be_clicked(player):
         line = shown(pilot).splitlines()[-2]
         await pilot.click(offset=(line.rindex("─"), 34))
         await pilot.pause()
-        assert player.tape().at_end
+        assert player.state().at_end
         await pilot.click(offset=(30, 10))
         await until(pilot, lambda: pilot.app.view.focused == "cpu")
 
@@ -159,7 +159,7 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
 
     app = app_of(player)
     async with app.run_test(size=(120, 36)):
-        monkeypatch.setattr("tfmon.ui.screens.replay.draw", broken)
+        monkeypatch.setattr("tfmon.ui.screens.race.draw", broken)
         player.toggle()
         deadline = time.monotonic() + 10
         while app.broken is None:
@@ -174,7 +174,7 @@ async def test_a_key_of_the_race_that_was_remapped_to_one_of_the_replay_stands_i
     )
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "plus", "plus", "s")
-        assert player.tape().speed == 2
+        assert player.state().speed == 2
         assert "s + speed" in shown(pilot)
 
 

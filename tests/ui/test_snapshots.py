@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.ui import CARDS, CPU_MACHINE, Demo, racing_demo
+from support.ui import CPU_MACHINE, SCENARIOS, Demo, racing_demo
 from textual.command import CommandInput
 from textual.pilot import Pilot
 
@@ -18,7 +18,7 @@ SIZES = [(80, 24), (120, 36), (200, 50)]
 
 def app_of(demo: Demo, **more) -> MonitorApp:
     wired = demo.session, demo.controls, demo.experiments
-    return MonitorApp(*wired, scenarios=lambda: CARDS, **{"characters": "braille", **more})
+    return MonitorApp(*wired, scenarios=lambda: SCENARIOS, **{"characters": "braille", **more})
 
 
 def importing_demo() -> Demo:

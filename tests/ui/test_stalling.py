@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import Hello, LaneFailed, StackReported
@@ -29,7 +30,7 @@ def stalled_demo() -> Demo:
 
 def shown(demo: Demo, width: int = 120, height: int = 36) -> str:
     return "\n".join(
-        "".join(text for text, _ in row) for row in draw(demo.session.snapshot(), View(), width, height).rows
+        "".join(text for text, _ in row) for row in draw(analyse(demo.session.snapshot()), View(), width, height).rows
     )
 
 
@@ -51,7 +52,7 @@ def test_a_gap_is_marked_on_the_time_line():
         stamps = {"at_ns": demo.clock(), "since_ns": demo.clock() - 12 * SECOND}
         demo.session.accept(Suspended(lane=name, lasted_s=12.0, **stamps))
     demo.clock.ahead(30)
-    assert "stood still 12 s" in shown(demo)
+    assert "suspended 12 s" in shown(demo)
 
 
 async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
@@ -75,8 +76,8 @@ async def test_a_lane_that_cannot_tell_or_has_ended_is_not_asked():
     app = MonitorApp(demo.session, demo.controls, demo.experiments)
     async with app.run_test(size=(120, 50)) as pilot:
         await pilot.press("tab", "enter", "S")
-        assert "cannot be asked" in app.view.message
-        end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=0, signal=None, asked=True)
+        assert "cannot be requested" in app.view.message
+        end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=0, signal=None, requested=True)
         demo.session.accept(end)
         app.pull()
         await pilot.press("S", "K")
@@ -103,7 +104,7 @@ class TestReachable:
         demo = Demo()
         demo.go()
         demo.session.accept(LaneFailed(lane="gpu:0", at_ns=1, kind="out_of_memory", message="out of memory"))
-        demo.session.accept(LaneEnded(lane="gpu:0", at_ns=2, exit_code=1, signal=None, asked=False))
+        demo.session.accept(LaneEnded(lane="gpu:0", at_ns=2, exit_code=1, signal=None, requested=False))
         return demo.session.snapshot().lanes
 
     @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.model.ports import Mark, Tape
+from tfmon.model.ports import Mark, ReplayState
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS
 from tfmon.ui.render.rows import cells
 from tfmon.ui.render.style import to_ascii
@@ -13,11 +13,11 @@ from tfmon.ui.render.timeline import cell_of, keys_row, time_of, timeline_row
 SECOND = 1_000_000_000
 
 
-def tape(at_s: float = 30, **more) -> Tape:
+def replay(at_s: float = 30, **more) -> ReplayState:
     marks = (
         Mark(10 * SECOND, "batch_size 64 (cpu)", "knob"),
         Mark(28 * SECOND, "gpu:0 failed", "trouble"),
-        Mark(50 * SECOND, "mode turns", "wish"),
+        Mark(50 * SECOND, "mode turns", "request"),
     )
     values = {
         "from_ns": 0,
@@ -28,7 +28,7 @@ def tape(at_s: float = 30, **more) -> Tape:
         "speed": 10,
         "marks": marks,
     }
-    return Tape(at_ns=round(at_s * SECOND), **{**values, **more})
+    return ReplayState(at_ns=round(at_s * SECOND), **{**values, **more})
 
 
 def text(row) -> str:
@@ -36,22 +36,22 @@ def text(row) -> str:
 
 
 def test_it_says_how_far_and_how_fast_it_is_and_what_just_happened():
-    shown = text(timeline_row(tape(), 120)[0])
+    shown = text(timeline_row(replay(), 120)[0])
     assert shown.startswith(" replay ×10 0:30 ━")
     assert "─ 1:00  event 5 of 9  gpu:0 failed" in shown
     assert [shown.count(sign) for sign in "┬✗█"] == [1, 1, 1]
-    assert "paused" in text(timeline_row(tape(playing=False), 120)[0])
-    assert "end" in text(timeline_row(tape(event=9, playing=False), 120)[0])
-    assert "failed" not in text(timeline_row(tape(40), 120)[0])
+    assert "paused" in text(timeline_row(replay(playing=False), 120)[0])
+    assert "end" in text(timeline_row(replay(event=9, playing=False), 120)[0])
+    assert "failed" not in text(timeline_row(replay(40), 120)[0])
 
 
 def test_what_is_wrong_with_a_recording_is_said():
-    assert "cut off at its end" in text(timeline_row(tape(note="the recording is cut off at its end"), 120)[0])
+    assert "cut off at its end" in text(timeline_row(replay(note="the recording is cut off at its end"), 120)[0])
 
 
 @pytest.mark.parametrize("width", range(1, 200))
 def test_every_width(width):
-    for one in (tape(0), tape(60), tape(playing=False), tape(to_ns=0, at_s=0)):
+    for one in (replay(0), replay(60), replay(playing=False), replay(to_ns=0, at_s=0)):
         row, start, size = timeline_row(one, width)
         assert cells(row) == width
         assert start + size <= width
@@ -60,7 +60,7 @@ def test_every_width(width):
 
 
 def test_a_cell_and_its_time_belong_together():
-    one = tape()
+    one = replay()
     for width in (10, 77):
         assert [cell_of(one, time_of(one, cell, width), width) for cell in range(width)] == pytest.approx(
             list(range(width)), abs=1
@@ -69,10 +69,10 @@ def test_a_cell_and_its_time_belong_together():
 
 
 def test_the_keys_give_way_to_a_message_and_are_shown_as_remapped():
-    assert text(keys_row(tape(), {}, "no", 40)).strip() == "no"
-    shown = text(keys_row(tape(), {"replay.pause": "f9", "quit": "f10"}, "", 120))
+    assert text(keys_row(replay(), {}, "no", 40)).strip() == "no"
+    shown = text(keys_row(replay(), {"replay.pause": "f9", "quit": "f10"}, "", 120))
     assert "F9 pause" in shown and "F10 quit" in shown and ", . step" in shown
-    assert "Space play" in text(keys_row(tape(playing=False), {}, "", 120))
+    assert "Space play" in text(keys_row(replay(playing=False), {}, "", 120))
 
 
 def test_no_key_has_two_meanings():

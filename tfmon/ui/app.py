@@ -11,41 +11,40 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, cast
+from typing import ClassVar, Literal, TypeAlias
 
-from rich.console import RenderableType
 from rich.style import Style
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.color import Color, ColorParseError
-from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import Theme
 
+from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import Controls, Experiments
-from tfmon.model.session import Session
+from tfmon.model.session import Session, Snapshot
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
+from tfmon.ui.screens.choices import ScenarioRow
 from tfmon.ui.screens.page import Page
 from tfmon.ui.screens.race import RaceScreen
-from tfmon.ui.textual_compat import ByteRate, Output, watch
-from tfmon.ui.view import ScenarioRow, View
+from tfmon.ui.textual_compat import TerminalApp
+from tfmon.ui.view import View
 
 PULL_S = 0.5
 SECOND_NS = 1_000_000_000
 MESSAGE_NS = 5 * SECOND_NS
 
 Ending: TypeAlias = Literal["quit", "forced", "signal"]
-"""How the app ended: the lanes are gone; the user would not wait for that; or a signal asked for it."""
+"""How the app ended: the lanes are gone; the user did not wait for that; or a signal came."""
 
 
-class MonitorApp(App[Ending]):
+class MonitorApp(TerminalApp[Ending]):
     """The race on the screen. `run()` returns how it ended, and None if Textual itself failed.
 
-    `controls.stop` has been called when it ends with "quit" or "signal"; after "forced" the caller must see to
-    it that no lane is left.
-    Thread: the app's only, but for `request_quit`.
+    `controls.stop` has been called when it ends with "quit" or "signal"; after "forced" the caller must make sure
+    that no lane is left.
+    Thread: the app's only, except for `request_quit`.
     """
 
     CSS = "App { background: $background; }"
@@ -53,7 +52,7 @@ class MonitorApp(App[Ending]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c,ctrl+q", "quit", "end the lanes and leave", id="quit.now", priority=True, show=False),
-        Binding("ctrl+z", "stop", "stop tfmon and the lanes until fg", id="stop", priority=True, show=False),
+        Binding("ctrl+z", "stop", "suspend tfmon and the lanes until fg", id="stop", priority=True, show=False),
     ]
 
     def __init__(
@@ -77,34 +76,40 @@ class MonitorApp(App[Ending]):
     ) -> None:
         """Prepare the screen.
 
-        `scenarios` is called when the picker opens; in a thread, `examine` when the doctor is asked, and `profile`
-        with the name of a lane when that is profiled: both return a report.
-        `table` returns the race as text. `lane_colours` is one of `tfmon.ui.render.style.LANE_COLOURS`.
-        `on_ready` is called in a thread of its own once the first paint is done: it starts the lanes.
-        `on_terminal` is called in the main thread when the terminal is taken; `suspend` stops the process until
-        `fg`, and None says that nobody could say that.
-        `keymap` gives other keys by the ids of `tfmon.ui.keys`.
-        `characters` overrides what the locale says the terminal can show.
+        Args:
+            session: Where the snapshots come from.
+            controls: What keys do to the lanes.
+            experiments: The measurements that keys start.
+            scenarios: Returns what the picker lists; called when it opens.
+            examine: Returns the doctor's report; called in a thread.
+            profile: Profiles the lane of that name and returns the report; called in a thread.
+            table: Returns the race as text.
+            on_ready: Starts the lanes; called in a thread once the first paint is done.
+            on_terminal: Called in the main thread when the terminal is taken.
+            suspend: Suspends the process until `fg`; None where no shell could continue it.
+            theme: Name of a Textual theme.
+            lane_colours: One of `tfmon.ui.render.style.LANE_COLOURS`.
+            readonly: Whether keys may change nothing.
+            keymap: Other keys, by the ids of `tfmon.ui.keys`.
+            characters: What the terminal can show; None for what the locale says.
         """
         colourless = _without_colour()
         super().__init__(ansi_color=True if colourless else None)
-        self.output: Output | None = None
-        self._sent_rate = ByteRate()
-        self._repaint_all = False
         self.session = session
         self.controls = controls
         self.experiments = experiments
-        self.snapshot = session.snapshot()
+        self.scenarios = scenarios
+        self.table = table
+        self.analysis = analyse(session.snapshot())
+        """What is on the screen, and what follows from it; computed once for each snapshot."""
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
         self.view = View(charset=chosen, keys=dict(keymap or {}), readonly=readonly)
-        self._scenarios = scenarios
         self._examine = examine
-        self._profile = profile
-        self._table = table
+        self._profile_lane = profile
         self._on_ready = on_ready
-        self._lane_colours = lane_colours
         self._on_terminal = on_terminal
         self._suspend = suspend
+        self._lane_colours = lane_colours
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
         self.theme = "ansi-dark" if colourless else theme
@@ -123,16 +128,16 @@ class MonitorApp(App[Ending]):
         self.theme_changed_signal.subscribe(self, self._dress)
         self._dress(self.current_theme)
         self.set_interval(PULL_S, self._tick)
-        self.call_after_refresh(self._painted)
+        self.call_after_refresh(self._on_first_paint)
 
-    def _painted(self) -> None:
+    def _on_first_paint(self) -> None:
         if self._quit_was_requested:
             self._quit("signal")
         elif self._on_ready is not None:
-            self._in_thread(self._on_ready, failed=self._tell_no_race)
+            self._in_thread(self._on_ready, failed=self._show_no_race)
 
-    def _tell_no_race(self, why: str) -> None:
-        self.view = replace(self.view, no_race=why)
+    def _show_no_race(self, reason: str) -> None:
+        self.view = replace(self.view, no_race=reason)
         self.pull()
 
     def _dress(self, theme: Theme) -> None:
@@ -153,25 +158,28 @@ class MonitorApp(App[Ending]):
     # ------------------------------------------------------------ what the screens use
 
     def _tick(self) -> None:
-        """Draw: at every tick while a lane may train, once a second when only clocks move."""
+        """Draw: at every tick while a lane may train, once a second when only clocks change."""
         snapshot = self.session.snapshot()
         new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
-        if new_second and self.output is not None:
-            self.view = replace(self.view, sent_bytes_per_s=self._sent_rate.of(self.output.sent_bytes))
+        if new_second:
+            self.view = replace(self.view, sent_bytes_per_s=self.sent_bytes_per_s())
         if new_second or any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes):
             self.pull()
 
+    @property
+    def snapshot(self) -> Snapshot:
+        """What is on the screen."""
+        return self.analysis.snapshot
+
     def pull(self) -> None:
         """Read the session and draw what changed."""
-        self.snapshot = self.session.snapshot()
+        self.analysis = analyse(self.session.snapshot())
         if not self.may_paint():
             return
+        self.paint_skipped()
         screen = self.screen
-        if self._repaint_all:
-            self._repaint_all = False
-            screen.refresh()
         if isinstance(screen, RaceScreen | Page) and screen.is_mounted:
-            screen.follow(self.snapshot)
+            screen.redraw()
 
     def say(self, message: str) -> None:
         """Show a line for a few seconds, and whatever else changed."""
@@ -179,30 +187,28 @@ class MonitorApp(App[Ending]):
         self.view = replace(self.view, message=message, message_until_ns=until_ns)
         self.pull()
 
-    def table(self) -> str:
-        """Return the race as a table."""
-        return self._table()
+    def may_change(self) -> bool:
+        """Return whether keys may change the race; if not, say so."""
+        if self.view.readonly:
+            self.say("read only: this screen shows the race and changes nothing (--readonly)")
+        return not self.view.readonly
 
     def action_set_theme(self, name: str) -> None:
         """Show everything in the colours of another theme."""
         self.theme = name
 
-    def infos(self) -> Sequence[ScenarioRow]:
-        """Return the scenarios that can be raced."""
-        return self._scenarios()
-
     def examine(self, then: Callable[[str], None]) -> None:
-        """Let the doctor look at the machine, and hand over its report; the screen stays awake."""
+        """Have the doctor examine the machine, and pass on its report; the screen stays responsive."""
         found: list[str] = []
         self._in_thread(lambda: found.append(self._examine()), lambda: then(found[0]))
 
     def profile(self, lane: str, then: Callable[[str], None]) -> None:
-        """Profile a lane, and hand over the report or why there is none; the screen stays awake."""
+        """Profile a lane, and pass on the report or why there is none; the screen stays responsive."""
         found: list[str] = []
-        self._in_thread(lambda: found.append(self._profile(lane)), lambda: then(found[0]), then)
+        self._in_thread(lambda: found.append(self._profile_lane(lane)), lambda: then(found[0]), then)
 
     def start_race(self, scenario: str) -> None:
-        """Start the race of another scenario; it takes a while, and the screen stays awake."""
+        """Start the race of another scenario; the screen stays responsive."""
         self.view = replace(self.view, focused=None, top=0.0)
         self.say(f"starting the race of {scenario}…")
         self._in_thread(lambda: self._change_race(scenario))
@@ -213,11 +219,11 @@ class MonitorApp(App[Ending]):
 
     def _in_thread(
         self,
-        work: Callable[[], None],
+        work: Callable[[], object],
         then: Callable[[], None] | None = None,
         failed: Callable[[str], None] | None = None,
     ) -> None:
-        """Do what may take long in a thread that nobody waits for; a TfmonError is told on the screen."""
+        """Do what may take long in a thread; a TfmonError goes to `failed`, or else to the message line."""
 
         def run() -> None:
             try:
@@ -226,11 +232,23 @@ class MonitorApp(App[Ending]):
                 line = " · ".join(part for part in (error.message, error.hint) if part)
                 self.call_later(failed or self.say, line)
             except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
-                self.call_later(self._handle_exception, error)
+                self.call_later(self.fail, error)
             else:
                 self.call_later(then or self.pull)
 
         threading.Thread(target=run, name="tfmon-ui", daemon=True).start()
+
+    def save_picture(self, table: str) -> None:
+        """Save the screen as SVG and a table as text in the working directory, and say where."""
+        stem = f"tfmon-{self.snapshot.race.scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
+        try:
+            said = f"saved {self.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"
+            if table:
+                Path(f"{stem}.txt").write_text(table + "\n", encoding="utf-8")
+                said += " and .txt"
+        except OSError as error:
+            said = f"{stem} could not be saved: {error.strerror or error}"
+        self.say(said)
 
     # ------------------------------------------------------------ the end
 
@@ -242,25 +260,15 @@ class MonitorApp(App[Ending]):
                 self._loop_of_app.call_soon_threadsafe(self._quit, "signal")
 
     async def action_quit(self) -> None:
-        """End the lanes and leave; asked a second time, leave at once."""
+        """End the lanes and leave; the second time, leave at once."""
         self._quit("quit")
 
     def action_stop(self) -> None:
-        """Stop this process and the lanes until `fg`."""
+        """Suspend this process and the lanes until `fg`."""
         if self._suspend is None:
-            self.say("tfmon was started by no shell that could bring it back, so it is not stopped")
+            self.say("tfmon was started by no shell that could continue it, so it is not suspended")
         else:
             self._suspend()
-
-    def take_terminal(self) -> None:
-        """Set the terminal up again: a shell may have used it while this process stood still.
-
-        Thread: the main thread.
-        """
-        if self._driver is not None:
-            self._driver.suspend_application_mode()
-            self._driver.resume_application_mode()
-            self.call_later(self.refresh)
 
     def _quit(self, ending: Ending) -> None:
         if self.view.stopping:
@@ -273,73 +281,17 @@ class MonitorApp(App[Ending]):
         self.pull()
         self._in_thread(self.controls.stop, lambda: self.exit(ending))
 
-    # ------------------------------------------------------------ the terminal
-
-    def get_driver_class(self) -> type[Driver]:
-        """Return what makes Textual's driver; its output is counted, and held back while the terminal is slow."""
-        driver_class = super().get_driver_class()
-
-        def make(app: MonitorApp, **options: Any) -> Driver:  # noqa: ANN401 - whatever Textual passes
-            driver = driver_class(app, **options)
-            if hasattr(driver, "_file"):
-                app.output = watch(driver, app._terminal_is_free)
-            return driver
-
-        return cast(type[Driver], make)
-
-    def may_paint(self) -> bool:
-        """Tell whether the terminal has taken the frame before; if not, the screen is drawn anew once it has."""
-        return self.output is None or self.output.may_draw()
-
-    def paint(self, text: str) -> None:
-        """Write text and escape codes to the terminal, as one frame."""
-        if self._driver is not None and not self.is_headless:
-            self._begin_update()
-            self._driver.write(text)
-            self._end_update()
-
-    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
-        """Paint what Textual wants painted, unless the terminal has not taken the frame before."""
-        if self.may_paint():
-            super()._display(screen, renderable)
-        else:
-            self._repaint_all = self._repaint_all or renderable is not None
-
-    def _set_pointer_shape(self, shape: str) -> None:
-        """Leave the pointer as it is: Textual would write for every new page, and hang once 30 writes wait."""
-
-    def _terminal_is_free(self) -> None:
-        """Draw what was held back. Thread: the one that writes."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
-            self.call_later(self.pull)
-
 
 def _without_colour() -> bool:
-    """Tell whether the user wants no colour; an empty NO_COLOR does not count, and Textual must not see it."""
+    """Return whether the user wants no colour; an empty NO_COLOR does not count, and Textual must not see it."""
     if os.environ.get("NO_COLOR") == "":
         del os.environ["NO_COLOR"]
     return "NO_COLOR" in os.environ
 
 
-def _hex(colour: str, otherwise: str) -> str:
+def _hex(colour: str, default: str) -> str:
     """Return a theme's colour as #rrggbb."""
     try:
         return Color.parse(colour).hex6.lower()
     except ColorParseError:
-        return otherwise
-
-
-# ---------------- files that the user asks for: a picture of the screen, and the table of the race
-
-
-def save(app: App[object], scenario: str, table: str) -> str:
-    """Save the screen as SVG and the table as text in the working directory; return what is to be said of it."""
-    stem = f"tfmon-{scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
-    try:
-        picture = app.save_screenshot(f"{stem}.svg", str(Path.cwd()))
-        if not table:
-            return f"saved {picture}"
-        Path(f"{stem}.txt").write_text(table + "\n", encoding="utf-8")
-    except OSError as error:
-        return f"{stem} could not be saved: {error.strerror or error}"
-    return f"saved {picture} and .txt"
+        return default

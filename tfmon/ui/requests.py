@@ -1,21 +1,28 @@
-"""What a key press asks of which lanes. Pure: the answer is a list of wishes and a line to show."""
+"""What a key press requests of which lanes, and what the screen says about it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tfmon.analysis.tuning import advised
-from tfmon.model.knobs import Knob, KnobValue, show
+from tfmon.analysis.analysis import Analysis
+from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
+from tfmon.model.ports import ExperimentError
+from tfmon.model.race import TuneState
 from tfmon.model.session import Snapshot
+from tfmon.ui.keys import key_of
+
+if TYPE_CHECKING:
+    from tfmon.ui.app import MonitorApp
 
 _SHORT = {"batch_size": "batch"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A setting to ask a lane for."""
+class NewValue:
+    """A value that is requested of a lane."""
 
     lane: str
     value: KnobValue
@@ -26,34 +33,29 @@ def short_name(knob: str) -> str:
     return _SHORT.get(knob, knob.replace("_", " "))
 
 
-def in_force(lane: LaneState, knob: Knob) -> KnobValue:
-    """Return the value in force, or before the lane has said one, the value it was started with."""
+def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
+    """Return the value in effect, or before the lane has reported one, the value it was started with."""
     if knob.name in lane.settings:
         return lane.settings[knob.name]
     return lane.spec.settings.get(knob.name, knob.default)
 
 
-def wanted(lane: LaneState, knob: Knob) -> KnobValue:
-    """Return the value asked for, or else the one in force."""
-    asked = lane.asked.get(knob.name)
-    return in_force(lane, knob) if asked is None else asked.value
-
-
-def steps_of(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[list[Wish], str]:
-    """Return what one press on a knob's key asks of the lanes, and a line that says what could not be asked."""
+def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[list[NewValue], str]:
+    """Return what one press on a knob's key requests of the lanes, and a line if nothing can be requested."""
     if not lanes:
         return [], "no lane is training"
-    wishes: list[Wish] = []
-    stuck: list[str] = []
+    requests: list[NewValue] = []
+    ends: list[str] = []
     for lane in lanes:
-        value = wanted(lane, knob)
+        requested = lane.requested.get(knob.name)
+        value = in_effect(lane, knob) if requested is None else requested.value
         high = lane.data_examples if knob.name == "batch_size" else None
         moved = knob.next(value, direction, high=high)
         if moved == value and type(moved) is type(value):
-            stuck.append(_end_of_range(lane, knob, value, direction))
+            ends.append(_end_of_range(lane, knob, value, direction))
         else:
-            wishes.append(Wish(lane.spec.name, moved))
-    return wishes, stuck[0] if stuck and not wishes else ""
+            requests.append(NewValue(lane.spec.name, moved))
+    return requests, ends[0] if ends and not requests else ""
 
 
 def _end_of_range(lane: LaneState, knob: Knob, value: KnobValue, direction: int) -> str:
@@ -68,32 +70,32 @@ def targets(lanes: Sequence[LaneState], focused: str | None) -> list[LaneState]:
     return [lane for lane in lanes if focused is None or lane.spec.name == focused]
 
 
-def living(lanes: Sequence[LaneState]) -> list[LaneState]:
-    """Return the lanes that a knob can reach."""
-    return [lane for lane in lanes if not lane.over]
+def titles(lanes: Sequence[LaneState]) -> str:
+    """Name lanes in a message."""
+    return ", ".join(lane.title for lane in lanes)
 
 
 def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
     """Return the lanes that a knob's key acts on: those that train, and failed ones that it starts again.
 
-    That is the focused lane; and one that ran out of memory, where the batch is made smaller.
+    Started again are the focused lane, and one that ran out of memory where the batch is made smaller.
     """
     smaller = knob.name == "batch_size" and direction < 0
 
     def starts_again(lane: LaneState) -> bool:
-        greedy = lane.trouble is not None and lane.trouble.kind == OUT_OF_MEMORY
-        return failed(lane) and (focused or (greedy and smaller))
+        out_of_memory = lane.trouble is not None and lane.trouble.kind == OUT_OF_MEMORY
+        return may_start_again(lane) and (focused or (out_of_memory and smaller))
 
     return [lane for lane in lanes if not lane.over or starts_again(lane)]
 
 
-def failed(lane: LaneState) -> bool:
-    """Return whether a lane failed and its process is gone, so that it can be started again."""
+def may_start_again(lane: LaneState) -> bool:
+    """Return whether a lane failed and its process is gone."""
     return lane.phase == FAILED and lane.ended is not None
 
 
-def pause_or_run(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:
-    """Return the lanes to hold and the lanes to let run: any that races is held, otherwise all run on."""
+def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:
+    """Return the lanes to pause and the lanes to resume: any that races is paused, else all are resumed."""
     racing = [lane for lane in lanes if lane.phase == RACING]
     if racing:
         return racing, []
@@ -101,24 +103,88 @@ def pause_or_run(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[Lane
 
 
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
-    """Return the value in force of a knob in all the lanes, such as `off` or `off/auto`, and what is asked."""
-    now = list(dict.fromkeys(show(in_force(lane, knob)) for lane in lanes))
-    asked = list(dict.fromkeys(show(lane.asked[knob.name].value) for lane in lanes if knob.name in lane.asked))
-    return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(asked[:3])
+    """Return the value in effect of a knob in all the lanes, such as `off/auto`, and what is requested."""
+    now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
+    requested = [lane.requested[knob.name].value for lane in lanes if knob.name in lane.requested]
+    return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
 
 
 def no_knob(snapshot: Snapshot, name: str) -> str:
-    """Say why a knob cannot be changed that the race does not have."""
+    """Return why a knob cannot be changed that the race does not have."""
     if any(lane.command for lane in snapshot.lanes):
         return f"the script sets {short_name(name)} itself: Enter shows the code that may help; k lists its knobs"
     return f"this scenario has no knob {short_name(name)}"
 
 
-def to_improve(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str | None:
-    """Return the lane that advice is tried on: one that trains, with advice, and a GPU's rather than a CPU's."""
+def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
+    """Return the lane to try advice on: one that trains, with advice, and a GPU's rather than a CPU's."""
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
-        found = advised(snapshot, lane)
+        found = analysis.lane(lane.spec.name).bottleneck
         return lane.over, found is None or not found.advice, lane.spec.kind == "cpu"
 
     return min(lanes, key=rank).spec.name if lanes else None
+
+
+# ---------------------------------------------------------------- what several screens do
+
+
+def may_act(app: MonitorApp) -> bool:
+    """Return whether keys may act on the lanes now; if not, say why: read only, a replay, or an experiment."""
+    if not app.may_change():
+        return False
+    experiment = app.snapshot.experiment
+    if experiment is None or experiment.over:
+        return True
+    if isinstance(experiment, TuneState):
+        attempt, key = experiment.latest, key_of("tune", app.view.keys)
+        change = (
+            ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in attempt.change.items())
+            if attempt
+            else ""
+        )
+        doing = f"{_id(app.snapshot, experiment.lane)} is {f'trying {change}' if change else 'being tuned'}"
+    else:
+        key = key_of("crossover", app.view.keys)
+        doing = f"a crossover over {short_name(experiment.knob)} is running"
+    app.say(f"{doing}; {key}, {key_of('choose', app.view.keys)} stops it")
+    return False
+
+
+def _id(snapshot: Snapshot, name: str) -> str:
+    return next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == name), name)
+
+
+def step_knob(app: MonitorApp, name: str, direction: int) -> None:
+    """Request the next value of a knob, or the one before, and say what cannot be seen in the panes."""
+    if not may_act(app):
+        return
+    try:
+        knob = find(app.snapshot.race.knobs, name)
+    except KnobError:
+        app.say(no_knob(app.snapshot, name))
+        return
+    chosen = targets(app.snapshot.lanes, app.view.focused)
+    lanes = reachable(chosen, knob, direction, focused=app.view.focused is not None)
+    again = [lane for lane in lanes if may_start_again(lane)]
+    requests, end = next_values(lanes, knob, direction)
+    for one in requests:
+        app.controls.set_knob(one.lane, name, one.value)
+    if end:
+        app.say(end)
+    elif again:
+        app.say(f"starting again with another {short_name(name)}: {titles(again)}")
+    elif requests and knob.kind == "restart":
+        app.say(f"{short_name(name)} takes effect with a restart: {titles(chosen)}")
+    else:
+        app.pull()
+
+
+def undo(app: MonitorApp) -> None:
+    """Take back the change that was kept last, and say so."""
+    if not app.may_change():
+        return
+    try:
+        app.say(f"undone: {app.experiments.undo()}")
+    except ExperimentError as error:
+        app.say(str(error))

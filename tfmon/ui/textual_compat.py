@@ -1,23 +1,41 @@
-"""What goes to the terminal: counted, and held back while the terminal has not taken what came before."""
+"""All that tfmon uses of Textual's private side, and the terminal's output, which needs it.
+
+No other module touches a name of Textual that begins with an underscore. What is used:
+
+- `Driver._file`: a driver for a terminal writes there, in a thread of its own; `write` hands text to that thread.
+- `App._driver`, `App._begin_update`, `App._end_update`: write a frame that the terminal shows at once.
+- `App._display`, `App._set_pointer_shape`, `App._handle_exception`: overridden.
+- `App._batch_count`, `Screen._compositor`, `Screen._layout_required`, `Screen._dirty_widgets`,
+  `Widget._repaint_required`: tell whether Textual is about to paint by itself.
+- `textual.keys._character_to_key`, `textual._styles_cache.StylesCache.get_inner_outer`.
+
+`tests/ui/test_textual_compat.py` says which of them a new version of Textual lacks.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import IO
+from typing import IO, Any, TypeVar, cast
 
+from rich.console import RenderableType
+from textual.app import App
 from textual.driver import Driver
+from textual.screen import Screen
+from textual.widget import Widget
 
 RATE_S = 10.0
-"""Bytes a second are told over about so long."""
+"""Bytes a second are averaged over this time."""
+Result = TypeVar("Result")
 
 
 class Output:
     """The terminal's end of Textual's driver, in place of its file.
 
-    A frame is only drawn when the terminal has taken the one before: over a slow link the next one then shows the
+    A frame is only drawn when the terminal has taken the one before: over a slow link the next frame shows the
     newest figures, and no backlog grows that a key would have to wait behind.
     Thread: `write` and `flush` are the writing thread's, which may block in them; the rest is the app's.
     """
@@ -30,16 +48,16 @@ class Output:
         self._busy = False
         self._refused = False
         self.sent_bytes = 0
-        """All that the terminal was given."""
+        """Bytes given to the terminal since the start."""
 
     def may_draw(self) -> bool:
-        """Tell whether the terminal has taken what it was given; if not, `on_free` is called as soon as it has."""
+        """Return whether the terminal has taken all it was given; if not, `on_free` is called once it has."""
         with self._lock:
             self._refused = self._busy
             return not self._busy
 
     def expect(self) -> None:
-        """Note that something is about to be handed over."""
+        """Record that something is about to be handed over."""
         with self._lock:
             self._busy = True
 
@@ -49,7 +67,7 @@ class Output:
         return self._file.write(text)
 
     def flush(self) -> None:
-        """Note that all was taken: Textual's writer flushes when nothing else waits to be written."""
+        """Record that all was taken: Textual's writer flushes when nothing else waits to be written."""
         self._file.flush()
         with self._lock:
             self._busy = False
@@ -62,26 +80,8 @@ class Output:
         return self._file.fileno()
 
 
-def watch(driver: Driver, on_free: Callable[[], None]) -> Output:
-    """Put an output between a driver that has not been started and its terminal, and return it.
-
-    Textual has no public way to do this: a driver for a terminal writes to its `_file`, in a thread of its own,
-    and `write` is where it is handed what to draw. The tests of slow terminals notice if that changes.
-    """
-    output = Output(driver._file, on_free)  # type: ignore[attr-defined]
-    hand_over = driver.write
-
-    def write(data: str) -> None:
-        output.expect()
-        hand_over(data)
-
-    driver._file = output  # type: ignore[attr-defined]
-    driver.write = write  # type: ignore[method-assign]
-    return output
-
-
 class ByteRate:
-    """How fast a counter has grown lately."""
+    """The recent growth of a counter."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s = clock_s
@@ -95,3 +95,130 @@ class ByteRate:
             self._seen.popleft()
         since_s, before = self._seen[0]
         return (count - before) / (now_s - since_s) if now_s - since_s >= RATE_S / 2 else None
+
+
+class TerminalApp(App[Result]):
+    """An app whose output is counted, and held back while the terminal is slow.
+
+    Thread: the app's only.
+    """
+
+    def __init__(self, *, ansi_color: bool | None) -> None:
+        super().__init__(ansi_color=ansi_color)
+        self.output: Output | None = None
+        """None where there is no terminal, as in a test."""
+        self._byte_rate = ByteRate()
+        self._frame_skipped = False
+
+    def pull(self) -> None:
+        """Read the newest figures and draw them."""
+        raise NotImplementedError
+
+    def sent_bytes_per_s(self) -> float | None:
+        """Return what the terminal was given a second; None while that is not known. Call it once a second."""
+        return None if self.output is None else self._byte_rate.of(self.output.sent_bytes)
+
+    def may_paint(self) -> bool:
+        """Return whether the terminal has taken the frame before; if not, `pull` is called once it has."""
+        return self.output is None or self.output.may_draw()
+
+    def paint(self, text: str) -> None:
+        """Write text and escape codes to the terminal, as one frame."""
+        if self._driver is not None and not self.is_headless:
+            self._begin_update()
+            self._driver.write(text)
+            self._end_update()
+
+    def paint_skipped(self) -> None:
+        """Have Textual paint the whole screen if it wanted to while the terminal was slow."""
+        if self._frame_skipped:
+            self._frame_skipped = False
+            self.screen.refresh()
+
+    def take_terminal(self) -> None:
+        """Set the terminal up again, after a shell has used it while this process was suspended.
+
+        Thread: the main thread.
+        """
+        if self._driver is not None:
+            self._driver.suspend_application_mode()
+            self._driver.resume_application_mode()
+            self.call_later(self.refresh)
+
+    def fail(self, error: Exception) -> None:
+        """End the app as for an error in a handler: unless `take_error` does, Textual shows the traceback."""
+        self._handle_exception(error)
+
+    def take_error(self, error: Exception) -> bool:
+        """Return whether an error in a handler has been dealt with, so that Textual does nothing about it."""
+        return False
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return what makes Textual's driver, with an `Output` between it and the terminal."""
+        driver_class = super().get_driver_class()
+
+        def make(app: TerminalApp[Result], **options: Any) -> Driver:  # noqa: ANN401 - whatever Textual passes
+            driver = driver_class(app, **options)
+            if hasattr(driver, "_file"):
+                app.output = watch(driver, app._draw_again)
+            return driver
+
+        return cast(type[Driver], make)
+
+    def _draw_again(self) -> None:
+        """Draw what was held back. Thread: the one that writes."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
+            self.call_later(self.pull)
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Paint what Textual wants painted, unless the terminal has not taken the frame before."""
+        if self.may_paint():
+            super()._display(screen, renderable)
+        else:
+            self._frame_skipped = self._frame_skipped or renderable is not None
+
+    def _handle_exception(self, error: Exception) -> None:
+        if not self.take_error(error):
+            super()._handle_exception(error)
+
+    def _set_pointer_shape(self, shape: str) -> None:
+        """Leave the pointer as it is: Textual would write for every new page, and hang once 30 writes wait."""
+
+
+def watch(driver: Driver, on_free: Callable[[], None]) -> Output:
+    """Put an output between a driver that has not been started and its terminal, and return it."""
+    output = Output(driver._file, on_free)  # type: ignore[attr-defined]
+    hand_over = driver.write
+
+    def write(data: str) -> None:
+        output.expect()
+        hand_over(data)
+
+    driver._file = output  # type: ignore[attr-defined]
+    driver.write = write  # type: ignore[method-assign]
+    return output
+
+
+def is_on_top(widget: Widget) -> bool:
+    """Return whether the terminal shows a widget as Textual painted it, with nothing over it or about to be."""
+    screen = widget.screen
+    if screen is not widget.app.screen or widget.app._batch_count:
+        return False
+    waits = (
+        widget._repaint_required or screen._repaint_required or screen._layout_required or screen._dirty_widgets
+    )
+    return not waits and screen._compositor.visible_widgets.keys() == {screen, widget}
+
+
+def key_of_character(character: str) -> str:
+    """Return Textual's name of the key that types a character."""
+    from textual.keys import _character_to_key
+
+    return _character_to_key(character)
+
+
+def forget_lines() -> None:
+    """Drop the lines of widgets that are gone: Textual 8.2 keeps those of the last 1,024, 250 kB for a palette."""
+    from textual._styles_cache import StylesCache
+
+    StylesCache.get_inner_outer.cache_clear()

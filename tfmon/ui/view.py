@@ -1,14 +1,11 @@
-"""What the screen knows besides the snapshot: the focus, the line it has to say, the scale of the charts."""
+"""What the screen knows besides the snapshot: the focus, the message to show, the scale of the charts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
-from rich.style import Style
-
-from tfmon.model.ports import Controls, ExperimentError, Experiments
+from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.style import Charset
 
@@ -20,10 +17,10 @@ class View:
     focused: str | None = None
     """Name of the lane that keys act on; None for all."""
     message: str = ""
-    """What the last key press came to."""
+    """What the last key press did, or why it did nothing."""
     message_until_ns: int = 0
-    lost: tuple[str, ...] = ()
-    """Lanes that failed out of sight, until the user takes note; see `tfmon.ui.render.verdict`."""
+    unseen: tuple[str, ...] = ()
+    """Lanes that failed while they were not on the screen, until the user presses Esc."""
     seen: tuple[str, ...] = ()
     """Lanes whose failure the user has seen."""
     no_race: str = ""
@@ -49,72 +46,18 @@ def focused_index(view: View, snapshot: Snapshot) -> int | None:
     return None
 
 
-# ---------------- what the screens need of the app: the latest snapshot, the view, the styles and the controls
+def with_failures(view: View, snapshot: Snapshot, shown: Collection[str]) -> View:
+    """Return the view with the lanes that failed since: seen if the lane is among those shown, else unseen.
+
+    A lane that trains again is neither.
+    """
+    failed = [lane.spec.name for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
+    new = [name for name in failed if name not in view.unseen and name not in view.seen]
+    unseen = (*(name for name in view.unseen if name in failed), *(name for name in new if name not in shown))
+    seen = (*(name for name in view.seen if name in failed), *(name for name in new if name in shown))
+    return view if (unseen, seen) == (view.unseen, view.seen) else replace(view, unseen=unseen, seen=seen)
 
 
-class ScenarioRow(Protocol):
-    """One scenario as the picker shows it."""
-
-    @property
-    def name(self) -> str:
-        """What `race` takes."""
-
-    @property
-    def title(self) -> str:
-        """One line."""
-
-    @property
-    def doc(self) -> str:
-        """A paragraph; may be empty."""
-
-    @property
-    def origin(self) -> str:
-        """Where it comes from, such as "built in" or a path."""
-
-
-class Shell(Protocol):
-    """The app, as its screens see it."""
-
-    snapshot: Snapshot
-    view: View
-    palette: Mapping[str, Style]
-    controls: Controls
-    experiments: Experiments
-
-    def table(self) -> str:
-        """Return the race as a table; empty where there is none."""
-
-    def say(self, message: str) -> None:
-        """Show a line for a few seconds."""
-
-    def pull(self) -> None:
-        """Read the session and draw what changed."""
-
-    def infos(self) -> Sequence[ScenarioRow]:
-        """Return the scenarios that can be raced."""
-
-    def examine(self, then: Callable[[str], None]) -> None:
-        """Let the doctor look at the machine, and hand over its report; the screen stays awake."""
-
-    def profile(self, lane: str, then: Callable[[str], None]) -> None:
-        """Profile a lane, and hand over the report or why there is none; the screen stays awake."""
-
-    def start_race(self, scenario: str) -> None:
-        """Start the race of another scenario, without blocking the screen."""
-
-
-def may_change(shell: Shell) -> bool:
-    """Return whether keys may change the race; where they may not, say so."""
-    if shell.view.readonly:
-        shell.say("read only: this screen shows the race and changes nothing (--readonly)")
-    return not shell.view.readonly
-
-
-def undo_advice(shell: Shell) -> None:
-    """Take back the change that was kept last, and say so."""
-    if not may_change(shell):
-        return
-    try:
-        shell.say(f"undone: {shell.experiments.undo()}")
-    except ExperimentError as error:
-        shell.say(str(error))
+def acknowledged(view: View) -> View:
+    """Return the view after the user has acknowledged every failure."""
+    return replace(view, unseen=(), seen=(*view.seen, *view.unseen))

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.model.knobs import Knob, show
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.race import TURNS, RecordingState
 from tfmon.model.readings import known
-from tfmon.model.session import TURNS, RecordingState, Snapshot
+from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit, spread
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
-from tfmon.ui.render.verdict import pinned_line, progress_row
-from tfmon.ui.requests import in_force, shared_value, short_name, targets
+from tfmon.ui.requests import in_effect, shared_value, short_name, targets
 from tfmon.ui.view import View
 
 _COMMON = ("batch_size", "prefetch")
@@ -65,7 +65,7 @@ def _settings(snapshot: Snapshot, *, common: bool) -> str:
     for knob in snapshot.race.knobs:
         if (knob.name in _COMMON) is not common:
             continue
-        values = {show(in_force(lane, knob)) for lane in snapshot.lanes}
+        values = {show(in_effect(lane, knob)) for lane in snapshot.lanes}
         if len(values) == 1:
             words.append(f"{short_name(knob.name)} {values.pop()}")
     return " · ".join(words)
@@ -108,7 +108,7 @@ def _version(snapshot: Snapshot) -> str:
     return f"TF {found[0]}" if found else ""
 
 
-# ---------------- the bottom lines: what the last key press came to, and the keys with the value of each knob. Pure
+# ---------------------------------------------------------------- the bottom lines
 
 
 COST_SAMPLES = 10
@@ -169,7 +169,7 @@ def own_cost(snapshot: Snapshot, view: View) -> str:
 def _status(snapshot: Snapshot, view: View) -> Row:
     if message := message_of(view, snapshot):
         return ((f"   {message}", strong(WARN)),)
-    if snapshot.recording is not None and snapshot.recording.why:
+    if snapshot.recording is not None and snapshot.recording.reason:
         return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
@@ -185,19 +185,19 @@ def _status(snapshot: Snapshot, view: View) -> Row:
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
     """Say since when the race is not recorded, and why."""
     if not recording.path:
-        return f"this race is not recorded: {recording.why}"
+        return f"this race is not recorded: {recording.reason}"
     began_ns = snapshot.race.started_ns
     since_s = 0.0 if began_ns is None or recording.stopped_ns is None else (recording.stopped_ns - began_ns) / 1e9
-    return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.why}"
+    return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.reason}"
 
 
 def message_of(view: View, snapshot: Snapshot) -> str:
-    """Return the line that is to be said now: a message, or what was lost sight of; empty if there is none."""
+    """Return the message to show now, or a failure that the user has not seen; empty for none."""
     if view.stopping:
         return f"stopping the lanes… {key_of('quit', view.keys)} again leaves at once"
     if snapshot.at_ns < view.message_until_ns:
         return view.message
-    return pinned_line(view, snapshot, key_of("focus.all", view.keys))
+    return failure_line(view, snapshot, key_of("focus.all", view.keys))
 
 
 def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
@@ -234,7 +234,7 @@ def _items(snapshot: Snapshot, view: View) -> list[_Item]:
             items.append(_knob_item(pair, knob, lanes, "step_knob('batch_size', 1)"))
     running = any(lane.phase == RACING for lane in lanes) or not any(lane.phase == PAUSED for lane in lanes)
     items += [
-        _item(3, "pause", "pause" if running else "go on", "pause_or_run", keys),
+        _item(3, "pause", "pause" if running else "go on", "pause_or_resume", keys),
         _item(7, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys),
         _item(5, "restart", "restart", "restart", keys),
         _item(6, "knobs", "knobs", "show_knobs", keys),
@@ -258,3 +258,40 @@ def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) ->
     if asked:
         spans.append((f" {crop(asked, 8)} asked", DIM))
     return _Item(1, tuple(spans), action, knob.name)
+
+
+def failure_line(view: View, snapshot: Snapshot, key: str) -> str:
+    """Say which lane failed out of sight, when and why, and the key that removes this line; "" for none."""
+    unseen = [lane for lane in snapshot.lanes if lane.spec.name in view.unseen]
+    if not unseen:
+        return ""
+    lane, others = unseen[0], len(unseen) - 1
+    ago = units.clock((snapshot.at_ns - lane.phase_since_ns) / 1e9)
+    more = f" (and {others} more)" if others else ""
+    reason = f": {lane.trouble.message}" if lane.trouble is not None else ""
+    return f"{lane.title}{more} {lane.phase} {ago} ago, while hidden ({key}){reason}"
+
+
+BAR_CELLS = 20
+
+
+def progress_row(snapshot: Snapshot) -> Row:
+    """Return a bar and how much is done; empty before the start, after the end, and where no length is known.
+
+    Of steps, those of the lane that has done the fewest count: the race ends with it.
+    """
+    race = snapshot.race
+    still = [lane for lane in snapshot.lanes if not lane.over]
+    if race.started_ns is None or not still:
+        return ()
+    if race.seconds is not None:
+        share = (snapshot.at_ns - race.started_ns) / 1e9 / race.seconds
+        words = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
+    elif race.steps is not None:
+        done = min(lane.steps for lane in still)
+        share = done / race.steps
+        words = f"{units.count(done)} of {units.count(race.steps)} steps"
+    else:
+        return ()
+    filled = round(BAR_CELLS * max(0.0, min(1.0, share)))
+    return (("▓" * filled, TEXT), ("░" * (BAR_CELLS - filled), DIM), (f" {words} ", DIM))

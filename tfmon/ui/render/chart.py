@@ -87,7 +87,7 @@ def throughput(points: Sequence[Point], axis: TimeAxis, per_cell: int) -> list[f
         if point.span_ns <= 0:
             continue
         began_ns = point.at_ns - point.span_ns
-        if index and point.in_turn and 0 < began_ns - points[index - 1].at_ns <= LONGEST_REST_NS:
+        if index and point.in_slice and 0 < began_ns - points[index - 1].at_ns <= LONGEST_REST_NS:
             began_ns = points[index - 1].at_ns
         begin = (began_ns - start_ns) / part_ns
         end = min((point.at_ns - start_ns) / part_ns, float(total))

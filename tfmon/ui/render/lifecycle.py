@@ -19,7 +19,6 @@ from tfmon.model.lane_state import (
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, crop, spread, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
-from tfmon.ui.view import Shell
 
 _STEPS = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
 _HEADLINES = {
@@ -137,9 +136,12 @@ def lines(lane: LaneState, snapshot: Snapshot) -> Iterator[tuple[str, str]]:
         yield "stalled", f"it said nothing for {units.seconds(silent_s)}, while {lane.phase}"
     elif heartbeat.heard_ns and not lane.over:
         yield "heard", f"{units.seconds(max(0, snapshot.at_ns - heartbeat.heard_ns) / 1e9)} ago"
-    if heartbeat.gaps:
-        total_s = sum(gap.until_ns - gap.since_ns for gap in heartbeat.gaps) / 1e9
-        yield "stood still", f"{len(heartbeat.gaps)} times, {units.seconds(total_s)} in all: no figure holds them"
+    if heartbeat.suspensions:
+        total_s = sum(gap.until_ns - gap.since_ns for gap in heartbeat.suspensions) / 1e9
+        yield (
+            "suspended",
+            f"{len(heartbeat.suspensions)} times, {units.seconds(total_s)} in all: no figure holds them",
+        )
     if not lane.over:
         stack = "S tells where it stands; " if lane.reports_stack else ""
         yield "keys", f"{stack}K ends this lane, by force if it must be"
@@ -154,23 +156,3 @@ def stack_rows(lane: LaneState, now_ns: int, width: int) -> list[Row]:
     for line in lane.stack.lines:
         rows.append(((crop(f"  {line}", width), TEXT if line.startswith("  ") else DIM),))
     return rows
-
-
-def ask_stack(shell: Shell, lane: LaneState) -> None:
-    """Ask a lane where it stands, and say so."""
-    if lane.over:
-        shell.say(f"{lane.title} has ended, so it stands nowhere")
-    elif not lane.reports_stack:
-        shell.say(f"{lane.title} cannot be asked where it stands")
-    else:
-        shell.controls.ask_stack(lane.spec.name)
-        shell.say(f"asked where {lane.title} stands; a lane that is frozen answers in its turn")
-
-
-def kill(shell: Shell, lane: LaneState) -> None:
-    """End a lane, and say so."""
-    if lane.over:
-        shell.say(f"{lane.title} has ended already")
-    else:
-        shell.controls.kill(lane.spec.name)
-        shell.say(f"ending {lane.title}; r starts it again")

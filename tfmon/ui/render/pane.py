@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
-from tfmon.model.samples import GpuSample
-from tfmon.model.session import Machine
+from tfmon.model.race import Machine
+from tfmon.model.readings import GpuSample
 from tfmon.ui.render import chart, lifecycle, readings
 from tfmon.ui.render.rows import BLANK, Row, cells, crop, fit
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, Charset, faint, lane_style, strong
 
-# ---------------- large figures, three rows high, drawn with half blocks: each dot is half a cell high, so it is about square
-
+# ---------------------------------------------------------------- large figures
 
 HEIGHT = 3
+"""Rows of a large figure. It is drawn with half blocks: a dot is half a cell high, about square."""
 _DOTS = {
     "0": "### #.# #.# #.# ###",
     "1": ".#. ##. .#. .#. ###",
@@ -49,7 +49,7 @@ def large(text: str) -> tuple[str, str, str]:
     return rows[0], rows[1], rows[2]
 
 
-# ----------------
+# ---------------------------------------------------------------- the pane
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
 _FRAME_CELLS = 4
@@ -79,7 +79,7 @@ class PaneView:
     focused: bool = False
     in_turns: bool = False
     """True where the lanes take turns."""
-    its_turn: bool = False
+    training: bool = False
     """True for the one of them that trains now."""
     top: float = 1.0
     until_ns: int = 0
@@ -154,7 +154,7 @@ def _state(lane: LaneState, view: PaneView) -> str:
         return f"stalled {units.clock(silent_s)}"
     since = units.clock((view.now_ns - lane.phase_since_ns) / 1e9)
     if view.in_turns and lane.phase == RACING:
-        return f"▸ its turn {since}" if view.its_turn else f"waiting {since}"
+        return f"▸ training {since}" if view.training else f"waiting {since}"
     return f"{lane.phase} {since}"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.tuning import advised
-from tfmon.analysis.verdict import Verdict, find_verdict
+from tfmon.analysis.analysis import Analysis
 from tfmon.model.lane_state import PAUSED, LaneState
-from tfmon.model.session import TURNS, Snapshot
+from tfmon.model.race import KEPT, TURNS
+from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart
 from tfmon.ui.render.bars import Zone, header_row, keys_row, message_of, status_row
@@ -16,7 +16,6 @@ from tfmon.ui.render.layout import Layout, PanePosition, arrange
 from tfmon.ui.render.pane import PaneView, chart_width, pane_rows
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
-from tfmon.ui.render.verdict import verdict_row, verdict_rows
 from tfmon.ui.view import View, focused_index
 
 CHART_NS = 1_000_000_000
@@ -34,17 +33,18 @@ class RaceFrame:
     """Top of the charts' scale, to be kept for the next page."""
 
 
-def draw(snapshot: Snapshot, view: View, width: int, height: int) -> RaceFrame:
+def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
     """Draw the race for a terminal of that size."""
+    snapshot = analysis.snapshot
     layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
     top = shared_top(snapshot, view, layout)
     zones: list[Zone] = []
     if layout.kind == "tiny":
         rows = _too_small(width, height)
     elif layout.kind == "lines":
-        rows = _lines(snapshot, view, layout, zones)
+        rows = _lines(analysis, view, layout, zones)
     else:
-        rows = _panes(snapshot, view, layout, top, zones)
+        rows = _panes(analysis, view, layout, top, zones)
     fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
     if view.charset == "ascii":
         fitted = tuple(to_ascii(row) for row in fitted)
@@ -85,14 +85,14 @@ def axis_end_ns(snapshot: Snapshot) -> int:
 # ---------------------------------------------------------------- panes
 
 
-def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
-    said = find_verdict(snapshot)
+def _panes(analysis: Analysis, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
+    snapshot = analysis.snapshot
     rows = [header_row(snapshot, layout.header.width)]
-    rows += _blocks(snapshot, said, view, layout, top) or _no_lanes(view, layout)
+    rows += _blocks(analysis, view, layout, top) or _no_lanes(view, layout)
     for place in layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     undo_key = key_of("undo", view.keys)
-    rows += verdict_rows(snapshot, said, undo_key, layout.verdict.width, layout.verdict.height)
+    rows += verdict_rows(analysis, undo_key, layout.verdict.width, layout.verdict.height)
     message = message_of(view, snapshot)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
@@ -105,9 +105,10 @@ def _panes(snapshot: Snapshot, view: View, layout: Layout, top: float, zones: li
     return rows
 
 
-def _blocks(snapshot: Snapshot, said: Verdict, view: View, layout: Layout, top: float) -> list[Row]:
+def _blocks(analysis: Analysis, view: View, layout: Layout, top: float) -> list[Row]:
     """Draw the panes and put those of one row side by side."""
-    lead = f"{units.ratio(said.ratio)} ahead" if said.ratio is not None else ""
+    snapshot, verdict = analysis.snapshot, analysis.verdict
+    lead = f"{units.ratio(verdict.ratio)} ahead" if verdict.ratio is not None else ""
     until_ns = axis_end_ns(snapshot)
     rows: list[Row] = []
     by_line: dict[int, list[PanePosition]] = {}
@@ -126,10 +127,10 @@ def _blocks(snapshot: Snapshot, said: Verdict, view: View, layout: Layout, top: 
                 gpu=gpu,
                 gpu_stale_s=snapshot.stale_s(gpu) if gpu is not None else None,
                 any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
-                bottleneck=advised(snapshot, lane),
-                lead=lead if lane.spec.name == said.winner else "",
+                bottleneck=analysis.lanes[place.lane].bottleneck,
+                lead=lead if lane.spec.name == verdict.winner else "",
                 in_turns=snapshot.race.mode == TURNS and len(snapshot.lanes) > 1,
-                its_turn=lane.spec.name == snapshot.race.training,
+                training=lane.spec.name == snapshot.race.training,
                 focused=lane.spec.name == view.focused,
                 top=top,
                 until_ns=until_ns,
@@ -155,17 +156,18 @@ def _no_lanes(view: View, layout: Layout) -> list[Row]:
 # ---------------------------------------------------------------- small terminals
 
 
-def _lines(snapshot: Snapshot, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
+def _lines(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
     """Draw a line a lane and the verdict, or all in one line where there is not even room for that."""
+    snapshot = analysis.snapshot
     width, room = layout.verdict.width, layout.verdict.height
     message = message_of(view, snapshot)
     if room <= len(snapshot.lanes):
-        rows = [one_line(snapshot, width)]
+        rows = [one_line(analysis, width)]
         if message and room > 1:
             rows.append(((f" {message}", strong(WARN)),))
         return rows
     rows = [_lane_line(index, lane) for index, lane in enumerate(snapshot.lanes)]
-    rows.append(verdict_row(snapshot, find_verdict(snapshot), width))
+    rows.append(verdict_row(analysis, width))
     rows = (rows + [BLANK] * room)[:room]
     if layout.keys.height:
         keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)
@@ -183,16 +185,16 @@ def _lane_line(index: int, lane: LaneState) -> Row:
     )
 
 
-def one_line(snapshot: Snapshot, width: int) -> Row:
+def one_line(analysis: Analysis, width: int) -> Row:
     """Return the race in one line: `C 7.7k ex/s  G 2.4k ex/s  C 3.2×`."""
+    snapshot, verdict = analysis.snapshot, analysis.verdict
     spans: list[tuple[str, str]] = []
+    lead: list[tuple[str, str]] = []
     for index, lane in enumerate(snapshot.lanes):
         spans += [(f" {lane.spec.id} ", strong(lane_style(index))), (_short_speed(lane) + " ", TEXT)]
-    said = find_verdict(snapshot)
-    for index, lane in enumerate(snapshot.lanes):
-        if lane.spec.name == said.winner and said.ratio is not None:
-            spans.append((f" ▲ {lane.spec.id} {units.ratio(said.ratio)}", strong(lane_style(index))))
-    return fit(spans, width)
+        if lane.spec.name == verdict.winner and verdict.ratio is not None:
+            lead.append((f" ▲ {lane.spec.id} {units.ratio(verdict.ratio)}", strong(lane_style(index))))
+    return fit([*spans, *lead], width)
 
 
 def _short_speed(lane: LaneState) -> str:
@@ -204,3 +206,51 @@ def _short_speed(lane: LaneState) -> str:
 
 def _too_small(width: int, height: int) -> list[Row]:
     return [((line, WARN),) for line in wrap("terminal too small", width, height)]
+
+
+# ---------------------------------------------------------------- the verdict
+
+_LEAD_CELLS = 6
+"""Cells before the text."""
+
+
+def verdict_rows(analysis: Analysis, undo_key: str, width: int, height: int) -> list[Row]:
+    """Return `height` rows: the verdict, what was tried, the verdict's note, and the line about a missing GPU."""
+    snapshot = analysis.snapshot
+    if not snapshot.lanes:
+        return [BLANK] * height
+    rows: list[Row] = [verdict_row(analysis, width)]
+    room = height - 1
+    spare = 1 if height >= 5 else 0
+    room -= spare
+    for line in wrap(_tried(analysis, undo_key), width - 4, min(2, room)):
+        rows.append((("   " + line, STRONG),))
+    room -= len(rows) - 1
+    no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
+    for line in wrap(analysis.verdict.note, width - 4, max(0, room - (1 if no_gpu else 0))):
+        rows.append((("   " + line, DIM),))
+    for line in wrap(no_gpu, width - 4, height - spare - len(rows)):
+        rows.append((("   " + line, TEXT),))
+    rows = [BLANK] * spare + rows
+    return (rows + [BLANK] * height)[:height]
+
+
+def _tried(analysis: Analysis, undo_key: str) -> str:
+    """Say what is tried on a lane, or what came of it and how to take it back."""
+    news, state = analysis.news, analysis.snapshot.tuned
+    kept = news and state is not None and state.over and state.latest and state.latest.outcome == KEPT
+    return f"{news} · {undo_key} to undo" if kept else news
+
+
+def verdict_row(analysis: Analysis, width: int) -> Row:
+    """Return who is ahead in one line, in the winner's accent; by ids where names have no room."""
+    verdict = analysis.verdict
+    text = verdict.text if len(verdict.text) + _LEAD_CELLS <= width else verdict.short or verdict.text
+    for index, lane in enumerate(analysis.snapshot.lanes):
+        if lane.spec.name == verdict.winner:
+            return (
+                (" ▲ ", strong(lane_style(index))),
+                (f"{lane.spec.id}  ", strong(lane_style(index))),
+                (text, STRONG),
+            )
+    return (("   ", TEXT), (text, TEXT))

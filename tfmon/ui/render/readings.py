@@ -9,8 +9,7 @@ from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState, seconds_left
-from tfmon.model.readings import Missing, Reading, known
-from tfmon.model.samples import GpuSample
+from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.ui.render import lifecycle
 from tfmon.ui.render.rows import BLANK, Row, cells
 from tfmon.ui.render.style import DIM, TEXT, WARN, banded
@@ -71,7 +70,7 @@ def done_row(lane: LaneState, width: int) -> Row:
         (units.count(lane.examples), TEXT),
         (" ex.", DIM),
     )
-    windows = (f" · {units.count(left_out)} of {units.count(lane.measured.windows)} left out", DIM)
+    windows = (f" · {units.count(left_out)} of {units.count(lane.measurements.windows)} left out", DIM)
     return (*row, windows) if cells((*row, windows)) <= width else row
 
 
@@ -230,10 +229,10 @@ def knobs_row(lane: LaneState, width: int) -> Row:
     Where they do not all fit, those go first that nobody asks to change.
     """
     settings = lane.settings or lane.spec.settings
-    names = [*settings, *(name for name in lane.asked if name not in settings)]
+    names = [*settings, *(name for name in lane.requested if name not in settings)]
     while True:
         row = labelled("knobs", *_knob_spans(lane, names))
-        idle = [name for name in names if name not in lane.asked]
+        idle = [name for name in names if name not in lane.requested]
         if cells(row) <= width or not idle or len(names) < 2:
             return row
         names.remove(idle[-1])
@@ -247,8 +246,8 @@ def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
         spans += [(" · " if spans else "", DIM), (short_name(name), DIM)]
         if name in settings:
             spans.append((f" {show(settings[name])}", style))
-        if name in lane.asked:
-            spans.append((f" {show(lane.asked[name].value)} asked", DIM))
+        if name in lane.requested:
+            spans.append((f" {show(lane.requested[name].value)} asked", DIM))
     return tuple(spans) or ((UNKNOWN, DIM),)
 
 

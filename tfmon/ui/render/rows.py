@@ -16,6 +16,8 @@ Row: TypeAlias = tuple[Span, ...]
 
 TEXT = "text"
 BLANK: Row = ()
+LABEL_CELLS = 13
+"""Cells of a name before the text about it."""
 
 
 def cell_len(text: str) -> int:
@@ -94,6 +96,15 @@ def wrap(text: str, width: int, limit: int) -> list[str]:
         lines = lines[:limit]
         lines[-1] = crop(lines[-1] + "…" if cell_len(lines[-1]) < width else lines[-1] + "……", width)
     return lines
+
+
+def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
+    """Return a name and the text about it, wrapped beside it."""
+    lines = wrap(meaning, max(10, min(100, width - LABEL_CELLS - 4)), 9)
+    return [
+        ((f"  {name if place == 0 else '':<{LABEL_CELLS}}", style), (line, TEXT))
+        for place, line in enumerate(lines)
+    ]
 
 
 def _printable(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tfmon import units
-from tfmon.model.ports import Mark, Tape
+from tfmon.model.ports import Mark, ReplayState
 from tfmon.ui.keys import key_of
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN, strong
@@ -15,50 +15,50 @@ _FOOT = (
     ("replay.slower", "replay.faster", 2), ("replay.mark.back", "replay.mark", 4),
 )  # fmt: skip
 _WORDS = ("", "5 s", "step", "speed", "mark")
-_SIGNS = {"knob": ("┬", STRONG), "wish": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
-_RANKS = {"wish": 0, "knob": 1, "trouble": 2}
+_SIGNS = {"knob": ("┬", STRONG), "request": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
+_RANKS = {"request": 0, "knob": 1, "trouble": 2}
 TOLD_NS = 4_000_000_000
 """How long the words of a mark stay."""
 LEAST_BAR = 10
 
 
-def timeline_row(tape: Tape, width: int) -> tuple[Row, int, int]:
+def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
     """Return the line, and where its bar begins and how long it is (0 where there is no room for one)."""
-    state = "end" if tape.at_end else f"replay ×{tape.speed}" if tape.playing else "paused"
-    left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(tape, tape.at_ns)} ", STRONG)]
-    right: list[Span] = [(f" {_clock(tape, tape.to_ns)}", TEXT)]
-    words = [(f"  event {tape.event} of {tape.events}", DIM), *_told(tape)]
+    state = "end" if replay.at_end else f"replay ×{replay.speed}" if replay.playing else "paused"
+    left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(replay, replay.at_ns)} ", STRONG)]
+    right: list[Span] = [(f" {_clock(replay, replay.to_ns)}", TEXT)]
+    words = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
     for span in words:
         if cells(left) + cells(right) + cells([span]) + 3 * LEAST_BAR <= width:
             right.append(span)
     size = width - cells(left) - cells(right) - 1
     if size < LEAST_BAR:
         return fit(left, width), 0, 0
-    return fit((*left, *bar(tape, size), *right), width), cells(left), size
+    return fit((*left, *bar(replay, size), *right), width), cells(left), size
 
 
-def bar(tape: Tape, width: int) -> list[Span]:
+def bar(replay: ReplayState, width: int) -> list[Span]:
     """Draw the time line: what was played, where it is, what is left, and the marks."""
-    at = cell_of(tape, tape.at_ns, width)
+    at = cell_of(replay, replay.at_ns, width)
     spans: list[Span] = [("━", TEXT) if place < at else ("─", DIM) for place in range(width)]
-    for mark in sorted(tape.marks, key=lambda mark: _RANKS[mark.kind]):
-        spans[cell_of(tape, mark.at_ns, width)] = _SIGNS[mark.kind]
+    for mark in sorted(replay.marks, key=lambda mark: _RANKS[mark.kind]):
+        spans[cell_of(replay, mark.at_ns, width)] = _SIGNS[mark.kind]
     spans[at] = ("█", strong(WARN))
     return spans
 
 
-def cell_of(tape: Tape, at_ns: int, width: int) -> int:
+def cell_of(replay: ReplayState, at_ns: int, width: int) -> int:
     """Return the cell of a moment on a bar of that width."""
-    span_ns = max(1, tape.to_ns - tape.from_ns)
-    return max(0, min(width - 1, (at_ns - tape.from_ns) * (width - 1) // span_ns))
+    span_ns = max(1, replay.to_ns - replay.from_ns)
+    return max(0, min(width - 1, (at_ns - replay.from_ns) * (width - 1) // span_ns))
 
 
-def time_of(tape: Tape, cell: int, width: int) -> int:
+def time_of(replay: ReplayState, cell: int, width: int) -> int:
     """Return the moment that a cell of the bar stands for."""
-    return tape.from_ns + (tape.to_ns - tape.from_ns) * cell // max(1, width - 1)
+    return replay.from_ns + (replay.to_ns - replay.from_ns) * cell // max(1, width - 1)
 
 
-def keys_row(tape: Tape, keys: Mapping[str, str], message: str, width: int) -> Row:
+def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int) -> Row:
     """Return the keys of the replay, or what is to be said now."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
@@ -68,7 +68,7 @@ def keys_row(tape: Tape, keys: Mapping[str, str], message: str, width: int) -> R
             if importance > least:
                 continue
             pair = " ".join(key_of(one, keys) for one in (first, second) if one)
-            word = word or ("pause" if tape.playing else "play")
+            word = word or ("pause" if replay.playing else "play")
             spans += [(pair, KEY), (f" {word}  ", DIM)]
         for word in ("help", "quit"):
             spans += [(key_of(word, keys), KEY), (f" {word}  ", DIM)]
@@ -77,13 +77,13 @@ def keys_row(tape: Tape, keys: Mapping[str, str], message: str, width: int) -> R
     return fit(spans, width)
 
 
-def _told(tape: Tape) -> list[Span]:
+def _told(replay: ReplayState) -> list[Span]:
     """Return what is wrong with the recording, or the words of the mark that was just passed."""
-    if tape.note:
-        return [(f"  {crop(tape.note, 60)}", strong(WARN))]
-    found: list[Mark] = [mark for mark in tape.marks if tape.at_ns - TOLD_NS <= mark.at_ns <= tape.at_ns]
+    if replay.note:
+        return [(f"  {crop(replay.note, 60)}", strong(WARN))]
+    found: list[Mark] = [mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns]
     return [(f"  {crop(found[-1].text, 40)}", STRONG)] if found else []
 
 
-def _clock(tape: Tape, at_ns: int) -> str:
-    return units.clock((at_ns - tape.from_ns) / 1e9)
+def _clock(replay: ReplayState, at_ns: int) -> str:
+    return units.clock((at_ns - replay.from_ns) / 1e9)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for
+from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.analysis.tuning import advised
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import NOT_READ, Missing, Reading, known
-from tfmon.model.samples import GpuSample, HostSample
+from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Reading, known
 from tfmon.model.session import HISTORY_SAMPLES, Snapshot
 from tfmon.ui.render import chart, lifecycle
 from tfmon.ui.render.readings import time_parts
-from tfmon.ui.render.rows import BLANK, Row, wrap
+from tfmon.ui.render.rows import BLANK, Row, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
-from tfmon.ui.screens.help import entry
 from tfmon.ui.screens.page import ScrollPage, bound, closer
-from tfmon.ui.view import Shell
+
+if TYPE_CHECKING:
+    from tfmon.ui.app import MonitorApp
 
 _MEANINGS = {
     "input": "waiting for the next batch",
@@ -58,8 +58,8 @@ class LanePage(ScrollPage):
         bound("lane.kill"),
     ]
 
-    def __init__(self, shell: Shell, index: int) -> None:
-        super().__init__(shell)
+    def __init__(self, monitor: MonitorApp, index: int) -> None:
+        super().__init__(monitor)
         self._index = index
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
@@ -68,20 +68,34 @@ class LanePage(ScrollPage):
             return []
         lane = snapshot.lanes[self._index % len(snapshot.lanes)]
         self.title_text = f"Lane {lane.spec.id}: {lane.title}   ({self.key('move.next')}: the next lane)"
-        return lane_rows(snapshot, lane, width, self.shell.view.charset)
+        return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset)
 
     def action_ask_stack(self) -> None:
-        """Have the lane tell where its threads stand."""
-        if (lane := self._lane()) is not None:
-            lifecycle.ask_stack(self.shell, lane)
+        """Request the stacks of the lane's threads."""
+        lane = self._lane()
+        if lane is None:
+            return
+        if lane.over:
+            self.monitor.say(f"{lane.title} has ended, so it has no stacks")
+        elif not lane.reports_stack:
+            self.monitor.say(f"{lane.title} cannot report its stacks")
+        else:
+            self.monitor.controls.ask_stack(lane.spec.name)
+            self.monitor.say(f"requested the stacks of {lane.title}; a suspended lane answers in its next slice")
 
     def action_kill(self) -> None:
-        """End the lane, by force if it must be."""
-        if (lane := self._lane()) is not None:
-            lifecycle.kill(self.shell, lane)
+        """End the lane, by force if necessary."""
+        lane = self._lane()
+        if lane is None:
+            return
+        if lane.over:
+            self.monitor.say(f"{lane.title} has ended already")
+        else:
+            self.monitor.controls.kill(lane.spec.name)
+            self.monitor.say(f"ending {lane.title}; r starts it again")
 
     def _lane(self) -> LaneState | None:
-        lanes = self.shell.snapshot.lanes
+        lanes = self.monitor.snapshot.lanes
         return lanes[self._index % len(lanes)] if lanes else None
 
     def action_turn(self, direction: int) -> None:
@@ -91,9 +105,10 @@ class LanePage(ScrollPage):
         self.redraw()
 
 
-def lane_rows(snapshot: Snapshot, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
+def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
     """Return the page of a lane for a width."""
-    rows = [*_diagnosis_rows(advised(snapshot, lane), width)]
+    snapshot = analysis.snapshot
+    rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     sections: list[tuple[str, Lines]] = [
         ("Lane", _of_lane(lane)),
@@ -136,7 +151,7 @@ def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> s
     return heading if age_s is None else f"{heading} (stale: read {units.seconds(age_s)} ago)"
 
 
-def _diagnosis_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]:
+def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]:
     yield BLANK
     yield (("  Why", STRONG),)
     if bottleneck is None:
@@ -176,8 +191,8 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     yield "memory", _said(lane.private_bytes, units.memory, " that no other process shares")
     left_out = ", ".join(f"{reason} {count}" for reason, count in sorted(lane.discarded.items()))
-    yield "left out", f"{left_out or 'nothing'}; of {units.count(lane.measured.windows)} windows"
-    for reason in lane.measured.constant:
+    yield "left out", f"{left_out or 'nothing'}; of {units.count(lane.measurements.windows)} windows"
+    for reason in lane.measurements.constant:
         yield "all the time", f"{reason}: windows are not left out for it, for it is there most of the time"
     if lane.computing_share is not None:
         yield "step call", f"{100 * lane.computing_share:.0f} % of it computes, by a profile of a few steps"

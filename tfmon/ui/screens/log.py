@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
 
 from tfmon import units
-from tfmon.model.lane_log import LogLine
+from tfmon.model.lane_state import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.screens.page import Page, bound, closer
-from tfmon.ui.view import Shell
+
+if TYPE_CHECKING:
+    from tfmon.ui.app import MonitorApp
 
 _TIME_CELLS = 9
 _MOST_ROWS = 6
@@ -41,12 +43,12 @@ class LogPage(Page):
         bound("move.end"),
         bound("move.next"),
         bound("move.previous"),
-        Binding("backspace", "erase", "erase a id"),
+        Binding("backspace", "erase", "erase a character"),
         Binding("ctrl+u", "clear", "show all the lines"),
     ]
 
-    def __init__(self, shell: Shell, index: int) -> None:
-        super().__init__(shell)
+    def __init__(self, monitor: MonitorApp, index: int) -> None:
+        super().__init__(monitor)
         self._index = index
         self._words = ""
         self._typing = False
@@ -65,7 +67,7 @@ class LogPage(Page):
         shown = found if self._last is None else found[: self._last + 1]
         other = f"   ({self.key('move.next')}: the next lane)" if len(snapshot.lanes) > 1 else ""
         self.title_text = f"Log of lane {lane.spec.id}: {lane.title}{other}"
-        self.foot_text = self._foot()
+        self.keys_text = self._foot()
         following = "following" if self._last is None else f"{len(found) - len(shown)} newer below"
         head = _filter_row(self._words, self._typing, len(found), len(lane.log), following)
         room = max(0, height - 1)
@@ -96,7 +98,7 @@ class LogPage(Page):
         self.redraw()
 
     def action_erase(self) -> None:
-        """Take the last id back."""
+        """Erase the last character."""
         self._filter(self._words[:-1])
 
     def action_clear(self) -> None:
@@ -147,8 +149,8 @@ class LogPage(Page):
 
 def matching(log: tuple[LogLine, ...], words: str) -> list[LogLine]:
     """Return the lines in which every word of the filter occurs, in any case."""
-    wanted = words.lower().split()
-    return [line for line in log if all(word in line.text.lower() for word in wanted)] if wanted else list(log)
+    searched = words.lower().split()
+    return [line for line in log if all(word in line.text.lower() for word in searched)] if searched else list(log)
 
 
 def log_rows(lines: list[LogLine], origin_ns: int, width: int, height: int) -> list[Row]:

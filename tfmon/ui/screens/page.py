@@ -1,9 +1,9 @@
-"""A full page of rows over the race, which goes on; its first line keeps the race in sight."""
+"""Base of the pages over the race: rows of text below the race in one line, with the keys at the bottom."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.style import Style
 from textual import events
@@ -17,9 +17,11 @@ from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import BLANK, Row, fit
 from tfmon.ui.render.style import DIM, STRONG, WARN, strong, to_ascii
-from tfmon.ui.render.verdict import watched
-from tfmon.ui.view import Shell
+from tfmon.ui.view import with_failures
 from tfmon.ui.widgets.canvas import Canvas
+
+if TYPE_CHECKING:
+    from tfmon.ui.app import MonitorApp
 
 _KEYS = {key.id: key for key in KEYS}
 _WHEEL_ROWS = 3
@@ -37,31 +39,30 @@ def closer(binding: str) -> Binding:
 
 
 class Page(ModalScreen[str | None]):
-    """Base of all pages: the race in one line, a title, a body, what there is to say, and the keys of the page.
+    """The race in one line, a title, the body of the page, the message, and the keys of the page.
 
-    A page must have its `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
+    A page implements `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
     """
 
     CSS = "Page { background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [bound("close"), bound("picture"), bound("palette")]
     BLANK = True
-    """The canvas covers it, so Textual need not keep lines of it.
+    """The canvas covers the page, so Textual need not draw lines of its own.
 
-    8.2 keeps those of the last 1,024 widgets that it drew, in a cache whose keys are `StylesCache` objects: 160 kB
-    for every page that was opened.
+    Textual 8.2 keeps the lines of the last 1,024 widgets that it drew: 160 kB for every page that was opened.
     """
     title_text = ""
-    foot_text = ""
-    """What `body` says of the keys; that the page can be closed goes without saying."""
+    keys_text = ""
+    """The bottom line, set by `body`; empty for the key that closes the page."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, monitor: MonitorApp) -> None:
         super().__init__()
-        self.shell = shell
+        self.monitor = monitor
         self.cursor = 0
 
     def compose(self) -> ComposeResult:
         """Give Textual the one widget of the page."""
-        yield Canvas(self.shell.palette)
+        yield Canvas(self.monitor.palette)
 
     def on_mount(self) -> None:
         """Draw as soon as the page has a size."""
@@ -72,29 +73,25 @@ class Page(ModalScreen[str | None]):
         self.redraw()
 
     def on_screen_resume(self) -> None:
-        """Draw what happened meanwhile: the palette was closed."""
-        self.redraw()
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Draw again with newer figures."""
-        self.shell.view = watched(self.shell.view, snapshot, ())
+        """Draw what happened while the command palette was open."""
         self.redraw()
 
     def key(self, binding: str) -> str:
         """Return how a key is written, as remapped."""
-        return key_of(binding, self.shell.view.keys)
+        return key_of(binding, self.monitor.view.keys)
 
     def redraw(self) -> None:
-        """Show the body between the race in one line and the keys of the page."""
+        """Draw the latest snapshot; only what changed is painted."""
+        monitor, snapshot = self.monitor, self.monitor.snapshot
+        view = monitor.view = with_failures(monitor.view, snapshot, ())
         width, height = self.app.size
-        snapshot = self.shell.snapshot
         room = max(0, height - 4)
         body = (self.body(snapshot, width, room) + [BLANK] * room)[:room]
-        rows: list[Row] = [one_line(snapshot, width), ((f" {self.title_text}", STRONG),), *body]
-        said = message_of(self.shell.view, snapshot)
-        rows += [((f" {said}", strong(WARN)),), ((f" {self.foot_text or self.key('close') + ' closes'}", DIM),)]
+        rows: list[Row] = [one_line(monitor.analysis, width), ((f" {self.title_text}", STRONG),), *body]
+        keys = self.keys_text or f"{self.key('close')} closes"
+        rows += [((f" {message_of(view, snapshot)}", strong(WARN)),), ((f" {keys}", DIM),)]
         fitted = [fit(row, width) for row in rows[:height]]
-        if self.shell.view.charset == "ascii":
+        if view.charset == "ascii":
             fitted = [to_ascii(row) for row in fitted]
         self.query_one(Canvas).show(fitted)
 
@@ -103,7 +100,7 @@ class Page(ModalScreen[str | None]):
         raise NotImplementedError
 
     def wheel(self, direction: int) -> None:
-        """Do what turning the wheel does: 1 is down, -1 is up."""
+        """Act on a turn of the wheel: 1 is down, -1 is up."""
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Go down."""
@@ -119,9 +116,7 @@ class Page(ModalScreen[str | None]):
 
     def action_save_picture(self) -> None:
         """Save the page as a picture and as text."""
-        from tfmon.ui.app import save
-
-        self.shell.say(save(self.app, self.shell.snapshot.race.scenario, self.query_one(Canvas).text()))
+        self.monitor.save_picture(self.query_one(Canvas).text())
 
     async def action_show_palette(self) -> None:
         """Open the command palette of the race."""
@@ -155,7 +150,7 @@ class ScrollPage(Page):
         more = len(rows) > height
         scroll = ("move.up", "move.down", "move.page.up", "move.page.down")
         keys = f" · {' '.join(self.key(one) for one in scroll)} scroll" if more else ""
-        self.foot_text = f"{self.key('close')} closes{keys}"
+        self.keys_text = f"{self.key('close')} closes{keys}"
         return rows[self.cursor : self.cursor + height]
 
     def action_scroll_rows(self, amount: int) -> None:
@@ -169,7 +164,7 @@ class ScrollPage(Page):
 
     def action_scroll_end(self) -> None:
         """Show the last row."""
-        self.action_scroll_rows(len(self.rows(self.shell.snapshot, self.app.size.width)))
+        self.action_scroll_rows(len(self.rows(self.monitor.snapshot, self.app.size.width)))
 
     def wheel(self, direction: int) -> None:
         """Scroll some rows."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -13,6 +12,7 @@ from textual.screen import Screen
 
 from tfmon.ui.keys import label
 from tfmon.ui.render.style import Charset
+from tfmon.ui.textual_compat import forget_lines
 
 
 class Palette(CommandPalette):
@@ -31,11 +31,8 @@ class Palette(CommandPalette):
     """
 
     def on_unmount(self) -> None:
-        """Let go of the lines that were shown: 250 kB that Textual 8.2 would keep, see `Page.BLANK`."""
-        with contextlib.suppress(ImportError, AttributeError):  # Textual's own affair, so it may change
-            from textual._styles_cache import StylesCache
-
-            StylesCache.get_inner_outer.cache_clear()
+        """Free the memory of the lines that were shown."""
+        forget_lines()
 
 
 def open_palette(screen: Screen[Any], keys: Mapping[str, str], charset: Charset) -> None:

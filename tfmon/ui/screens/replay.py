@@ -1,7 +1,7 @@
 """A replay on the screen: the race as it was drawn then, a time line, and keys that move through it.
 
-It draws what the race screen draws, of a session that a player fills. Keys that would change a race are refused in
-words, those added later included: only what is listed here as watching is let through.
+It draws what the race screen draws, of a session that a player fills. A key that would change a race says that
+this is a replay; only the actions that `tfmon.ui.keys.watches` lists are let through.
 """
 
 from __future__ import annotations
@@ -15,25 +15,20 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon.model.ports import Controls, ExperimentError, Experiments, Playback
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.ports import Controls, ExperimentError, Experiments, ReplayControls
+from tfmon.model.session import Session
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
-from tfmon.ui.render.bars import Zone, message_of
-from tfmon.ui.render.glossary import SECTIONS
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
+from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import arrange
-from tfmon.ui.render.race import draw, in_sight
-from tfmon.ui.render.rows import BLANK, Row
-from tfmon.ui.render.style import KEY, LANE_COLOURS, STRONG, TEXT, Charset, to_ascii
+from tfmon.ui.render.style import LANE_COLOURS, Charset, to_ascii
 from tfmon.ui.render.timeline import keys_row, time_of, timeline_row
-from tfmon.ui.render.verdict import watched
-from tfmon.ui.screens.help import entry
-from tfmon.ui.screens.page import ScrollPage, bound, closer
 from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.text import HelpPage
 from tfmon.ui.widgets.canvas import Canvas
 
 REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
-"""Keys of a race that do nothing here; remapped, they do not stand in the way of those that do."""
+"""Keys of a race that do nothing here; remapped, they do not clash with those that do."""
 REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
 MESSAGE_S = 5.0
 PULL_S = 0.1
@@ -51,109 +46,79 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         *(Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in REPLAY_KEYS),
     ]
 
-    def __init__(self, shell: ReplayApp) -> None:
-        super().__init__(shell)
-        self._playback = shell.playback
+    def __init__(self, monitor: ReplayApp) -> None:
+        super().__init__(monitor)
+        self._playback = monitor.playback
         self._bar = (0, 0)
 
-    def follow(self, snapshot: Snapshot) -> None:
-        """Draw a snapshot with the time line below it."""
+    def redraw(self) -> None:
+        """Draw the race with the time line below it."""
         width, height = self.app.size
-        self.shell.view = watched(
-            self.shell.view, snapshot, in_sight(snapshot, self.shell.view, width, max(1, height - 1))
-        )
-        view, tape = self.shell.view, self._playback.tape()
-        page = draw(snapshot, view, width, max(1, height - 1))
+        snapshot, playback = self.monitor.snapshot, self._playback.state()
+        page = self.draw_race(width, max(1, height - 1))
+        self.zones = tuple(zone for zone in page.zones if watches(zone.action))
         layout = arrange(width, max(1, height - 1), len(snapshot.lanes))
         body = page.rows[: -1 if layout.keys.height else max(1, height - 2)]
-        line, start, size = timeline_row(tape, width)
+        line, start, size = timeline_row(playback, width)
         self._bar = (start, size)
-        says_it_itself = bool(layout.status.height)
-        keys = keys_row(tape, view.keys, "" if says_it_itself else message_of(view, snapshot), width)
-        rows = (*body, line, keys)[:height]
-        if view.charset == "ascii":
+        message = "" if layout.status.height else message_of(self.monitor.view, snapshot)
+        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width))[:height]
+        if self.monitor.view.charset == "ascii":
             rows = tuple(to_ascii(row) for row in rows)
-        self._zones: tuple[Zone, ...] = tuple(zone for zone in page.zones if watches(zone.action))
-        self.shell.view = replace(view, top=page.top)
         self.query_one(Canvas).show(rows)
 
     def on_click(self, event: events.Click) -> None:
         """Go where the time line was clicked; Textual calls the race screen's handler as well, for the panes."""
         start, size = self._bar
         if event.screen_y == self.app.size.height - 2 and start <= event.screen_x < start + size:
-            self._playback.go_to(time_of(self._playback.tape(), event.screen_x - start, size))
-            self.shell.pull()
-
-    # ------------------------------------------------------------ through the race
+            self._playback.go_to(time_of(self._playback.state(), event.screen_x - start, size))
+            self.monitor.pull()
 
     def action_play_or_pause(self) -> None:
         """Pause or play."""
         self._playback.toggle()
-        self.shell.pull()
+        self.monitor.pull()
 
     def action_skip(self, seconds: int) -> None:
-        """Go on, or back for a negative figure."""
+        """Go forward, or back for a negative figure."""
         self._playback.skip(seconds)
-        self.shell.pull()
+        self.monitor.pull()
 
     def action_step(self, direction: int) -> None:
-        """Go one event on or back."""
+        """Go one event forward or back."""
         self._playback.step(direction)
-        self.shell.pull()
+        self.monitor.pull()
 
     def action_go_to_mark(self, direction: int) -> None:
         """Go to the next mark, or the one before."""
         self._playback.go_to_mark(direction)
-        self.shell.pull()
+        self.monitor.pull()
 
     def action_go_to_end(self, direction: int) -> None:
         """Go to the end, or to the beginning."""
-        tape = self._playback.tape()
-        self._playback.go_to(tape.to_ns if direction > 0 else tape.from_ns)
-        self.shell.pull()
+        playback = self._playback.state()
+        self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
+        self.monitor.pull()
 
     def action_change_speed(self, direction: int) -> None:
         """Play faster, or slower."""
         self._playback.change_speed(direction)
-        self.shell.pull()
-
-    # ------------------------------------------------------------ what a replay does not do
+        self.monitor.pull()
 
     def action_refuse(self) -> None:
         """Say why the key does nothing here."""
-        self.shell.say(REFUSAL)
+        self.monitor.may_change()
 
     def action_show_help(self) -> None:
         """Open the help."""
-        self.app.push_screen(ReplayHelp(self.shell))
-
-    def _busy(self) -> bool:
-        """Refuse what the knob page asks."""
-        self.shell.say(REFUSAL)
-        return True
+        self.app.push_screen(ReplayHelp(self.monitor))
 
 
-class ReplayHelp(ScrollPage):
-    """Lists the keys of a replay and explains numbers."""
+class ReplayHelp(HelpPage):
+    """Lists the keys of a replay, and explains the numbers."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), bound("choose", "dismiss", "enter")]
     title_text = "Help: a replay"
-
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return the whole help."""
-        keys = self.shell.view.keys
-        rows: list[Row] = [BLANK, (("  Through the race", STRONG),)]
-        for key in REPLAY_KEYS:
-            rows += entry(key_of(key.id, keys), key.help, width, KEY)
-        rows += [BLANK, (("  As in a race", STRONG),)]
-        for key in RACE_KEYS:
-            if watches(key.action):
-                rows += entry(key_of(key.id, keys), key.help, width, KEY)
-        for heading, explained in SECTIONS:
-            rows += [BLANK, ((f"  {heading}", STRONG),)]
-            for name, meaning in explained:
-                rows += entry(name, meaning, width, TEXT)
-        return rows
+    listed = (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)))
 
 
 class ReplayApp(MonitorApp):
@@ -162,7 +127,7 @@ class ReplayApp(MonitorApp):
     def __init__(
         self,
         session: Session,
-        playback: Playback,
+        playback: ReplayControls,
         *,
         table: Callable[[], str] = str,
         theme: str = "textual-dark",
@@ -170,12 +135,12 @@ class ReplayApp(MonitorApp):
         characters: Charset | None = None,
         keymap: Mapping[str, str] | None = None,
     ) -> None:
-        """Show the session that a player fills; the rest is as for `MonitorApp`."""
+        """Show the session that a player fills; `playback` moves the player, the rest is as for `MonitorApp`."""
         self.playback = playback
         self.broken: Exception | None = None
         """What went wrong when the recording was drawn."""
         self._ticked_s = time.monotonic()
-        controls, experiments = cast(Controls, _Deaf(self)), cast(Experiments, _Refusing())
+        controls, experiments = cast(Controls, _NoControls(self)), cast(Experiments, _NoExperiments())
         super().__init__(
             session,
             controls,
@@ -198,7 +163,7 @@ class ReplayApp(MonitorApp):
         self.set_interval(PULL_S, self._play)
 
     def _play(self) -> None:
-        if self.playback.tape().playing:
+        if self.playback.state().playing:
             self.pull()
 
     def pull(self) -> None:
@@ -219,26 +184,32 @@ class ReplayApp(MonitorApp):
             self.view = replace(self.view, message="", message_until_ns=0)
             self.pull()
 
+    def may_change(self) -> bool:
+        """Return False, and say why."""
+        self.say(REFUSAL)
+        return False
+
     def _quit(self, ending: Ending) -> None:
         self.exit(ending)
 
-    def _handle_exception(self, error: Exception) -> None:
-        """Leave, and let the caller say it in a line: a recording may hold what cannot be drawn."""
+    def take_error(self, error: Exception) -> bool:
+        """End the app, and let the caller report it in a line: a recording may hold what cannot be drawn."""
         self.broken = self.broken or error
         self.exit()
+        return True
 
 
-class _Deaf:
-    """Controls of a race that is over: whatever is wished, it is said that it cannot be."""
+class _NoControls:
+    """Controls of a race that is over: each says that nothing can be changed."""
 
     def __init__(self, app: ReplayApp) -> None:
         self._app = app
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return lambda *_args, **_more: self._app.say(REFUSAL)
+        return lambda *_args, **_more: self._app.may_change()
 
 
-class _Refusing:
+class _NoExperiments:
     """Experiments on a race that is over."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401

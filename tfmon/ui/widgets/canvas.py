@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Protocol, cast
+from typing import cast
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -15,19 +15,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tfmon.ui.render.rows import BLANK, TEXT, Row, cell_len, cells
+from tfmon.ui.textual_compat import TerminalApp, is_on_top
 
 MERGE_CELLS = 10
 """Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
-
-
-class Terminal(Protocol):
-    """What a canvas needs of the app it is in."""
-
-    def may_paint(self) -> bool:
-        """Tell whether the terminal has taken the frame before; if not, the app draws anew once it has."""
-
-    def paint(self, text: str) -> None:
-        """Write text and escape codes to the terminal, as one frame."""
 
 
 class Canvas(Widget):
@@ -51,7 +42,7 @@ class Canvas(Widget):
 
         A terminal that still takes the frame before gets the rows of a later call instead.
         """
-        terminal = cast(Terminal, self.app)
+        terminal = cast(TerminalApp[object], self.app)
         if not terminal.may_paint():
             return
         old, self._rows = self._rows, tuple(rows)
@@ -63,7 +54,12 @@ class Canvas(Widget):
         ]
         if not runs:
             return
-        if len(old) == len(self._rows) and cells(old[0]) == cells(self._rows[0]) and self._in_sight():
+        if (
+            len(old) == len(self._rows)
+            and cells(old[0]) == cells(self._rows[0])
+            and self._seen
+            and is_on_top(self)
+        ):
             colours = self.app.console.color_system
             system = None if colours is None else _SYSTEMS[colours]
             terminal.paint(repaint(self._rows, runs, self._styles(), system))
@@ -75,17 +71,6 @@ class Canvas(Widget):
         self._palette = styles
         self._seen = {}
         self.refresh()
-
-    def _in_sight(self) -> bool:
-        """Tell whether the terminal shows this canvas, as it is, and nothing else."""
-        screen = self.screen
-        if screen is not self.app.screen or self.app._batch_count:
-            return False
-        waits = (
-            self._repaint_required or screen._repaint_required or screen._layout_required or screen._dirty_widgets
-        )
-        alone = screen._compositor.visible_widgets.keys() == {screen, self}
-        return bool(self._seen) and alone and not waits
 
     def _styles(self) -> dict[str, Style]:
         """Return the styles as the terminal is to show them: without colour, say, if the user wants none."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from support.ui import Demo, crossover_demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.analysis.crossover import curve_of
 from tfmon.model.race import CrossoverState
-from tfmon.ui.render.curve_chart import LABEL_CELLS, chart_rows
+from tfmon.ui.render.experiments import LABEL_CELLS, chart_rows, crossover_rows
 from tfmon.ui.render.rows import plain
-from tfmon.ui.screens.crossover import candidates, crossover_rows
+from tfmon.ui.screens.experiments import candidates
 
 from .test_app import app_of, press, shown
 
@@ -18,7 +19,7 @@ LETTERS, STYLES = ("C", "G"), ("lane0", "lane1")
 
 def lines(demo: Demo, width: int = 100, height: int = 40) -> list[str]:
     snapshot = demo.session.snapshot()
-    return plain(crossover_rows(snapshot, snapshot.experiment, width, height))
+    return plain(crossover_rows(analyse(snapshot), width, height))
 
 
 class TestChoice:
@@ -49,7 +50,7 @@ class TestChoice:
         demo = crossover_demo(at=64)
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, key)
-            assert "a crossover over batch is under way: c shows it, and stops it" in shown(pilot)
+            assert "a crossover over batch is running; c, Enter stops it" in shown(pilot)
         assert not demo.controls.calls or demo.controls.calls == [("stop",)]
 
     async def test_another_race_stops_it_first(self):

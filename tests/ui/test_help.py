@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine
 from tfmon.model.lane_events import KnobRefused
-from tfmon.model.samples import HostSample
+from tfmon.model.readings import HostSample
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
 from tfmon.ui.render.glossary import EXPLAINED, ON_LANE_PAGE, SECTIONS
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.screens.help import help_rows
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane
+from tfmon.ui.screens.text import help_rows
 from tfmon.ui.view import View
 
 SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory"}
@@ -32,7 +33,7 @@ def test_every_line_of_a_pane_is_explained(machine):
     demo.session.accept(
         KnobRefused(lane=last, at_ns=demo.clock(), request=1, knob="prefetch", value=1, reason="no")
     )
-    rows = plain(draw(demo.session.snapshot(), View(), 160, 50).rows)
+    rows = plain(draw(analyse(demo.session.snapshot()), View(), 160, 50).rows)
     labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,7}?) {1,7}(?=\S)", row)}
     assert {"step", "time", "why", "loss", "done", "knobs", "cpu", "memory", "gpu", "note", "refused"} <= labels
     assert labels <= {name for name, _ in EXPLAINED}

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
-from tfmon.model.session import Race, Session
+from tfmon.analysis.analysis import analyse
+from tfmon.model.race import Race
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import cells
@@ -20,7 +22,7 @@ SIZES = [
 
 
 def page(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
-    return draw(demo.session.snapshot(), View(**view), width, height)
+    return draw(analyse(demo.session.snapshot()), View(**view), width, height)
 
 
 def text(shown: RaceFrame) -> str:
@@ -95,9 +97,9 @@ def test_the_lane_whose_turn_it_is_is_marked():
     demo = racing_demo()
     whose = demo.session.snapshot().race.training
     rows = text(page(demo)).splitlines()
-    assert rows[1].count("▸ its turn") == 1
+    assert rows[1].count("▸ training") == 1
     assert rows[1].count("waiting") == 1
-    assert (rows[1].index("its turn") < rows[1].index("waiting")) == (whose == "cpu")
+    assert (rows[1].index("training") < rows[1].index("waiting")) == (whose == "cpu")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
@@ -124,9 +126,9 @@ def test_the_keys_show_the_value_of_each_knob_and_the_wish():
     keys = text(page(demo)).splitlines()[-1]
     assert "b/B batch 20" in keys and "p prefetch off/auto" in keys and "q quit" in keys
     demo.ask(demo.names[0], "batch_size", 40)
-    assert "b/B batch 20 40 asked" in text(page(demo)).splitlines()[-1]
+    assert "b/B batch 20 40 requested" in text(page(demo)).splitlines()[-1]
     focused = text(page(demo, focused=demo.names[1])).splitlines()[-1]
-    assert "prefetch auto" in focused and "asked" not in focused
+    assert "prefetch auto" in focused and "requested" not in focused
 
 
 def test_keys_that_were_remapped_are_shown_as_they_are():
@@ -177,9 +179,9 @@ def test_far_too_small_is_said():
 def test_before_there_are_lanes_the_screen_says_what_goes_on():
     session = Session(CPU_MACHINE, lambda: 0)
     session.begin(Race(), [])
-    shown = text(draw(session.snapshot(), View(), 80, 24))
+    shown = text(draw(analyse(session.snapshot()), View(), 80, 24))
     assert "looking at the machine" in shown and "faster" not in shown
-    failed = text(draw(session.snapshot(), View(no_race="batch_size=0 is not possible"), 80, 24))
+    failed = text(draw(analyse(session.snapshot()), View(no_race="batch_size=0 is not possible"), 80, 24))
     assert "batch_size=0 is not possible" in failed
 
 
@@ -210,4 +212,4 @@ def test_the_mode_is_named():
     demo = racing_demo()
     snapshot = demo.session.snapshot()
     turns = replace(snapshot, race=replace(snapshot.race, mode="turns"))
-    assert "taking turns" in text(draw(turns, View(), 160, 36))
+    assert "taking turns" in text(draw(analyse(turns), View(), 160, 36))

@@ -7,17 +7,18 @@ from dataclasses import replace
 import pytest
 from support.ui import Demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.race import KEPT, REFUSED, WITHDRAWN, Attempt, TuneState
 from tfmon.model.readings import Estimate
+from tfmon.ui.render.experiments import tune_rows
 from tfmon.ui.render.rows import plain
-from tfmon.ui.screens.tune import tune_rows
 
 from .test_app import app_of, press, shown
 
 
 def attempt(outcome: str, gain: Estimate | None = None, **change) -> Attempt:
     return Attempt(
-        "gpu:0", dict.fromkeys(change, "off"), change, bound="input", outcome=outcome, gain=gain,
+        "gpu:0", dict.fromkeys(change, "off"), change, bottleneck="input", outcome=outcome, gain=gain,
         reason="out of memory" if outcome == REFUSED else "",
     )  # fmt: skip
 
@@ -32,13 +33,13 @@ def tuned_demo(*, over: bool = True) -> Demo:
         attempt(KEPT, Estimate(5.1, 4.9, 5.3, 12), batch_size=256),
     )
     total = attempt(KEPT, Estimate(7.0, 6.8, 7.2, 6), prefetch="auto", batch_size=256)
-    demo.session.set_trial(TuneState("gpu:0", everything=True, attempts=attempts, total=total, over=over))
+    demo.session.set_experiment(TuneState("gpu:0", everything=True, attempts=attempts, total=total, over=over))
     return demo
 
 
 def lines(demo: Demo, width: int = 110) -> list[str]:
     snapshot = demo.session.snapshot()
-    return plain(tune_rows(snapshot, snapshot.lane("gpu:0"), width))
+    return plain(tune_rows(analyse(snapshot), snapshot.lane("gpu:0"), width))
 
 
 class TestKeys:
@@ -67,7 +68,7 @@ class TestKeys:
         demo = tuned_demo(over=False)
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, key)
-            assert "advice is tried on gpu:0: E shows it, and stops it" in shown(pilot)
+            assert "trying batch 256; E, Enter stops it" in shown(pilot)
         assert not demo.controls.calls or demo.controls.calls == [("stop",)]
 
     async def test_the_page_starts_and_stops_a_series_on_the_chosen_lane(self):
@@ -75,7 +76,7 @@ class TestKeys:
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, "E", "enter", "tab", "enter")
             assert demo.experiments.calls == [("start_tuning", "gpu:0", True), ("start_tuning", "cpu", True)]
-            demo.session.set_trial(TuneState("cpu", everything=True))
+            demo.session.set_experiment(TuneState("cpu", everything=True))
             pilot.app.pull()
             await press(pilot, "enter")
             assert demo.experiments.calls[2:] == [("stop",)]
@@ -95,7 +96,7 @@ class TestRace:
         demo = racing_demo()
         kept = attempt(KEPT, Estimate(1.38, 1.31, 1.44, 6), prefetch="auto")
         demo.apply("gpu:0", "prefetch", "auto")
-        demo.session.set_trial(TuneState("gpu:0", attempts=(kept,), over=True))
+        demo.session.set_experiment(TuneState("gpu:0", attempts=(kept,), over=True))
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot)
             assert "G: prefetch auto: +38 % (CI +31 to +44), kept · u to undo" in shown(pilot)
@@ -124,7 +125,7 @@ class TestPage:
     def test_where_nothing_helped_the_best_is_what_it_began_with(self):
         demo = tuned_demo()
         state = demo.session.snapshot().tuned
-        demo.session.set_trial(replace(state, attempts=state.attempts[1:2], total=None))
+        demo.session.set_experiment(replace(state, attempts=state.attempts[1:2], total=None))
         assert " best: the settings it began with" in lines(demo)
 
     @pytest.mark.parametrize("width", [10, 40, 80, 200])

@@ -12,8 +12,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 import tfmon.ui
-from tfmon.ui.keymap import key_named, read_keymap
-from tfmon.ui.keys import KEYS, RACE_KEYS, key_of, label
+from tfmon.ui.keys import KEYS, RACE_KEYS, key_named, key_of, label, read_keymap
 
 from .test_app import app_of, press, shown
 

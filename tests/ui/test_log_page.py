@@ -6,7 +6,7 @@ from support.ui import Demo, racing_demo
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from tfmon.model.events import LanePrinted
-from tfmon.model.lane_log import LogLine
+from tfmon.model.lane_state import LogLine
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.log import log_rows, matching
 from tfmon.ui.screens.race import RaceScreen

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.errors import TfmonError
-from tfmon.model.readings import Missing
-from tfmon.model.samples import ClockReason, HostSample
+from tfmon.model.readings import ClockReason, HostSample, Missing
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells
 from tfmon.ui.screens.lane import lane_rows
@@ -20,7 +20,7 @@ from .test_app import app_of, press, shown, until
 
 def page(demo: Demo, lane: str, width: int = 120) -> str:
     snapshot = demo.session.snapshot()
-    return "\n".join("".join(text for text, _ in row) for row in lane_rows(snapshot, snapshot.lane(lane), width))
+    return "\n".join("".join(text for text, _ in row) for row in lane_rows(analyse(snapshot), snapshot.lane(lane), width))
 
 
 class TestLane:

@@ -1,0 +1,157 @@
+"""What the pages of experiments show: the advice that was tried on a lane, and the curve of a crossover. Pure."""
+
+from __future__ import annotations
+
+import itertools
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.crossover import Curve, CurvePoint
+from tfmon.analysis.curve_chart import LABEL_CELLS, draw_curve
+from tfmon.analysis.tuning import best_of, change_text, gain_of, gain_text, pairs_of, settings_text
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
+from tfmon.model.readings import Estimate
+from tfmon.ui.render.rows import BLANK, Row, fit, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, lane_style, strong
+from tfmon.ui.requests import short_name
+
+__all__ = ["LABEL_CELLS", "chart_rows", "crossover_rows", "tune_rows"]
+
+_CHANGE_CELLS, _GAIN_CELLS = 26, 34
+
+
+def tune_rows(analysis: Analysis, lane: LaneState, width: int) -> list[Row]:
+    """Return what bounds a lane, the table of what was tried on it, the best settings and their code."""
+    found, state = analysis.lane(lane.spec.name).bottleneck, analysis.snapshot.tuned
+    rows: list[Row] = []
+    if found is not None:
+        rows += [((f" {line}", STRONG),) for line in wrap(f"now {found.text}", width - 2, 2)]
+        if found.advice and (state is None or state.over):
+            rows.append(((" may help: " + ", ".join(f"{one.text} ({one.why})" for one in found.advice), TEXT),))
+    if state is None:
+        return [fit(row, width) for row in rows]
+    if state.lane == lane.spec.name:
+        rows += [((f" {line}", TEXT),) for line in wrap(_tuning_progress(analysis, state), width - 2, 2)]
+    attempts = [one for one in state.attempts if one.lane == lane.spec.name]
+    if attempts:
+        head = f" {'tried':<{_CHANGE_CELLS}}{'throughput':<{_GAIN_CELLS}}{'pairs':>5}   outcome"
+        rows += [BLANK, ((head, DIM),), *(_attempt_row(lane, one) for one in attempts)]
+    if state.lane == lane.spec.name and state.over:
+        rows += _best_rows(state, width)
+    return [fit(row, width) for row in rows]
+
+
+def _tuning_progress(analysis: Analysis, state: TuneState) -> str:
+    if not state.over:
+        return analysis.news
+    if state.ended:
+        return f"ended early: {state.ended}"
+    return "nothing else that this scenario's knobs can do helps" if state.everything else ""
+
+
+def _attempt_row(lane: LaneState, attempt: Attempt) -> Row:
+    estimate = attempt.gain if attempt.outcome else gain_of(lane, attempt)
+    gained = gain_text(estimate) if estimate is not None else "–"
+    pairs = estimate.pairs if estimate is not None else len(pairs_of(lane, attempt))
+    kept = attempt.outcome == KEPT
+    outcome = attempt.outcome or "in progress"
+    if attempt.outcome == REFUSED:
+        outcome = f"not possible: {attempt.reason}"
+    return (
+        (f" {change_text(attempt):<{_CHANGE_CELLS}}", STRONG if kept else TEXT),
+        (f"{gained:<{_GAIN_CELLS}}{pairs:>5}   ", TEXT if attempt.outcome not in (UNDONE, STOPPED) else DIM),
+        (outcome, STRONG if kept else DIM),
+    )
+
+
+def _best_rows(state: TuneState, width: int) -> list[Row]:
+    """Return the settings that a series came to, the speed-up, and the code that does the same elsewhere."""
+    best = best_of(state)
+    if not best.settings:
+        return [BLANK, ((" best: the settings it began with", STRONG),)]
+    speed_up = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
+    rows: list[Row] = [BLANK, ((f" best: {settings_text(state)}{speed_up}", STRONG),)]
+    rows += [((f"   {line}", TEXT),) for line in best.code]
+    return rows
+
+
+# ---------------------------------------------------------------- crossover
+
+
+def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
+    """Return the answer, how far it is, the chart and the table, as far as they have room."""
+    snapshot, curve, experiment = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
+    if curve is None or not isinstance(experiment, CrossoverState):
+        return []
+    names = [lane.spec.name for lane in snapshot.lanes]
+    places = [names.index(name) for name in experiment.lanes]
+    ids = (snapshot.lanes[places[0]].spec.id, snapshot.lanes[places[1]].spec.id)
+    styles = (lane_style(places[0]), lane_style(places[1]))
+    rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(curve.text, width - 2, 3)]
+    rows += [((f" {_progress(experiment)}", DIM),), BLANK]
+    table = _table(curve, ids, styles)
+    chart_height = min(16, height - len(rows) - len(table) - 1)
+    if chart_height >= 6:
+        chart = chart_rows(curve, ids, styles, min(width - 2, 100), chart_height)
+        rows += [*chart, BLANK] if chart else []
+    return [fit(row, width) for row in (*rows, *table)]
+
+
+def _progress(experiment: CrossoverState) -> str:
+    if experiment.over:
+        return f"{experiment.ended}; these are the values it had" if experiment.ended else "all is measured"
+    left = f" · about {units.clock(experiment.left_s)} left" if experiment.left_s is not None else ""
+    if experiment.at is None:
+        return "waiting for the lanes"
+    return f"measuring {short_name(experiment.knob)} {show(experiment.at)}{left}"
+
+
+def _table(curve: Curve, ids: tuple[str, str], styles: tuple[str, str]) -> list[Row]:
+    head: Row = (
+        (f" {short_name(curve.knob):>12}", DIM),
+        (f"{ids[0]} ex/s".rjust(14), strong(styles[0])),
+        (f"{ids[1]} ex/s".rjust(14), strong(styles[1])),
+        ("   ahead", DIM),
+    )
+    return [head, *(_table_row(place, ids) for place in curve.places)]
+
+
+def _table_row(place: CurvePoint, ids: tuple[str, str]) -> Row:
+    value: tuple[str, str] = (f" {show(place.value):>12}", TEXT)
+    if place.refused:
+        return (value, (f"   {place.refused}", DIM))
+    speeds = [units.rate(one.value) if one else "–" for one in (place.first, place.second)]
+    ahead = ("   " + _ahead(place, ids), STRONG if place.sure else DIM)
+    return (value, (f"{speeds[0]:>14}{speeds[1]:>14}", TEXT), ahead)
+
+
+def _ahead(place: CurvePoint, ids: tuple[str, str]) -> str:
+    """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
+    ratio, id = place.ratio, ids[0]
+    if ratio is None:
+        return f"{place.pairs} pairs so far" if place.pairs else "–"
+    if ratio.value < 1:
+        ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
+    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    return f"{id if place.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
+
+
+def chart_rows(curve: Curve, ids: tuple[str, str], styles: tuple[str, str], width: int, height: int) -> list[Row]:
+    """Return the chart with its axes: `height` rows of at most `width` cells; none where there is no room."""
+    chart = draw_curve(curve, ids, width, height)
+    if chart is None:
+        return []
+
+    def style(cell: tuple[str, int | None]) -> str:
+        character, lane = cell
+        if lane is None:
+            return TEXT
+        return strong(styles[lane]) if character.isalpha() else styles[lane]
+
+    rows: list[Row] = []
+    for label, line in zip(chart.labels, chart.grid, strict=True):
+        runs = [("".join(text for text, _ in cells), name) for name, cells in itertools.groupby(line, style)]
+        rows.append(((label, DIM), *runs))
+    return [*rows, *(((text, DIM),) for text in chart.foot)]
