@@ -160,12 +160,13 @@ def to_json(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> dict[str
 
 def to_text(snapshot: Snapshot, state: CrossoverState, curve: Curve) -> str:
     """Return the answer, the chart and the table as plain text."""
+    from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import recording_lines
+    from tfmon.ui.render.experiments import crossover_rows
     from tfmon.ui.render.rows import plain
-    from tfmon.ui.screens.crossover import crossover_rows
 
     width, height = CHART
-    lines = plain(crossover_rows(snapshot, state, width, height + len(curve.places) + 8))
+    lines = plain(crossover_rows(analyse(snapshot), width, height + len(curve.places) + 8))
     lines += [""] + [f" {lane.spec.id}: {lane.title}" for lane in snapshot.lanes]
     if snapshot.machine.no_gpu:
         lines.append(f" no GPU lane: {snapshot.machine.no_gpu}")

@@ -94,7 +94,7 @@ def to_json(snapshot: Snapshot, state: TuneState) -> dict[str, Any]:
         return {
             "tried": change_text(one),
             "settings": one.change,
-            "against": one.bound,
+            "against": one.bottleneck,
             "outcome": one.outcome,
             **_gain(one.gain),
             "why": one.reason or None,
@@ -128,12 +128,13 @@ def _gain(estimate: Estimate | None) -> dict[str, Any]:
 
 def to_text(snapshot: Snapshot, state: TuneState) -> str:
     """Return the table and what it comes to as plain text."""
+    from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import recording_lines
+    from tfmon.ui.render.experiments import tune_rows
     from tfmon.ui.render.rows import plain
-    from tfmon.ui.screens.tune import tune_rows
 
     lane = snapshot.lane(state.lane)
-    lines = [f"{snapshot.race.scenario} on {lane.title}", *plain(tune_rows(snapshot, lane, WIDTH))]
+    lines = [f"{snapshot.race.scenario} on {lane.title}", *plain(tune_rows(analyse(snapshot), lane, WIDTH))]
     if lane.trouble is not None:
         lines += ["", f"{lane.trouble.message} {lane.trouble.hint}".rstrip()]
     lines += recording_lines(snapshot)
