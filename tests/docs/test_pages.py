@@ -1,0 +1,150 @@
+"""What the pages say exists: files, modules, links, commands, targets of make, claims."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tfmon.catalog import list_scenarios, read_scenario
+from tfmon.cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+BUILT = "docs/_build/html"
+ENTRY_POINT_GROUP = "tfmon.scenarios"
+
+TEXTS = {page: page.read_text("utf-8") for page in PAGES}
+
+
+def code_blocks(text: str, language: str) -> list[str]:
+    """Return the fenced blocks of a language; with "" the blocks that are indented by four blanks."""
+    if language:
+        return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
+    return re.findall(r"(?:^    .*\n)+", text, re.M)
+
+
+def heading_anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as code-hosting sites and MyST make them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 130
+
+
+def test_links_lead_somewhere():
+    broken = []
+    for page, text in TEXTS.items():
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = target.partition("#")
+            linked = (page.parent / path).resolve() if path else page
+            missing = not linked.is_file() or (anchor and anchor not in heading_anchors(linked))
+            if "://" not in target and missing:
+                broken.append((page.name, target))
+    assert broken == []
+
+
+def test_files_and_modules_that_pages_name_exist():
+    missing = []
+    for page, text in TEXTS.items():
+        for code in re.findall(r"`([^`\n]+)`", text):
+            paths = re.findall(r"(?<![\w./~-])(?:tfmon|tests|scenarios|docs)/[\w./-]+", code)
+            missing += [(page.name, one) for one in paths if one != BUILT and not (ROOT / one).exists()]
+            name = code.split("(")[0]
+            if re.fullmatch(r"tfmon(\.\w+)+", name) and name != ENTRY_POINT_GROUP and not is_there(name):
+                missing.append((page.name, name))
+    assert missing == []
+
+
+def is_there(name: str) -> bool:
+    """Return whether a module, or something in a module, has this name."""
+    if (ROOT / name.replace(".", "/")).is_dir() or (ROOT / (name.replace(".", "/") + ".py")).is_file():
+        return True
+    module, _, attribute = name.rpartition(".")
+    return is_there(module) and hasattr(importlib.import_module(module), attribute)
+
+
+def test_commands_that_pages_show_can_be_typed():
+    for page, text in TEXTS.items():
+        shown = [line.strip() for block in code_blocks(text, "") for line in block.splitlines()]
+        shown += re.findall(r"`(tfmon [a-z][^`\n]*)`", text)
+        for line in shown:
+            words = shlex.split(line.split(" > ")[0], comments=True)
+            if words[:1] == ["tfmon"] and len(words) > 1 and not STANDS_FOR_ANOTHER.search(line.partition("#")[0]):
+                parse(words[1:], f"{page.name}: {line}")
+
+
+STANDS_FOR_ANOTHER = re.compile(r"[A-Z]{2}|~/")
+"""A word in capitals, or a path of the reader's own."""
+
+
+def parse(words: list[str], where: str) -> None:
+    """Let the command read its words; a command may be named without the arguments that it needs."""
+    command = cli.commands.get(words[0])
+    assert command is not None, where
+    try:
+        command.make_context(words[0], words[1:], parent=click.Context(cli, info_name="tfmon"))
+    except click.MissingParameter:
+        assert len(words) == 1, where
+    except click.UsageError as error:
+        pytest.fail(f"{where}: {error.message}")
+
+
+def test_targets_of_make_that_pages_name_exist():
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.M))
+    named = {name for text in TEXTS.values() for name in re.findall(r"(?:`|^    )make ([a-z][\w-]+)", text, re.M)}
+    assert named - targets == set()
+
+
+def test_the_readme_counts_what_there_is():
+    text = (ROOT / "README.md").read_text("utf-8")
+    built_in = [info for info in list_scenarios() if info.origin == "built-in"]
+    assert f"{len(built_in)} scenarios" in text
+    assert f"{sum(len(info.claims) for info in built_in)} claims" in text
+
+
+def test_the_page_of_claims_lists_the_claims_of_the_scenarios():
+    page = (ROOT / "scenarios" / "CLAIMS.md").read_text("utf-8")
+    parts = page.split("\n## ")[1:]
+    listed = {part.partition("\n")[0]: re.findall(r"^\| (.*?) \(\*", part, re.M) for part in parts}
+    built_in = [info for info in list_scenarios() if info.origin == "built-in" and info.claims]
+    assert listed == {info.name: [claim.says.rstrip(".") for claim in info.claims] for info in built_in}
+
+
+def test_the_scenario_of_the_manual_is_one(tmp_path):
+    (code,) = code_blocks((DOCS / "scenarios.md").read_text("utf-8"), "python")
+    (tmp_path / "mine.py").write_text(code, "utf-8")
+    info = read_scenario(tmp_path / "mine.py", "file")
+    assert info.contrast == ("batch_size=64", "batch_size=1024")
+    assert info.defaults()["batch_size"] == 64
+
+
+def test_python_of_the_pages_compiles():
+    for page, text in TEXTS.items():
+        for code in code_blocks(text, "python"):
+            compile(code, str(page), "exec")
+
+
+@pytest.mark.process
+def test_the_manual_builds_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx")
+    import subprocess
+
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", str(DOCS), str(tmp_path / "html")],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert (built.returncode, built.stderr) == (0, "")
+    html = (tmp_path / "html" / "keys.html").read_text("utf-8")
+    assert "prefetch.next" in html and "{{" not in html.partition("<article")[2].partition("</article>")[0]
