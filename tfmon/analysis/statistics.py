@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import TypeAlias
 
 from tfmon.model.lane_statistics import SliceSpeed
@@ -49,17 +49,20 @@ Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """The throughput of one lane, computed once for all figures it is in."""
+    """The throughput of one lane, computed once for all figures it is part of."""
 
+    slices: tuple[SliceSpeed, ...]
     logs: LogSpeeds
     speed: Estimate | None
     """In examples/s; None from too few slices."""
+    drift: float | None
+    """See `drift`."""
 
     @classmethod
-    def of(cls, slices: Iterable[SliceSpeed]) -> Throughput:
+    def of(cls, slices: tuple[SliceSpeed, ...]) -> Throughput:
         """Return the throughput of a lane that ran these slices."""
         logs = log_speeds(slices)
-        return cls(logs, speed(logs))
+        return cls(slices, logs, speed(logs), drift(logs))
 
 
 def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, float]:
@@ -126,10 +129,11 @@ def trimmed(values: Collection[float]) -> Estimate | None:
     ordered = sorted(values)
     cut = int(TRIM * count)
     kept = ordered[cut : count - cut]
-    mean = fmean(kept)
-    winsorised = [kept[0]] * cut + kept + [kept[-1]] * cut
-    middle = fmean(winsorised)
-    variance = math.fsum([(value - middle) ** 2 for value in winsorised]) / (count - 1)
+    low, high, sum_kept = kept[0], kept[-1], math.fsum(kept)
+    mean = sum_kept / len(kept)
+    middle = (sum_kept + cut * (low + high)) / count  # The mean of the winsorised values.
+    squares = math.fsum([(value - middle) ** 2 for value in kept])
+    variance = (squares + cut * ((low - middle) ** 2 + (high - middle) ** 2)) / (count - 1)
     error = math.sqrt(variance / count) / (1 - 2 * TRIM)
     half = student_95(len(kept) - 1) * error
     return Estimate(mean, mean - half, mean + half, count) if math.isfinite(half) else None

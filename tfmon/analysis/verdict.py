@@ -128,10 +128,9 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     """Return what makes the figure less sure: drift, outlying pairs, and what disturbs most of the time."""
     notes = []
     for lane, throughput in lanes:
-        drift = statistics.drift(throughput.logs)
-        if drift is not None:
-            change = "sped up" if drift > 1 else "slowed"
-            notes.append(f"{lane.title} {change} by {100 * abs(drift - 1):.0f} % during this measurement")
+        if throughput.drift is not None:
+            change = "sped up" if throughput.drift > 1 else "slowed"
+            notes.append(f"{lane.title} {change} by {100 * abs(throughput.drift - 1):.0f} % during this measurement")
     (fastest, first), (_, last) = lanes[0], lanes[-1]
     outliers = statistics.outliers(first.logs, last.logs)
     if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
