@@ -85,12 +85,12 @@ def measure(ticker: Ticker, ticks: int) -> list[int]:
     seen = 0
     ticker.start()
     while seen < ticks:
-        beat = ticker.beat
-        if beat.ticks > seen and beat.sampling_since_ns is None:
-            seen = beat.ticks
-            costs.append(beat.last_cost_ns)
+        status = ticker.status
+        if status.ticks > seen:
+            seen = status.ticks
+            costs.append(status.last_cost_ns)
         time.sleep(0.001)
-    total_ns = ticker.beat.cost_ns
+    total_ns = ticker.status.cost_ns
     ticker.close()
     return [*costs, total_ns // seen]
 

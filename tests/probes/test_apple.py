@@ -10,10 +10,11 @@ import psutil
 import pytest
 from support.nvml import SECOND, Clock
 
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample
+from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Gpu
+
+pytestmark = pytest.mark.process
 
 DATA = Path(__file__).parent / "data"
 GPU = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0)
@@ -80,7 +81,7 @@ def test_what_is_read_of_the_device(probe, registry):
     assert (sample.busy_pct, sample.busy_source) == (87, "ioreg")
     assert (sample.used_bytes, sample.unified) == (507330560, True)
     assert sample.total_bytes == psutil.virtual_memory().total
-    assert sample.power_w == sample.sm_clock_mhz == Missing("macOS tells it only to root")
+    assert sample.power_w == sample.sm_clock_mhz == Missing("macOS reports it to root only")
     assert registry.asked() == [f"-a -r -d 1 -w 0 -c {kind}" for kind in ("IOAccelerator", "AGXDeviceUserClient")]
 
 
@@ -149,14 +150,14 @@ def test_older_names_and_forms(probe, registry):
     sample = take(probe)
     assert (sample.busy_pct, sample.name) == (12, "Apple M1")
     # neither the driver's part nor the address space is what is in use
-    assert sample.used_bytes == Missing("this macOS does not tell")
+    assert sample.used_bytes == Missing("not reported by this macOS")
 
 
 def test_without_a_figure_of_the_load_there_is_no_source(probe, registry):
     del registry.device[0]["PerformanceStatistics"]["Device Utilization %"]
     registry.write()
     sample = take(probe)
-    assert (sample.busy_pct, sample.busy_source) == (Missing("this macOS does not tell"), "")
+    assert (sample.busy_pct, sample.busy_source) == (Missing("not reported by this macOS"), "")
 
 
 def test_a_gpu_that_was_reset(probe, registry, clock):
@@ -178,14 +179,14 @@ def test_a_machine_without_a_gpu_answers_with_nothing(probe, registry, answer):
 
 def test_an_answer_that_makes_no_sense(probe, registry):
     (registry.folder / "IOAccelerator").write_bytes(b"<plist><array><dict></array>")
-    assert take(probe).used_bytes.reason.startswith("ioreg's answer makes no sense")
+    assert take(probe).used_bytes.reason.startswith("ioreg's answer cannot be read")
 
 
 def test_clients_that_cannot_be_read_leave_the_device_alone(probe, registry):
     (registry.folder / "AGXDeviceUserClient").write_bytes(b"nonsense")
     sample = take(probe)
     assert sample.busy_pct == 87
-    assert sample.busy_by_pid.reason.startswith("ioreg's answer makes no sense")
+    assert sample.busy_by_pid.reason.startswith("ioreg's answer cannot be read")
 
 
 def test_odd_clients_are_passed_over(probe, registry, clock):

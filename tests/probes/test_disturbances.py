@@ -12,7 +12,7 @@ import pytest
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import CounterRate
-from tfmon.probes.disturbances import FORBIDDEN, NOT_TOLD, Disturbances, PackagePower
+from tfmon.probes.disturbances import FORBIDDEN, NO_POWER, Disturbances, PackagePower
 from tfmon.probes.machine import NO_GROUP, Throttling, cpu_folders, read_throttling
 
 SECOND = 1_000_000_000
@@ -53,7 +53,7 @@ class TestRate:
     def test_counter_that_goes_back_and_one_that_wraps(self):
         rate = CounterRate()
         rate.per_s(90, 0)
-        assert rate.per_s(5, SECOND) == Missing("the system's counter began anew")
+        assert rate.per_s(5, SECOND) == Missing("the system's counter was reset")
         assert rate.per_s(8, 2 * SECOND) == 3
         assert rate.per_s(2, 3 * SECOND, wraps_at=10) == 4
 
@@ -143,8 +143,8 @@ class TestSwapAndPressure:
         put("proc/vmstat", "nr_free_pages 1\n")
         put("proc/pressure/cpu", "")
         sample = around.read(0, [])
-        assert sample.swap_in_bytes_per_s == Missing("this system does not tell what it swaps")
-        assert sample.cpu_pressure_pct == Missing("this system keeps no account of pressure")
+        assert sample.swap_in_bytes_per_s == Missing("this system does not report swapping")
+        assert sample.cpu_pressure_pct == Missing("this system does not account for pressure")
         assert sample.memory_pressure_pct == sample.cpu_pressure_pct
 
     def test_elsewhere_psutil_tells(self, tmp_path, monkeypatch):
@@ -159,7 +159,7 @@ class TestSwapAndPressure:
             raise RuntimeError
 
         monkeypatch.setattr(psutil, "swap_memory", refuse)
-        assert around.read(SECOND, []).swap_out_bytes_per_s == Missing("this system does not tell what it swaps")
+        assert around.read(SECOND, []).swap_out_bytes_per_s == Missing("this system does not report swapping")
 
     def test_pressure_is_the_share_of_the_last_10_s(self, put, around):
         put("proc/pressure/cpu", "some avg10=11.31 avg60=8.12 avg300=5.07 total=27\nfull avg10=0.00 total=0\n")
@@ -222,9 +222,9 @@ class TestPackagePower:
         assert power.watts(0) == FORBIDDEN
 
     def test_machine_that_tells_nothing(self, zone, tmp_path):
-        assert PackagePower(tmp_path).watts(0) == NOT_TOLD
+        assert PackagePower(tmp_path).watts(0) == NO_POWER
         zone("intel-rapl:0", "package-0", "?")
-        assert PackagePower(tmp_path).watts(0) == NOT_TOLD
+        assert PackagePower(tmp_path).watts(0) == NO_POWER
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -16,9 +16,10 @@ from support.waiting import wait_for
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.gpus import GpuSearch, find_gpus
-from tfmon.probes.visible import counts_gpus, names_instance, visible_gpus
+from tfmon.probes.gpus import GpuSearch, find_gpus, visible_places
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
+
+pytestmark = pytest.mark.process
 
 CHECKOUT = Path(__file__).parents[2]
 BUSY = "GPU-b0000000-1111-2222-3333-444444444444"
@@ -106,9 +107,9 @@ class TestFound:
 class TestWhyNot:
     def check(self, found: GpuSearch, why: str, hint: str):
         assert found.gpus == ()
-        assert found.why.startswith(why)
+        assert found.reason.startswith(why)
         assert hint in found.hint
-        assert "\n" not in found.why + found.hint
+        assert "\n" not in found.reason + found.hint
 
     def test_no_driver(self, search):
         found = search(library="libno-such-driver.so.1")
@@ -129,16 +130,16 @@ class TestWhyNot:
         (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
         (tmp_path / "proc/driver/nvidia/version").write_text("NVRM\n")
         found = search(library="libno-such-driver.so.1")
-        self.check(found, "the NVIDIA driver runs, but its library", "--gpus all")
+        self.check(found, "the NVIDIA driver is loaded, but its library", "--gpus all")
 
     @pytest.mark.parametrize(
         ("script", "why", "hint"),
         [
             ("ret InitWithFlags 9", "the NVIDIA driver is not loaded", "modprobe nvidia"),
             ("ret InitWithFlags 18", "the NVIDIA driver was updated while it ran", "restart the machine"),
-            ("ret InitWithFlags 4", "no permission to ask the NVIDIA driver", "/dev/nvidiactl"),
+            ("ret InitWithFlags 4", "no permission to use the NVIDIA driver", "/dev/nvidiactl"),
             ("ret InitWithFlags 999", "the driver reports an unknown error", "container"),
-            ("ret DeviceGetHandleByIndex 4", "no permission to ask the NVIDIA driver", "/dev/nvidia0"),
+            ("ret DeviceGetHandleByIndex 4", "no permission to use the NVIDIA driver", "/dev/nvidia0"),
             ("ret DeviceGetHandleByIndex 15", "the GPU is lost", "dmesg"),
             ("count 0", "the NVIDIA driver lists no GPU", "--gpus all"),
         ],
@@ -153,7 +154,7 @@ class TestWhyNot:
         self.check(found, f'hidden by CUDA_VISIBLE_DEVICES="{value}"', "GPU 0 (NVIDIA Busy)")
 
     def test_part_of_a_gpu(self, search):
-        self.check(search({"CUDA_VISIBLE_DEVICES": "MIG-1234"}), "CUDA_VISIBLE_DEVICES names a part", "MIG off")
+        self.check(search({"CUDA_VISIBLE_DEVICES": "MIG-1234"}), "CUDA_VISIBLE_DEVICES names a MIG instance", "MIG off")
 
     def test_cpu_only_tensorflow(self, search, site, tmp_path):
         (tmp_path / "site/tensorflow-2.21.0.dist-info").rmdir()
@@ -187,14 +188,14 @@ class TestApple:
 
     def test_without_metal(self, search):
         found = search(system="Darwin", machine="arm64")
-        assert (found.gpus, found.why) == ((), "tensorflow-metal is not installed")
+        assert (found.gpus, found.reason) == ((), "tensorflow-metal is not installed")
         assert "tensorflow-metal==1.2.0" in found.hint
 
     def test_intel(self, search, site):
         site("tensorflow_metal-1.2.0")
         found = search(system="Darwin", machine="x86_64")
         assert found.gpus == ()
-        assert "Intel" in found.why
+        assert "Intel" in found.reason
 
 
 class TestVisible:
@@ -222,7 +223,7 @@ class TestVisible:
         ],
     )
     def test_rules(self, value, seen):
-        assert visible_gpus(value, self.UUIDS) == seen
+        assert visible_places(value, self.UUIDS) == seen
 
     def test_kinds(self):
         assert counts_gpus("1")

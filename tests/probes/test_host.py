@@ -13,8 +13,7 @@ import psutil
 import pytest
 from support.waiting import wait_for
 
-from tfmon.model.readings import Missing
-from tfmon.model.samples import TreeSample
+from tfmon.model.readings import Missing, TreeSample
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.host import HostProbe, Load, read_load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
@@ -120,7 +119,7 @@ class TestMachine:
         probe = HostProbe(dict, load=lambda: loads.pop(0), disturbances=quiet, clock_ns=clock)
         list(probe.sample())
         clock.pass_s(1)
-        assert next(iter(probe.sample())).cpu_pct == Missing("the system's counter began anew")
+        assert next(iter(probe.sample())).cpu_pct == Missing("the system's counter was reset")
         clock.pass_s(1)
         assert next(iter(probe.sample())).cpu_pct == pytest.approx(100)
 
@@ -165,7 +164,7 @@ class TestMachine:
         assert (host.others_cpu_pct, tree.cpu_pct) == (0, pytest.approx(1))
 
     def test_system_without_a_hypervisors_account(self, probe):
-        assert next(iter(probe.sample())).steal_pct == Missing("this system does not tell what a hypervisor takes")
+        assert next(iter(probe.sample())).steal_pct == Missing("this system does not report stolen time")
 
     def test_a_system_that_does_not_tell_leaves_the_lanes_alone(self, proc, lanes, clock):
         def refuse():
@@ -175,7 +174,7 @@ class TestMachine:
         processes = LinuxProcesses(proc.root, now_s=clock.now_s)
         probe = HostProbe(lambda: lanes, processes=processes, load=refuse, clock_ns=clock)
         host, tree = probe.sample()
-        assert host.cpu_pct == host.memory_total_bytes == Missing("the system does not tell: PermissionError")
+        assert host.cpu_pct == host.memory_total_bytes == Missing("the system reports none: PermissionError")
         assert tree.processes == 1
 
     def test_real_load(self):

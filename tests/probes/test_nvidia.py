@@ -10,13 +10,15 @@ import pytest
 from support.nvml import BUSY, IDLE, SECOND, TWO_GPUS, Clock, take
 from support.waiting import wait_for
 
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample
-from tfmon.model.session import Machine, Session
+from tfmon.model.race import Machine
+from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.session import Session
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, NvmlFailure, open_nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
+
+pytestmark = pytest.mark.process
 
 GB = 1_000_000_000
 
@@ -211,20 +213,20 @@ class TestRefusals:
         driver.play("count 2\nuuid 0 GPU-b0000000-1111-2222-3333-444444444444\n"
                     "uuid 1 GPU-1d1e0000-1111-2222-3333-444444444444\n")  # fmt: skip
         for sample in take(probe):
-            assert reasons(sample) == {"this GPU does not tell"}
+            assert reasons(sample) == {"not supported by this GPU"}
             assert sample.busy_source == ""
 
     def test_one_that_is_not_supported_is_asked_once_and_others_go_on(self, driver, probe):
         driver.play(TWO_GPUS + "ret DeviceGetTemperatureV 3 0\nret DeviceGetTemperature 3 0\n")
         busy, idle = take(probe)
-        assert busy.temperature_c == Missing("this GPU does not tell")
+        assert busy.temperature_c == Missing("not supported by this GPU")
         assert (busy.busy_pct, idle.temperature_c) == (87, 34)
         driver.play(TWO_GPUS)
-        assert take(probe)[0].temperature_c == Missing("this GPU does not tell")
+        assert take(probe)[0].temperature_c == Missing("not supported by this GPU")
 
     def test_one_that_fails_now_and_then_is_asked_again(self, driver, probe):
         driver.play(TWO_GPUS + "ret DeviceGetPowerUsage 4 0\n")
-        assert take(probe)[0].power_w == Missing("no permission to ask the NVIDIA driver")
+        assert take(probe)[0].power_w == Missing("no permission to use the NVIDIA driver")
         driver.play(TWO_GPUS)
         assert take(probe)[0].power_w == 412.345
 
@@ -297,7 +299,7 @@ class TestLostDevices:
         driver.play(TWO_GPUS.replace("count 2", "count 1"))
         busy, idle = take(probe)
         assert busy.busy_pct == 87
-        assert reasons(idle) == {"the driver does not list this GPU any more"}
+        assert reasons(idle) == {"the driver no longer lists this GPU"}
         driver.play(TWO_GPUS)
         clock.pass_s(6)
         assert take(probe)[1].busy_pct == 0
@@ -348,18 +350,18 @@ def test_a_hanging_call_blocks_nothing_but_its_own_thread(driver):
     driver.play(TWO_GPUS + "hang DeviceGetPowerUsage\n")
 
     def hangs() -> bool:
-        since_ns = ticker.beat.sampling_since_ns
+        since_ns = ticker.status.sampling_since_ns
         return since_ns is not None and time.monotonic_ns() - since_ns > 200_000_000
 
     wait_for(hangs, what="a call that hangs")
-    known, ticks = len(events), ticker.beat.ticks
+    known, ticks = len(events), ticker.status.ticks
     later_ns = 30 * SECOND
     snapshot = session.snapshot()
     assert snapshot.stale_s(snapshot.gpus[0]) > 29, "the last readings say how old they are"
     begun = time.monotonic()
     assert ticker.close(timeout_s=0.05) is False
     assert time.monotonic() - begun < 1
-    assert (len(events), ticker.beat.ticks) == (known, ticks), "nothing new while the driver hangs"
+    assert (len(events), ticker.status.ticks) == (known, ticks), "nothing new while the driver hangs"
     driver.play(TWO_GPUS)  # let the thread go, so that it does not outlive the test
     assert ticker.close(timeout_s=5) is True
     assert pynvml._nvmlLib_refcount == 0
@@ -391,8 +393,8 @@ class TestLibrary:
     @pytest.mark.parametrize(
         ("error", "reason"),
         [
-            (pynvml.NVMLLibraryMismatchError("x"), "this driver does not tell"),
-            (AttributeError("x"), "this driver does not tell"),
+            (pynvml.NVMLLibraryMismatchError("x"), "not supported by this driver"),
+            (AttributeError("x"), "not supported by this driver"),
             (OSError("x"), "the system blocks the NVIDIA driver"),
             (pynvml.NVMLError(0), NvmlFailure(NOT_FOUND).reason),
             (pynvml.NVMLError(15), "the GPU is lost: it fell off the bus"),
@@ -406,4 +408,4 @@ class TestLibrary:
         assert Nvml(pynvml).call("nvmlDeviceGetCount").reason == reason
 
     def test_function_that_this_pynvml_does_not_have(self):
-        assert Nvml(pynvml).call("nvmlNoSuchFunction").reason == "this driver does not tell"
+        assert Nvml(pynvml).call("nvmlNoSuchFunction").reason == "not supported by this driver"

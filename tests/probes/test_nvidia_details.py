@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
 
-from tfmon.model.readings import Missing
-from tfmon.model.samples import ClockReason
+from tfmon.model.readings import ClockReason, Missing
 from tfmon.probes.nvidia.faults import explain_xid
 from tfmon.probes.nvidia.power import explain
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
-NOT_TOLD = Missing("this GPU does not tell")
+pytestmark = pytest.mark.process
+
+NO_POWER = Missing("not supported by this GPU")
 FIRST = Missing("first sample")
 
 
@@ -34,7 +35,7 @@ class TestClocks:
         assert (busy.sm_clock_mhz, busy.memory_clock_mhz) == (1410, 1593)
         assert (busy.sm_clock_max_mhz, busy.memory_clock_max_mhz) == (1980, 2619)
         assert busy.clock_reasons == ()
-        assert idle.sm_clock_mhz == idle.memory_clock_max_mhz == idle.clock_reasons == NOT_TOLD
+        assert idle.sm_clock_mhz == idle.memory_clock_max_mhz == idle.clock_reasons == NO_POWER
 
     def test_power_cap_is_a_warning_only_far_below_the_highest_clock(self, driver, probe):
         driver.play(TWO_GPUS + "reasons 0 4\nclock 0 1600 1593 1980 2619\n")
@@ -77,7 +78,7 @@ class TestLink:
         busy, idle = take(probe)
         assert (busy.pcie_sent_bytes_per_s, busy.pcie_received_bytes_per_s) == (1e6, 1e7)
         assert busy.pcie_source == "counter"
-        assert (idle.pcie_sent_bytes_per_s, idle.pcie_source) == (NOT_TOLD, "")
+        assert (idle.pcie_sent_bytes_per_s, idle.pcie_source) == (NO_POWER, "")
 
     def test_counter_that_wraps_costs_one_reading(self, driver, probe, clock):
         told = []
@@ -85,7 +86,7 @@ class TestLink:
             driver.play(TWO_GPUS + f"field 0 197 3 {sent}\nfield 0 198 3 0\n")
             told.append(take(probe)[0].pcie_sent_bytes_per_s)
             clock.pass_s(1)
-        assert told == [FIRST, Missing("the system's counter began anew"), 3e6]
+        assert told == [FIRST, Missing("the system's counter was reset"), 3e6]
 
     def test_without_counters_a_peek_every_5_s(self, driver, probe, clock):
         driver.play(TWO_GPUS + "pcie 0 200 3000\n")
@@ -103,7 +104,7 @@ class TestLink:
         busy, idle = take(probe)
         assert (busy.pcie_generation, busy.pcie_generation_max) == (4, 5)
         assert (busy.pcie_width, busy.pcie_width_max) == (16, 16)
-        assert idle.pcie_width == NOT_TOLD
+        assert idle.pcie_width == NO_POWER
 
     def test_a_low_generation_is_a_warning_only_under_lasting_load(self, driver, probe):
         driver.play(TWO_GPUS + "link 0 1 4 16 16\nlink 1 1 4 16 16\n")
@@ -121,13 +122,13 @@ class TestEnergy:
         driver.play(TWO_GPUS + "energy 0 5000500\n")
         busy, idle = take(probe)
         assert (busy.energy_j, busy.power_source) == (5000.5, "energy counter")
-        assert (idle.energy_j, idle.power_source, idle.power_w) == (NOT_TOLD, "driver", 61)
+        assert (idle.energy_j, idle.power_source, idle.power_w) == (NO_POWER, "driver", 61)
 
 
 class TestBusiest:
     def test_maximum_of_the_samples_of_this_tick(self, driver, probe):
         driver.play(TWO_GPUS + "sample 0 100 99\n")
-        assert take(probe)[0].busy_max_pct == Missing("the driver tells only the mean of its window")
+        assert take(probe)[0].busy_max_pct == Missing("the driver reports only the mean of its window")
         driver.play(TWO_GPUS + "sample 0 200 20\nsample 0 300 70\nsample 0 400 30\n")
         busy, _ = take(probe)
         assert (busy.busy_pct, busy.busy_max_pct) == (40, 70)
@@ -162,13 +163,13 @@ class TestShares:
         assert take(probe)[0].busy_by_pid == {4242: 80}
 
     def test_a_driver_that_refuses_is_no_zero(self, driver, probe):
-        assert take(probe)[0].busy_by_pid == NOT_TOLD
+        assert take(probe)[0].busy_by_pid == NO_POWER
         driver.play(TWO_GPUS + "share 1 7 100 5\nret DeviceGetProcessUtilization 4 1\n")
-        assert take(probe)[1].busy_by_pid == NOT_TOLD
+        assert take(probe)[1].busy_by_pid == NO_POWER
 
     def test_without_permission_it_is_asked_again(self, driver, probe, clock):
         driver.play(TWO_GPUS + "share 0 4242 100 5\nret DeviceGetProcessUtilization 4 0\n")
-        assert take(probe)[0].busy_by_pid == Missing("no permission to ask the NVIDIA driver")
+        assert take(probe)[0].busy_by_pid == Missing("no permission to use the NVIDIA driver")
         clock.pass_s(2)
         driver.play(TWO_GPUS + "share 0 4242 100 5\n")
         assert take(probe)[0].busy_by_pid == FIRST
@@ -179,7 +180,7 @@ class TestFaults:
         driver.play(TWO_GPUS + "ecc 0 3\nrows 0 1 2\n")
         busy, idle = take(probe)
         assert (busy.ecc_errors, busy.remapped_rows) == (3, 3)
-        assert idle.ecc_errors == idle.remapped_rows == NOT_TOLD
+        assert idle.ecc_errors == idle.remapped_rows == NO_POWER
         driver.play(TWO_GPUS + "ecc 0 4\nrows 0 1 2\n")
         clock.pass_s(59)
         assert take(probe)[0].ecc_errors == 3
@@ -196,7 +197,7 @@ class TestFaults:
         assert busy.faults == (explain_xid(31, clock()),)
         assert (idle.faults[0].code, idle.faults[0].by_program) == (48, False)
         assert busy.faults[0].by_program
-        assert busy.faults_told
+        assert busy.faults_reported
         assert busy.faults[0].text == "a kernel touched memory that is not its own (XID 31)"
         clock.pass_s(1)
         assert take(probe)[0].faults == busy.faults
@@ -219,7 +220,7 @@ class TestFaults:
         driver.play(TWO_GPUS + f"ret {function} 3\n")
         take(probe)
         busy, _ = take(probe)
-        assert (busy.busy_pct, busy.faults, busy.faults_told) == (87, (), False)
+        assert (busy.busy_pct, busy.faults, busy.faults_reported) == (87, (), False)
 
 
 def test_an_unknown_message_has_words():

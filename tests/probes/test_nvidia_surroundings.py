@@ -8,11 +8,15 @@ import psutil
 import pynvml
 import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
+from tfmon.probes.machine import in_pid_namespace, in_wsl
+from tfmon.probes.nvidia.device import Jetson
+from tfmon.probes.nvidia.probe import survives_sampling
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.probe import NvidiaProbe, rehearse
-from tfmon.probes.surroundings import Jetson, in_pid_namespace, in_wsl, survives_sampling
+
+pytestmark = pytest.mark.process
 
 GB = 1_000_000_000
 FIRST_PART, SECOND_PART = (f"MIG-{digit * 8}-1111-2222-3333-444444444444" for digit in "12")
@@ -65,7 +69,7 @@ class TestSplit:
     def test_load_is_not_told_of_a_split_gpu(self, driver, clock):
         driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
         whole, idle, one, _ = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
-        why = Missing("the driver does not tell it of a GPU that is split up (MIG)")
+        why = Missing("not reported for a GPU that is split up (MIG)")
         assert whole.busy_pct == one.busy_pct == one.busy_by_pid == why
         assert idle.busy_pct == 0
 
@@ -100,7 +104,7 @@ class TestSplit:
         clock.pass_s(61)
         whole, one, two = take(probe)
         assert (whole.temperature_c, one.temperature_c) == (61, 61)
-        assert two.temperature_c == Missing("the driver does not list this GPU any more")
+        assert two.temperature_c == Missing("the driver no longer lists this GPU")
         assert two.part_of == BUSY.uuid
 
     def test_mode_that_is_off_or_not_there(self, driver, clock):
@@ -121,7 +125,7 @@ class TestContainer:
         put(root, "proc/self/ns/pid", "")
         assert in_pid_namespace(root)
         monkeypatch.setattr(
-            "tfmon.probes.surroundings._FIRST_NAMESPACE", (root / "proc/self/ns/pid").stat().st_ino
+            "tfmon.probes.machine._FIRST_NAMESPACE", (root / "proc/self/ns/pid").stat().st_ino
         )
         assert not in_pid_namespace(root)
 
@@ -134,8 +138,8 @@ class TestWsl:
 
     def test_functions_about_processes_are_not_called(self, driver, clock, windows):
         driver.play(TWO_GPUS + "hang DeviceGetComputeRunningProcesses_v3\nhang DeviceGetProcessUtilization\n")
-        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=windows, rehearse=lambda: True))
-        assert sample.held_why == sample.busy_by_pid.reason == "WSL2 does not tell which process uses the GPU"
+        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=lambda: True))
+        assert sample.no_processes_reason == sample.busy_by_pid.reason == "WSL2 does not report which process uses the GPU"
         assert (sample.used_by_pid, sample.busy_pct) == ({}, 87)
 
     @pytest.mark.parametrize(("survives", "words"), [(False, "crashes"), (None, "does not answer")])
@@ -146,7 +150,7 @@ class TestWsl:
             tried.append(1)
             return survives
 
-        probe = NvidiaProbe([BUSY], clock_ns=clock, root=windows, rehearse=rehearse)
+        probe = NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=rehearse)
         for _ in range(3):
             assert words in take(probe)[0].busy_pct.reason
             clock.pass_s(1_000)
@@ -154,7 +158,7 @@ class TestWsl:
         assert pynvml._nvmlLib_refcount == 0
 
     def test_elsewhere_nothing_is_tried(self, driver, clock, root):
-        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root, rehearse=pytest.fail))
+        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root, survives=pytest.fail))
         assert sample.busy_pct == 87
 
     def test_signs_of_it(self, root):
@@ -189,14 +193,14 @@ class TestJetson:
         assert (sample.busy_pct, sample.busy_source) == (43.7, "sysfs")
         assert sample.temperature_c == 48.5
         assert (sample.total_bytes, sample.unified) == (psutil.virtual_memory().total, True)
-        assert sample.power_w == Missing("this GPU does not tell")
+        assert sample.power_w == Missing("not supported by this GPU")
 
     def test_another_board_that_tells_nothing_is_no_jetson(self, driver, clock, root):
         driver.play(self.ORIN.replace("Orin_(nvgpu)", "NVIDIA_GRID"))
         put(root, "sys/devices/platform/gpu.0/load", "437\n")
         grid = Gpu(index=0, uuid="GPU-0r10", name="NVIDIA GRID", physical_gpu=0)
         (sample,) = take(NvidiaProbe([grid], clock_ns=clock, root=root))
-        assert sample.busy_pct == sample.used_bytes == Missing("this GPU does not tell")
+        assert sample.busy_pct == sample.used_bytes == Missing("not supported by this GPU")
         assert not sample.unified
 
     def test_files_that_are_not_there_or_make_no_sense(self, root):

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from tfmon.model.readings import Missing
-from tfmon.model.samples import HostSample
+from tfmon.model.readings import HostSample, Missing
 from tfmon.probes.ticker import Ticker
 
 SECOND = 1_000_000_000
@@ -124,7 +123,7 @@ def test_ticks_do_not_drift_when_samples_take_time(ticker, clock, events, probe)
     for _ in range(3):
         clock.advance(0.7)
     assert at_s(events) == pytest.approx([5, 6, 7, 8])
-    assert ticker.beat.took_ns == pytest.approx(0.3 * SECOND, abs=10)
+    assert ticker.status.took_ns == pytest.approx(0.3 * SECOND, abs=10)
 
 
 def test_a_late_tick_is_not_made_up_for(ticker, clock, events):
@@ -132,12 +131,12 @@ def test_a_late_tick_is_not_made_up_for(ticker, clock, events):
     clock.advance(1)
     clock.advance(60.25)  # the machine slept
     assert at_s(events) == [5, 6, 66.25]
-    assert ticker.beat.lateness_ns == 59.25 * SECOND
-    assert ticker.beat.skipped == 59
+    assert ticker.status.lateness_ns == 59.25 * SECOND
+    assert ticker.status.skipped == 59
     clock.advance(0.75)  # back in step
     assert at_s(events) == [5, 6, 66.25, 67]
-    assert ticker.beat.lateness_ns == 0
-    assert ticker.beat.skipped == 59
+    assert ticker.status.lateness_ns == 0
+    assert ticker.status.skipped == 59
 
 
 def test_a_slow_probe_leaves_ticks_out_and_rests_in_between(ticker, clock, events, probe):
@@ -146,8 +145,8 @@ def test_a_slow_probe_leaves_ticks_out_and_rests_in_between(ticker, clock, event
     clock.advance(0.5)
     clock.advance(0.5)
     assert at_s(events) == [5, 8, 11]
-    assert ticker.beat.skipped == 6
-    assert ticker.beat.lateness_ns == 0
+    assert ticker.status.skipped == 6
+    assert ticker.status.lateness_ns == 0
 
 
 def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events, probe):
@@ -155,12 +154,12 @@ def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events,
     probe.error = RuntimeError("two\nlines")
     clock.advance(1)
     assert events[-1].cpu_pct == Missing("the fake readings failed: RuntimeError: two lines")
-    assert ticker.beat.problem == "RuntimeError: two lines"
+    assert ticker.status.error == "RuntimeError: two lines"
     probe.error = None
     clock.advance(1)
     assert events[-1].cpu_pct == 1.0
-    assert ticker.beat.problem == ""
-    assert ticker.beat.ticks == 3
+    assert ticker.status.error == ""
+    assert ticker.status.ticks == 3
 
 
 def test_start_that_fails_is_tried_again(ticker, clock, events, probe):
@@ -186,9 +185,9 @@ def test_failing_sink_does_not_end_the_thread(probe, clock):
     ticker = Ticker(probe, sink, clock_ns=clock, wait=clock.wait)
     ticker.start()
     clock.until_waiting()
-    assert ticker.beat.problem == "ValueError: full"
+    assert ticker.status.error == "ValueError: full"
     clock.advance(1)
-    assert ticker.beat.problem == ""
+    assert ticker.status.error == ""
     assert len(taken) == 3
     assert ticker.close(timeout_s=5)
 
@@ -203,7 +202,7 @@ def test_pause_and_resume(ticker, clock, events):
     ticker.resume()
     clock.until_waiting(again=count + 1)
     assert at_s(events) == [5, 6, 16]
-    assert ticker.beat.skipped == 0, "a pause is no lateness"
+    assert ticker.status.skipped == 0, "a pause is no lateness"
     clock.advance(1)
     assert at_s(events) == [5, 6, 16, 17]
 
@@ -241,5 +240,5 @@ def test_counts_its_own_cpu_time(ticker, clock, probe):
     probe.sample = burn
     ticker.start()
     clock.advance(1)
-    assert ticker.beat.last_cost_ns > 100_000
-    assert ticker.beat.cost_ns > ticker.beat.last_cost_ns
+    assert ticker.status.last_cost_ns > 100_000
+    assert ticker.status.cost_ns > ticker.status.last_cost_ns

@@ -1,4 +1,4 @@
-"""Readings of the GPU of Apple Silicon, without root, from what the kernel's registry of devices tells."""
+"""Readings of the GPU of Apple Silicon, without root, from the kernel's registry of devices (`ioreg`)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 import psutil
 
 from tfmon.model.events import Event
-from tfmon.model.readings import Missing, Reading
-from tfmon.model.samples import GpuFault
+from tfmon.model.readings import GpuFault, Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Gpu, absent_gpu
 
 EVERY_S, SELDOM_S = 2.0, 5.0
-"""The driver renews its figures about once a second; where asking is slow, it is asked more seldom."""
+"""Seconds between samples: the driver updates about once a second, and a slow `ioreg` is run less often."""
 SLOW_NS = 50_000_000
 TIMEOUT_S = 3.0
 IOREG = "ioreg"
-NOT_TOLD = Missing("macOS tells it only to root")
+NEEDS_ROOT = "macOS reports it to root only"
+NO_MEMORY_BY_PROCESS = "macOS does not report GPU memory by process"
 NO_ACCELERATOR = Missing("ioreg lists no GPU")
 _KEPT_FAULTS = 8
 _DEVICE, _CLIENTS = "IOAccelerator", "AGXDeviceUserClient"
@@ -36,13 +36,13 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Accelerator:
-    """What the registry tells of the GPU."""
+    """The registry's entry of the GPU."""
 
     name: str
     busy_pct: Reading
     used_bytes: Reading
     recoveries: int | None
-    """How often the GPU had to be reset since the machine was started."""
+    """Resets of the GPU since the machine was started."""
 
 
 class AppleProbe:
@@ -55,7 +55,7 @@ class AppleProbe:
     name = "apple"
 
     def __init__(self, gpu: Gpu, *, program: str = "", clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        """Sample this GPU by the program given, else by the `ioreg` of the system."""
+        """Sample this GPU by `program`, by default the `ioreg` of the system."""
         self._gpu = gpu
         self._program = program or shutil.which(IOREG) or f"/usr/sbin/{IOREG}"
         self._clock_ns = clock_ns
@@ -66,14 +66,11 @@ class AppleProbe:
         self._recoveries: int | None = None
         self._faults: tuple[GpuFault, ...] = ()
 
-    def start(self) -> None:
-        """Nothing to get ready."""
-
     def sample(self) -> Iterable[Event]:
-        """Take a sample every 2 s, or every 5 s where it takes longer than 50 ms; in between give nothing.
+        """Take a sample every 2 s, or every 5 s if it takes longer than 50 ms; between them return nothing.
 
-        Units: `busy_pct` as the driver's own average over about a second, `busy_by_pid` since the sample
-        before (queues that overlap add up, so it may exceed 100); memory in bytes, now.
+        Units: `busy_pct` as the driver's own average over about a second, `busy_by_pid` since the previous
+        sample (overlapping queues add up, so it may exceed 100); memory in bytes, now.
         """
         begun_ns = self._clock_ns()
         if begun_ns < self._due_ns:
@@ -82,13 +79,13 @@ class AppleProbe:
         shares = self._shares() if isinstance(accelerator, Accelerator) else accelerator
         took_ns = self._clock_ns() - begun_ns
         self._every_s = SELDOM_S if took_ns > SLOW_NS else EVERY_S
-        # A tick that comes a little early must not put the sample off by a whole one.
+        # A tick that comes a little early must not delay the sample by a whole tick.
         self._due_ns = begun_ns + int(self._every_s * 1e9) - 500_000_000
         if isinstance(accelerator, Missing):
             yield replace(absent_gpu(self._gpu, begun_ns, accelerator.reason), every_s=self._every_s)
             return
         self._note_recoveries(accelerator, begun_ns)
-        absent = absent_gpu(self._gpu, begun_ns, NOT_TOLD.reason, faults=self._faults)
+        absent = absent_gpu(self._gpu, begun_ns, NEEDS_ROOT, faults=self._faults)
         yield replace(
             absent,
             name=accelerator.name or self._gpu.name,
@@ -98,28 +95,28 @@ class AppleProbe:
             used_bytes=accelerator.used_bytes,
             total_bytes=float(psutil.virtual_memory().total),
             unified=True,
-            faults_told=accelerator.recoveries is not None,
+            faults_reported=accelerator.recoveries is not None,
             busy_by_pid=shares,
-            held_why="macOS does not tell how much of it a process holds",
+            no_processes_reason="macOS does not tell how much of it a process holds",
         )
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Give every reading as missing for that reason."""
+        """Return every reading as missing for that reason."""
         return [absent_gpu(self._gpu, self._clock_ns(), reason)]
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Release nothing: no driver is open."""
 
     def _accelerator(self) -> Accelerator | Missing:
-        nodes = self._ask(_DEVICE)
+        nodes = self._ioreg(_DEVICE)
         if isinstance(nodes, Missing):
             return nodes
         found = next((node for node in nodes if isinstance(node.get("PerformanceStatistics"), dict)), None)
         return NO_ACCELERATOR if found is None else _read_accelerator(found)
 
     def _shares(self) -> dict[int, float] | Missing:
-        """Return the share of time by pid; a client is known by its entry, so that a closed one does not count."""
-        nodes = self._ask(_CLIENTS)
+        """Return the share of time by pid. A client is known by its entry, so a closed one no longer counts."""
+        nodes = self._ioreg(_CLIENTS)
         if isinstance(nodes, Missing):
             return nodes
         at_ns, known = self._clock_ns(), self._clients
@@ -129,7 +126,7 @@ class AppleProbe:
             rate = known.get(entry) if known is not None else None
             if rate is None:
                 rate = CounterRate()
-                if known is not None:  # it was opened since the sample before, so all of its time is of now
+                if known is not None:  # opened since the previous sample, so all of its time counts
                     rate.per_s(0, self._clients_at_ns)
             clients[entry] = rate
             share = rate.per_s(used_ns, at_ns)
@@ -138,8 +135,8 @@ class AppleProbe:
         self._clients, self._clients_at_ns = clients, at_ns
         return FIRST_SAMPLE if known is None else dict(shares)
 
-    def _ask(self, kind: str) -> list[Node] | Missing:
-        """Return the registry's entries of a class; an empty answer means that there are none."""
+    def _ioreg(self, kind: str) -> list[Node] | Missing:
+        """Return the registry's entries of a class; `ioreg` prints nothing if there are none."""
         environment = {key: value for key, value in os.environ.items() if key != "DYLD_INSERT_LIBRARIES"}
         try:
             answer = subprocess.run(
@@ -159,7 +156,7 @@ class AppleProbe:
         try:
             nodes = plistlib.loads(answer.stdout)
         except Exception as error:  # noqa: BLE001 - the XML reader has errors of its own
-            return Missing(f"ioreg's answer makes no sense: {type(error).__name__}")
+            return Missing(f"ioreg's answer cannot be read: {type(error).__name__}")
         return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
     def _note_recoveries(self, accelerator: Accelerator, at_ns: int) -> None:
@@ -179,7 +176,7 @@ def _read_accelerator(node: Node) -> Accelerator:
     return Accelerator(
         name=name,
         busy_pct=busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)),
-        # "Alloc system memory" is address space, and may be more than the machine has.
+        # "Alloc system memory" is address space, and may exceed the memory of the machine.
         used_bytes=_number(statistics, "In use system memory"),
         recoveries=None if isinstance(recoveries, Missing) else int(recoveries),
     )
@@ -190,7 +187,7 @@ def _number(values: Node, *keys: str) -> Reading:
         value = values.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
-    return Missing("this macOS does not tell")
+    return Missing("not reported by this macOS")
 
 
 def _read_clients(nodes: Iterable[Node]) -> Iterable[tuple[int, int, int]]:

@@ -1,14 +1,26 @@
-"""What every probe is, and how a GPU is named."""
+"""What a probe is and how a GPU is named; what probes share: missing readings and rates of counters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from tfmon.model.events import Event
-from tfmon.model.readings import NOT_READ, Missing, Reading
-from tfmon.model.samples import GpuFault, GpuSample
+from tfmon.model.readings import NOT_READ, GpuFault, GpuSample, Missing, Reading
+
+Readings: TypeAlias = dict[str, Any]
+"""Readings by the name of their field in `GpuSample` or `HostSample`: a name is the same from source to screen."""
+
+FIRST_SAMPLE = Missing("first sample")
+TOO_SOON = Missing("sampled again too soon")
+COUNTER_RESET = Missing("the system's counter was reset")
+SHORTEST_NS = 100_000_000
+"""Shortest time between two samples of a counter. CPU time is counted in steps of 10 ms."""
+
+_ALWAYS = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
+_READINGS = (*_ALWAYS, *(one.name for one in fields(GpuSample) if one.default is NOT_READ))
+_KINDS = {"GPU": "nvidia", "MIG": "mig"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,13 +28,13 @@ class Gpu:
     """A GPU that a lane could train on."""
 
     index: int
-    """Its number in `gpu:0`, counted from 0 over the GPUs that are not hidden, as TensorFlow counts."""
+    """The number in `gpu:0`, counted from 0 over the visible GPUs, as TensorFlow counts."""
     uuid: str
-    """What a lane is given to see this GPU and no other."""
+    """Given to a lane in CUDA_VISIBLE_DEVICES, so that it sees this GPU and no other."""
     name: str
-    """The model, in the driver's words."""
+    """The model, as the driver names it."""
     physical_gpu: int
-    """The driver's own number for it, hidden GPUs counted too."""
+    """The driver's number, which counts hidden GPUs too."""
 
 
 class Probe(Protocol):
@@ -32,34 +44,23 @@ class Probe(Protocol):
     """
 
     name: str
-    """Names the thread and the probe in words, such as "host"."""
-
-    def start(self) -> None:
-        """Get ready. Called once, and again before the next sample if it failed."""
+    """Names the thread and the probe in messages, such as "host"."""
 
     def sample(self) -> Iterable[Event]:
-        """Take one reading of everything. What cannot be read is `Missing`, and no error."""
+        """Take one reading of everything. A value that cannot be read is `Missing`; it raises no error."""
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Give every reading of this probe as `Missing(reason)`, for when `sample` failed as a whole."""
+        """Return every reading of this probe as `Missing(reason)`, for when `sample` failed as a whole."""
 
     def close(self) -> None:
-        """Let go of the driver; nothing is asked of the probe afterwards."""
-
-
-# ---------------- what is told of a GPU that cannot be read
-
-
-_ALWAYS = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
-_READINGS = (*_ALWAYS, *(one.name for one in fields(GpuSample) if one.default is NOT_READ))
-_KINDS = {"GPU": "nvidia", "MIG": "mig"}
+        """Release the driver. Called last."""
 
 
 def absent_gpu(
     gpu: Gpu, at_ns: int, reason: str, *, part_of: str = "", faults: Sequence[GpuFault] = ()
 ) -> GpuSample:
     """Return a sample of a GPU in which every reading is missing for one reason."""
-    readings: dict[str, Any] = dict.fromkeys(_READINGS, Missing(reason))
+    readings: Readings = dict.fromkeys(_READINGS, Missing(reason))
     return GpuSample(
         at_ns=at_ns,
         key=gpu.uuid,
@@ -68,37 +69,28 @@ def absent_gpu(
         kind=kind_of(gpu),
         part_of=part_of,
         busy_source="",
-        held_why=reason,
+        no_processes_reason=reason,
         faults=tuple(faults),
         **readings,
     )
 
 
 def kind_of(gpu: Gpu) -> str:
-    """Return which kind of device a GPU is, as in `GpuSample.kind`."""
+    """Return the kind of a GPU, as in `GpuSample.kind`."""
     return _KINDS.get(gpu.uuid.partition("-")[0], "apple")
 
 
-# ---------------- counters that only grow, as rates
-
-
-FIRST_SAMPLE = Missing("first sample")
-TOO_SOON = Missing("sampled again too soon")
-BEGAN_ANEW = Missing("the system's counter began anew")
-SHORTEST_NS = 100_000_000
-"""CPU time comes in ticks of 10 ms; over less than this they would say nothing."""
-
-
 class CounterRate:
-    """How fast one counter grows, from one sample to the next."""
+    """The rate of a counter that only grows, from one sample to the next."""
 
     def __init__(self) -> None:
         self._before: tuple[float, int] | None = None
 
     def per_s(self, count: float, at_ns: int, wraps_at: float | None = None) -> Reading:
-        """Return the growth a second since the sample before.
+        """Return the growth per second since the previous sample.
 
-        `wraps_at` is the largest count of a counter that then goes on at 0.
+        Args:
+            wraps_at: The largest count of a counter that then continues at 0.
         """
         before = self._before
         if before is not None and at_ns - before[1] < SHORTEST_NS:
@@ -109,6 +101,6 @@ class CounterRate:
         grown = count - before[0]
         if grown < 0:
             if wraps_at is None:
-                return BEGAN_ANEW
+                return COUNTER_RESET
             grown += wraps_at
         return grown * 1e9 / (at_ns - before[1])

@@ -1,4 +1,4 @@
-"""What may disturb a race from outside: quotas, the hypervisor, swap, pressure; and what the CPU draws."""
+"""What may disturb a race from outside (quotas, the hypervisor's share, swap, pressure), and the CPU's power."""
 
 from __future__ import annotations
 
@@ -12,30 +12,18 @@ from pathlib import Path
 import psutil
 
 from tfmon.model.readings import NOT_READ, Missing, Reading
-from tfmon.probes.base import CounterRate
-from tfmon.probes.machine import NO_GROUP, cpu_folders, read_throttling, read_usable_cores
+from tfmon.probes.base import CounterRate, Readings
+from tfmon.probes.machine import NO_GROUP, cpu_folders, read_text, read_throttling, read_usable_cores
 
 CORES_EVERY_NS = 30_000_000_000
-_NO_PRESSURE = Missing("this system keeps no account of pressure")
-_NO_SWAP = Missing("this system does not tell what it swaps")
-
-
-@dataclass(frozen=True, slots=True)
-class Disturbance:
-    """What was found at one sample; the fields are those of `HostSample`."""
-
-    usable_cores: Reading = NOT_READ
-    swap_in_bytes_per_s: Reading = NOT_READ
-    swap_out_bytes_per_s: Reading = NOT_READ
-    cpu_pressure_pct: Reading = NOT_READ
-    memory_pressure_pct: Reading = NOT_READ
-    throttled_pct: Reading = NOT_READ
-    throttled_ms_per_s: Reading = NOT_READ
-    package_power_w: Reading = NOT_READ
+NO_POWER = Missing("this machine does not report the power of its CPU")
+FORBIDDEN = Missing("only root may read the CPU's energy counter")
+_NO_PRESSURE = Missing("this system does not account for pressure")
+_NO_SWAP = Missing("this system does not report swapping")
 
 
 class Disturbances:
-    """Reads them again and again.
+    """Reads what disturbs a race, again and again.
 
     Thread: the ticker's only.
     """
@@ -43,42 +31,38 @@ class Disturbances:
     def __init__(self, root: Path = Path("/"), *, platform: str = sys.platform) -> None:
         self._root = root
         self._platform = platform
-        self._swap = CounterRate(), CounterRate()
+        self._swapped_in, self._swapped_out = CounterRate(), CounterRate()
         self._throttling = _Throttling(root)
         self._power = PackagePower(root)
         self._cores: Reading = NOT_READ
         self._cores_at_ns: int | None = None
 
-    def read(self, at_ns: int, lanes: Collection[int]) -> Disturbance:
-        """Return what disturbs now; `lanes` are the pids whose control groups count, this process's if none.
+    def read(self, at_ns: int, lanes: Collection[int]) -> Readings:
+        """Return the readings of `HostSample` about disturbances.
 
+        Args:
+            lanes: The pids whose control groups count; this process's if there are none.
         Source: /proc/vmstat (`pswpin`, `pswpout`; elsewhere psutil `swap_memory`), /proc/pressure ("some",
         `avg10`), `read_throttling`, `PackagePower`; usable cores every 30 s.
         """
-        swapped_in, swapped_out = self._swapped(at_ns)
-        throttled_pct, stood_still = self._throttling.read(at_ns, lanes)
-        return Disturbance(
-            usable_cores=self._usable_cores(at_ns),
-            swap_in_bytes_per_s=swapped_in,
-            swap_out_bytes_per_s=swapped_out,
-            cpu_pressure_pct=self._pressure("cpu"),
-            memory_pressure_pct=self._pressure("memory"),
-            throttled_pct=throttled_pct,
-            throttled_ms_per_s=stood_still,
-            package_power_w=self._power.watts(at_ns),
-        )
+        swapped = _swap_counters(self._root) if self._platform == "linux" else _swap_of_psutil()
+        throttled_pct, stopped_ms_per_s = self._throttling.read(at_ns, lanes)
+        return {
+            "usable_cores": self._usable_cores(at_ns),
+            "swap_in_bytes_per_s": self._swapped_in.per_s(swapped[0], at_ns) if swapped else _NO_SWAP,
+            "swap_out_bytes_per_s": self._swapped_out.per_s(swapped[1], at_ns) if swapped else _NO_SWAP,
+            "cpu_pressure_pct": self._pressure("cpu"),
+            "memory_pressure_pct": self._pressure("memory"),
+            "throttled_pct": throttled_pct,
+            "throttled_ms_per_s": stopped_ms_per_s,
+            "package_power_w": self._power.watts(at_ns),
+        }
 
     def _usable_cores(self, at_ns: int) -> Reading:
         if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
             self._cores = float(read_usable_cores(psutil.cpu_count(logical=True) or 1, self._root))
             self._cores_at_ns = at_ns
         return self._cores
-
-    def _swapped(self, at_ns: int) -> tuple[Reading, Reading]:
-        swapped = _swap_counters(self._root) if self._platform == "linux" else _swap_of_psutil()
-        if swapped is None:
-            return _NO_SWAP, _NO_SWAP
-        return self._swap[0].per_s(swapped[0], at_ns), self._swap[1].per_s(swapped[1], at_ns)
 
     def _pressure(self, kind: str) -> Reading:
         """Units: percent of the last 10 s, as the kernel averages it."""
@@ -91,7 +75,7 @@ class Disturbances:
 
 
 class _Throttling:
-    """How much of the time the control groups of the lanes had used up their quota."""
+    """For how much of the time the control groups of the lanes had used up their quota."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -100,28 +84,23 @@ class _Throttling:
         self._rates: dict[Path, tuple[CounterRate, CounterRate, CounterRate]] = {}
 
     def read(self, at_ns: int, lanes: Collection[int]) -> tuple[Reading, Reading]:
-        """Return the share of throttled periods in percent and the ms a second, of the group hit hardest."""
+        """Return the throttled share of the periods in percent and the ms per second, of the group hit hardest."""
         if self._lanes != frozenset(lanes):
             self._lanes = frozenset(lanes)
             found = [folder for pid in lanes or ("self",) for folder in cpu_folders(self._root, pid)]
             self._folders = tuple(read_throttling(tuple(dict.fromkeys(found))))
-        told: list[tuple[float, float]] = []
-        why: Missing = NO_GROUP
+        groups: list[tuple[float, float]] = []
+        missing: Missing = NO_GROUP
         for folder, now in read_throttling(self._folders).items():
-            periods, throttled, stood_still = self._rates.setdefault(
-                folder, (CounterRate(), CounterRate(), CounterRate())
-            )
-            rates = (
-                periods.per_s(now.periods, at_ns),
-                throttled.per_s(now.throttled, at_ns),
-                stood_still.per_s(now.stood_still_s, at_ns),
-            )
+            counters = self._rates.setdefault(folder, (CounterRate(), CounterRate(), CounterRate()))
+            counts = (now.periods, now.throttled, now.stopped_s)
+            rates = [counter.per_s(count, at_ns) for counter, count in zip(counters, counts, strict=True)]
             numbers = [rate for rate in rates if not isinstance(rate, Missing)]
             if len(numbers) < len(rates):
-                why = next(rate for rate in rates if isinstance(rate, Missing))
-            else:  # no period passes where there is no quota, and nothing is throttled there
-                told.append((100 * numbers[1] / numbers[0] if numbers[0] else 0.0, 1_000 * numbers[2]))
-        return max(told) if told else (why, why)
+                missing = next(rate for rate in rates if isinstance(rate, Missing))
+            else:  # without a quota no period passes, and nothing is throttled
+                groups.append((100 * numbers[1] / numbers[0] if numbers[0] else 0.0, 1_000 * numbers[2]))
+        return max(groups) if groups else (missing, missing)
 
 
 def _swap_counters(root: Path) -> tuple[int, int] | None:
@@ -145,13 +124,6 @@ def _swap_of_psutil() -> tuple[int, int] | None:
     return int(swap.sin), int(swap.sout)
 
 
-# ---------------- power of the CPU packages, from the counters that Intel and AMD processors keep
-
-
-NOT_TOLD = Missing("this machine does not tell the power of its CPU")
-FORBIDDEN = Missing("only root may read the CPU's energy counter")
-
-
 @dataclass(slots=True)
 class _Zone:
     counter: str
@@ -160,7 +132,7 @@ class _Zone:
 
 
 class PackagePower:
-    """The power of all CPU packages together.
+    """The power of all CPU packages together; Intel and AMD processors count their energy.
 
     Source: `energy_uj` and `max_energy_range_uj` of the zones of /sys/class/powercap named "package-…".
     """
@@ -169,9 +141,9 @@ class PackagePower:
         self._zones = _find_zones(root / "sys/class/powercap")
 
     def watts(self, at_ns: int) -> Reading:
-        """Return the mean power since the sample before; one package that is not told leaves it unknown."""
+        """Return the mean power since the sample before; one unknown package leaves it unknown."""
         if not self._zones:
-            return NOT_TOLD
+            return NO_POWER
         total: Reading = 0.0
         for zone in self._zones:
             power = _read(zone, at_ns)
@@ -189,13 +161,13 @@ def _read(zone: _Zone, at_ns: int) -> Reading:
     except PermissionError:
         return FORBIDDEN
     except (OSError, ValueError):
-        return NOT_TOLD
+        return NO_POWER
     power = zone.rate.per_s(microjoules, at_ns, zone.wraps_at_uj)
     return power if isinstance(power, Missing) else power / 1e6
 
 
 def _find_zones(folder: Path) -> list[_Zone]:
-    """Return the packages; "intel-rapl" is the name of the interface on AMD, too."""
+    """Return the packages; the interface is called "intel-rapl" on AMD, too."""
     zones: list[_Zone] = []
     try:
         names = sorted(entry.name for entry in os.scandir(folder))
@@ -205,11 +177,7 @@ def _find_zones(folder: Path) -> list[_Zone]:
         # Zones with a second number are parts of a package, already counted in it.
         if not re.fullmatch(r"intel-rapl:\d+", name):
             continue
-        try:
-            kind = (folder / name / "name").read_text(encoding="ascii").strip()
-            wraps_at = float((folder / name / "max_energy_range_uj").read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            continue
-        if kind.startswith("package"):
-            zones.append(_Zone(str(folder / name / "energy_uj"), wraps_at))
+        wraps_at = read_text(folder / name / "max_energy_range_uj").strip()
+        if read_text(folder / name / "name").startswith("package") and wraps_at.isdigit():
+            zones.append(_Zone(str(folder / name / "energy_uj"), float(wraps_at)))
     return zones

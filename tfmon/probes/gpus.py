@@ -1,4 +1,4 @@
-"""Which GPUs a lane could train on, and if there is none, why. TensorFlow is not imported for it."""
+"""The GPUs that a lane could train on, or the reason why there is none. TensorFlow is not imported for it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfmon.probes.base import Gpu
+from tfmon.probes.machine import read_text
 from tfmon.probes.nvidia.nvml import (
     LIBRARY_NOT_FOUND,
     Nvml,
@@ -20,21 +21,19 @@ from tfmon.probes.nvidia.nvml import (
     list_physical_gpus,
     open_nvml,
 )
-from tfmon.probes.visible import counts_gpus, names_instance, visible_gpus
 from tfmon.probes.wheel import Wheel, read_wheel
 
 LIBRARY = "libnvidia-ml.so.1"
-_NVIDIA_VENDOR = "0x10de"
 _INSTALL_METAL = "pip install 'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"
 
 
 @dataclass(frozen=True, slots=True)
 class GpuSearch:
-    """What a search for GPUs found."""
+    """The result of a search for GPUs."""
 
     gpus: tuple[Gpu, ...] = ()
     """Those a lane could use, in the order of their `index`."""
-    why: str = ""
+    reason: str = ""
     """Why there is none, in one line; empty if there is one."""
     hint: str = ""
     """What to do about it; may be empty."""
@@ -46,7 +45,7 @@ class GpuSearch:
 class Obstacle:
     """What keeps TensorFlow from every GPU."""
 
-    why: str
+    reason: str
     """In one line."""
     hint: str = ""
     """What to do about it; may be empty."""
@@ -54,7 +53,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class GpuVisibility:
-    """What is seen of the GPUs without TensorFlow; what follows from it, the functions below say."""
+    """What can be known of the GPUs without TensorFlow."""
 
     system: str
     machine: str
@@ -63,18 +62,18 @@ class GpuVisibility:
     order: str | None = None
     """CUDA_DEVICE_ORDER."""
     physical_gpus: tuple[PhysicalGpu, ...] = ()
-    """What the NVIDIA driver lists; nothing is asked of them afterwards."""
-    refusal: NvmlFailure | None = None
-    """Why the driver lists nothing, or leaves one out."""
+    """What the NVIDIA driver lists. Their handles are closed."""
+    failure: NvmlFailure | None = None
+    """Why the driver lists nothing, or not every GPU."""
     answered: bool = True
     """False when the driver took too long."""
-    driver_runs: bool = False
+    driver_loaded: bool = False
     """The kernel module is loaded."""
-    has_board: bool = False
-    """An NVIDIA GPU is on the PCI bus."""
+    gpu_on_bus: bool = False
+    """An NVIDIA GPU is on the PCI bus; looked for when the driver lists none."""
 
 
-Boards: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None]
+Listed: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None]
 Examine: TypeAlias = Callable[[Nvml, Sequence[PhysicalGpu]], None]
 
 
@@ -90,16 +89,18 @@ def find_gpus(
 ) -> GpuSearch:
     """Return the GPUs that a lane run by `python` (this interpreter by default) could use.
 
-    Takes a few milliseconds where there is no NVIDIA driver, and at most `timeout_s` and the time to start
-    `python` where the driver is slow: on physical_gpus without persistence mode the first call takes seconds.
+    Takes a few milliseconds without an NVIDIA driver, and at most `timeout_s` plus the start of `python` with a
+    slow one: without persistence mode the first call takes seconds.
     Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, the files of the TensorFlow of `python`.
-    Thread: any; the driver is asked in a thread of its own, which is left behind if the driver hangs.
+    Thread: any; the driver is called in a thread of its own, which is abandoned if the driver hangs.
     """
-    sight = look(timeout_s=timeout_s, environ=environ, root=root, library=library, system=system, machine=machine)
-    return conclude(sight, lambda: read_wheel(python))
+    visibility = read_visibility(
+        timeout_s=timeout_s, environ=environ, root=root, library=library, system=system, machine=machine
+    )
+    return conclude(visibility, lambda: read_wheel(python))
 
 
-def look(
+def read_visibility(
     *,
     timeout_s: float = 5.0,
     environ: Mapping[str, str] | None = None,
@@ -109,137 +110,156 @@ def look(
     machine: str = "",
     examine: Examine | None = None,
 ) -> GpuVisibility:
-    """Return what is seen of the GPUs; `examine` may ask more of them while the driver's library is open.
+    """Return what can be known of the GPUs. Source, Thread: as `find_gpus`.
 
-    Source, Thread: as `find_gpus`; `examine` is called in the thread that asks the driver.
+    Args:
+        examine: Reads more while the driver's library is open, in the thread that calls the driver.
     """
     environ = os.environ if environ is None else environ
     system, machine = system or platform.system(), machine or platform.machine()
     visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
     if system != "Linux":
         return GpuVisibility(system, machine, visible, order)
-    physical_gpus = _within(timeout_s, lambda: _ask_driver(library, examine))
-    listed, refusal = physical_gpus if physical_gpus is not None else ([], None)
+    answer = _within(timeout_s, lambda: _list_gpus(library, examine))
+    listed, failure = answer if answer is not None else ([], None)
     return GpuVisibility(
         system,
         machine,
         visible,
         order,
         physical_gpus=tuple(listed),
-        refusal=refusal,
-        answered=physical_gpus is not None,
-        driver_runs=(root / "proc/driver/nvidia/version").exists(),
-        has_board=not listed and _has_nvidia_gpu(root),
+        failure=failure,
+        answered=answer is not None,
+        driver_loaded=(root / "proc/driver/nvidia/version").exists(),
+        gpu_on_bus=not listed and _is_gpu_on_bus(root),
     )
 
 
-def conclude(sight: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
-    """Return the GPUs that are in sight and can be used, or the first obstacle; the wheel is asked for last."""
-    obstacle = system_obstacle(sight) or driver_obstacle(sight) or hidden_obstacle(sight)
-    obstacle = obstacle or wheel_obstacle(sight, wheel())
+def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
+    """Return the GPUs that can be used, or the first obstacle. The wheel is read last, and only if needed."""
+    obstacle = system_obstacle(visibility) or driver_obstacle(visibility) or hidden_obstacle(visibility)
+    obstacle = obstacle or wheel_obstacle(visibility, wheel())
     if obstacle is not None:
-        return GpuSearch(why=obstacle.why, hint=obstacle.hint)
-    if sight.system == "Darwin":
+        return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)
+    if visibility.system == "Darwin":
         return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
     gpus = tuple(
-        Gpu(index=index, uuid=physical_gpu.uuid, name=physical_gpu.name, physical_gpu=physical_gpu.index)
-        for index, physical_gpu in enumerate(visible_of(sight))
+        Gpu(index=index, uuid=one.uuid, name=one.name, physical_gpu=one.index)
+        for index, one in enumerate(visible_gpus(visibility))
     )
-    return GpuSearch(gpus=gpus, note=doubt(sight))
+    return GpuSearch(gpus=gpus, note=doubt(visibility))
 
 
-def system_obstacle(sight: GpuVisibility) -> Obstacle | None:
-    """Return why no TensorFlow has a GPU on such a system, or None."""
-    if sight.system == "Darwin" and sight.machine != "arm64":
+def system_obstacle(visibility: GpuVisibility) -> Obstacle | None:
+    """Return why no TensorFlow supports GPUs on this system, or None."""
+    if visibility.system == "Darwin" and visibility.machine != "arm64":
         return Obstacle(
-            why="TensorFlow has no GPU support on Intel Macs, nor in an Intel Python on Apple Silicon",
-            hint="on Apple Silicon, install an arm64 Python and make a new environment with it",
+            "TensorFlow has no GPU support on Intel Macs, nor in an Intel Python on Apple Silicon",
+            "on Apple Silicon, install an arm64 Python and make a new environment with it",
         )
-    if sight.system not in ("Linux", "Darwin"):
-        return Obstacle(why=f"TensorFlow has no GPU support on {sight.system}", hint="on Windows, use WSL2")
+    if visibility.system not in ("Linux", "Darwin"):
+        return Obstacle(f"TensorFlow has no GPU support on {visibility.system}", "on Windows, use WSL2")
     return None
 
 
-def driver_obstacle(sight: GpuVisibility) -> Obstacle | None:
+def driver_obstacle(visibility: GpuVisibility) -> Obstacle | None:
     """Return why the NVIDIA driver lists no GPU at all, or None."""
-    if sight.system != "Linux" or sight.physical_gpus:
+    if visibility.system != "Linux" or visibility.physical_gpus:
         return None
-    if not sight.answered:
-        return Obstacle(
-            why="the NVIDIA driver does not answer",
-            hint="`nvidia-smi` would hang too: restart the machine; `dmesg` may say why",
-        )
-    if sight.refusal is None:
+    failure = visibility.failure
+    if not visibility.answered:
+        hint = "`nvidia-smi` would hang too: restart the machine; see `dmesg` for the cause"
+        return Obstacle("the NVIDIA driver does not answer", hint)
+    if failure is None:
         hint = "in a container, start it with --gpus all; else see `nvidia-smi` and `dmesg`"
-        return Obstacle(why="the NVIDIA driver lists no GPU", hint=hint)
-    if sight.refusal.code == LIBRARY_NOT_FOUND:
-        if sight.driver_runs:
-            return Obstacle(
-                why=f"the NVIDIA driver runs, but its library {LIBRARY} is not to be found here",
-                hint="in a container, start it with --gpus all; else install the driver's libraries",
-            )
-        if sight.has_board:
-            return Obstacle(
-                why="there is an NVIDIA GPU, but no driver for it",
-                hint="install the NVIDIA driver, restart, and see whether `nvidia-smi` lists the GPU",
-            )
-    return Obstacle(why=sight.refusal.reason, hint=sight.refusal.hint)
+        return Obstacle("the NVIDIA driver lists no GPU", hint)
+    if failure.code == LIBRARY_NOT_FOUND and visibility.driver_loaded:
+        hint = "in a container, start it with --gpus all; else install the driver's libraries"
+        return Obstacle(f"the NVIDIA driver is loaded, but its library {LIBRARY} was not found", hint)
+    if failure.code == LIBRARY_NOT_FOUND and visibility.gpu_on_bus:
+        hint = "install the NVIDIA driver, restart, and check that `nvidia-smi` lists the GPU"
+        return Obstacle("there is an NVIDIA GPU, but no driver for it", hint)
+    return Obstacle(failure.reason, failure.hint)
 
 
-def hidden_obstacle(sight: GpuVisibility) -> Obstacle | None:
+def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
     """Return how CUDA_VISIBLE_DEVICES hides every GPU that the driver lists, or None."""
-    if not sight.physical_gpus:
+    if not visibility.physical_gpus:
         return None
-    if names_instance(sight.visible):
+    if (visibility.visible or "").strip().startswith("MIG-"):
         return Obstacle(
-            why="CUDA_VISIBLE_DEVICES names a part of a GPU (MIG), which tfmon cannot give to a lane",
-            hint="turn MIG off, or name a whole GPU",
+            "CUDA_VISIBLE_DEVICES names a MIG instance, which tfmon cannot give to a lane",
+            "turn MIG off, or name a whole GPU",
         )
-    if not visible_of(sight):
-        first = sight.physical_gpus[0]
+    if not visible_gpus(visibility):
+        first = visibility.physical_gpus[0]
         return Obstacle(
-            why=f'hidden by CUDA_VISIBLE_DEVICES="{sight.visible}"',
-            hint=f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
+            f'hidden by CUDA_VISIBLE_DEVICES="{visibility.visible}"',
+            f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
         )
     return None
 
 
-def wheel_obstacle(sight: GpuVisibility, wheel: Wheel | None) -> Obstacle | None:
-    """Return why this TensorFlow cannot use a GPU, or None; that it is not there at all, a lane will say."""
-    if sight.system == "Darwin":
-        if wheel is None or not wheel.metal:
-            return Obstacle(why="tensorflow-metal is not installed", hint=_INSTALL_METAL)
-        return None
+def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle | None:
+    """Return why this TensorFlow cannot use a GPU, or None. A lane reports a TensorFlow that is not installed."""
+    if visibility.system == "Darwin":
+        installed = wheel is not None and wheel.metal
+        return None if installed else Obstacle("tensorflow-metal is not installed", _INSTALL_METAL)
     if wheel is None or wheel.has_cuda is not False:
         return None
     package = f"{wheel.distribution} {wheel.version}".strip()
-    return Obstacle(
-        why=f"CPU-only TensorFlow ({package})",
-        hint=f"pip uninstall {wheel.distribution} && pip install 'tensorflow[and-cuda]'",
-    )
+    hint = f"pip uninstall {wheel.distribution} && pip install 'tensorflow[and-cuda]'"
+    return Obstacle(f"CPU-only TensorFlow ({package})", hint)
 
 
-def visible_of(sight: GpuVisibility) -> list[PhysicalGpu]:
-    """Return the physical_gpus that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
-    return [
-        sight.physical_gpus[place]
-        for place in visible_gpus(sight.visible, [one.uuid for one in sight.physical_gpus])
-    ]
+def visible_gpus(visibility: GpuVisibility) -> list[PhysicalGpu]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
+    listed = visibility.physical_gpus
+    return [listed[place] for place in visible_places(visibility.visible, [one.uuid for one in listed])]
 
 
-def doubt(sight: GpuVisibility) -> str:
+def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
+    """Return the places in `uuids` of the visible GPUs, in the order a program counts them.
+
+    Unset shows all and "" none. Numbers or UUIDs (their beginnings, if unique) are read up to the first one
+    that names no GPU or changes from one kind to the other; a GPU named twice shows none at all.
+    Source: CUDA C++ Programming Guide, "CUDA environment variables".
+    """
+    if value is None:
+        return list(range(len(uuids)))
+    words = [word.strip() for word in value.split(",")]
+    by_number = _is_number(words[0])
+    places: list[int] = []
+    for word in words:
+        if by_number:
+            found = [int(word)] if _is_number(word) and int(word) < len(uuids) else []
+        else:
+            found = [place for place, uuid in enumerate(uuids) if word[:4] == "GPU-" and uuid.startswith(word)]
+        if len(found) != 1:
+            break
+        places += found
+    return places if len(set(places)) == len(places) else []
+
+
+def doubt(visibility: GpuVisibility) -> str:
     """Return what may be wrong about which GPU is which; empty if nothing."""
-    mixed = len({physical_gpu.name for physical_gpu in sight.physical_gpus}) > 1
-    if mixed and counts_gpus(sight.visible) and sight.order != "PCI_BUS_ID":
+    mixed = len({one.name for one in visibility.physical_gpus}) > 1
+    first = (visibility.visible or "").partition(",")[0].strip()
+    if mixed and _is_number(first) and visibility.order != "PCI_BUS_ID":
         return (
-            f"CUDA_VISIBLE_DEVICES={sight.visible} is read in the driver's order; CUDA may count the fastest first"
+            f"CUDA_VISIBLE_DEVICES={visibility.visible} is read in the driver's order;"
+            " CUDA may count the fastest first"
         )
     return ""
 
 
-def _ask_driver(library: str, examine: Examine | None) -> Boards:
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
+def _list_gpus(library: str, examine: Examine | None) -> Listed:
     """List the GPUs through NVML, and shut it down again."""
-    import ctypes  # late: most machines that come here have a GPU, the others should start fast
+    import ctypes  # late: a machine without a GPU should start fast
 
     try:
         ctypes.CDLL(library)
@@ -249,17 +269,17 @@ def _ask_driver(library: str, examine: Examine | None) -> Boards:
     if isinstance(nvml, NvmlFailure):
         return [], nvml
     try:
-        physical_gpus, refusal = list_physical_gpus(nvml)
+        gpus, failure = list_physical_gpus(nvml)
         if examine is not None:
-            examine(nvml, physical_gpus)
-        return physical_gpus, refusal
+            examine(nvml, gpus)
+        return gpus, failure
     finally:
         nvml.call("nvmlShutdown")
 
 
-def _within(timeout_s: float, work: Callable[[], Boards]) -> Boards | None:
-    """Return what `work` gives, or None if it takes longer; its thread is then left alone."""
-    answers: queue.SimpleQueue[Boards] = queue.SimpleQueue()
+def _within(timeout_s: float, work: Callable[[], Listed]) -> Listed | None:
+    """Return the result of `work`, or None if it takes longer; its thread is then abandoned."""
+    answers: queue.SimpleQueue[Listed] = queue.SimpleQueue()
     threading.Thread(target=lambda: answers.put(work()), name="tfmon-find-gpus", daemon=True).start()
     try:
         return answers.get(timeout=timeout_s)
@@ -267,14 +287,9 @@ def _within(timeout_s: float, work: Callable[[], Boards]) -> Boards | None:
         return None
 
 
-def _has_nvidia_gpu(root: Path) -> bool:
-    """Source: vendor and class (0x03: display) of the devices on the PCI bus."""
-    for device in (root / "sys/bus/pci/devices").glob("*"):
-        try:
-            vendor = (device / "vendor").read_text(encoding="ascii").strip()
-            kind = (device / "class").read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        if vendor == _NVIDIA_VENDOR and kind.startswith("0x03"):
-            return True
-    return False
+def _is_gpu_on_bus(root: Path) -> bool:
+    """Source: vendor (0x10de: NVIDIA) and class (0x03: display) of the devices on the PCI bus."""
+    return any(
+        read_text(device / "vendor").strip() == "0x10de" and read_text(device / "class").startswith("0x03")
+        for device in (root / "sys/bus/pci/devices").glob("*")
+    )

@@ -1,4 +1,4 @@
-"""What the machine is: facts that do not change while tfmon runs."""
+"""What the machine is, and what of it this process may use: CPU, control groups (versions 1, 2), containers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from pathlib import Path, PurePosixPath
 
 import psutil
 
+from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
-from tfmon.model.session import Machine
 
+NO_GROUP = Missing("no control group that limits CPU is visible here")
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""Inode of the pid namespace that a Linux kernel starts with. Source: linux/proc_ns.h, PROC_PID_INIT_INO."""
 _ARM_CORES = {
     ("0x41", "0xd08"): "Cortex-A72",
     ("0x41", "0xd0b"): "Cortex-A76",
@@ -29,7 +32,7 @@ _ARM_CORES = {
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
-    """Return what is known of this machine without asking a GPU driver; takes a few milliseconds.
+    """Return what is known of this machine without a GPU driver; takes a few milliseconds.
 
     Source: uname, psutil, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`.
     """
@@ -61,17 +64,14 @@ def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
 
 
 def read_cpu_name(root: Path = Path("/")) -> str:
-    """Return the model of the CPU, or "" where the system does not tell.
+    """Return the model of the CPU, or "" if unknown.
 
     Source: /proc/cpuinfo "model name", on ARM "CPU implementer" and "CPU part"; on macOS
     `sysctl machdep.cpu.brand_string`.
     """
     if sys.platform == "darwin":
         return _ask_sysctl()
-    try:
-        text = (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    text = read_text(root / "proc/cpuinfo")
     fields: dict[str, str] = {}
     for line in text.split("\n\n", 1)[0].splitlines():
         key, _, value = line.partition(":")
@@ -85,36 +85,39 @@ def read_cpu_name(root: Path = Path("/")) -> str:
 
 
 def _ask_sysctl(program: str = "/usr/sbin/sysctl") -> str:
+    command = [program, "-n", "machdep.cpu.brand_string"]
     try:
         answer = subprocess.run(
-            [program, "-n", "machdep.cpu.brand_string"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=2,
-            check=False,
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return answer.stdout.strip()
 
 
-# ---------------- what a container or a service manager lets this process use: Linux control groups, versions 1 and 2
+def in_wsl(root: Path = Path("/")) -> bool:
+    """Return whether this is a Linux inside of Windows (WSL). Source: /proc/version, /dev/dxg."""
+    return "microsoft" in read_text(root / "proc/version").lower() or (root / "dev/dxg").exists()
 
 
-NO_GROUP = Missing("no control group that limits CPU is seen here")
+def in_pid_namespace(root: Path = Path("/")) -> bool:
+    """Return whether processes have other numbers here than on the host, as in a container."""
+    try:
+        return (root / "proc/self/ns/pid").stat().st_ino != _FIRST_NAMESPACE
+    except OSError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
 class Throttling:
-    """What the quota of one group has cost since the group was made."""
+    """What the quota of one control group has cost since the group was made."""
 
     periods: int
-    """Periods that passed while the group had a quota and something to run."""
+    """Periods in which the group had a quota and something to run."""
     throttled: int
-    """Those of them in which it used the quota up."""
-    stood_still_s: float
-    """Summed over the cores that the group wanted."""
+    """Those of them in which it used up its quota."""
+    stopped_s: float
+    """Time for which the group was stopped, summed over its cores."""
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
@@ -124,7 +127,7 @@ def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None
     Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1), found through /proc/PID/cgroup
     and /proc/PID/mountinfo.
     """
-    limits = [limit for folder in _cpu_folders(root, pid) if (limit := _limit(folder)) is not None]
+    limits = [limit for folder in cpu_folders(root, pid) if (limit := _limit(folder)) is not None]
     return min(limits, default=None)
 
 
@@ -137,20 +140,17 @@ def cpu_folders(root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, 
 
 
 def read_throttling(folders: Sequence[Path]) -> dict[Path, Throttling]:
-    """Return what each group's quota has cost; groups that keep no such count are left out.
+    """Return what each group's quota has cost; groups without such counts are omitted.
 
     Source: `cpu.stat`: nr_periods, nr_throttled, and throttled_usec (v2) or throttled_time in ns (v1).
     """
     read: dict[Path, Throttling] = {}
     for folder in folders:
-        fields = dict(line.split(" ", 1) for line in _text(folder / "cpu.stat").splitlines() if " " in line)
+        fields = dict(line.split(" ", 1) for line in read_text(folder / "cpu.stat").splitlines() if " " in line)
         try:
-            stood_still_s = (
-                int(fields["throttled_usec"]) / 1e6
-                if "throttled_usec" in fields
-                else int(fields["throttled_time"]) / 1e9
-            )
-            read[folder] = Throttling(int(fields["nr_periods"]), int(fields["nr_throttled"]), stood_still_s)
+            usec = fields.get("throttled_usec")
+            stopped_s = int(fields["throttled_time"]) / 1e9 if usec is None else int(usec) / 1e6
+            read[folder] = Throttling(int(fields["nr_periods"]), int(fields["nr_throttled"]), stopped_s)
         except (KeyError, ValueError):
             continue
     return read
@@ -158,9 +158,9 @@ def read_throttling(folders: Sequence[Path]) -> dict[Path, Throttling]:
 
 def _limit(folder: Path) -> float | None:
     """Return the limit that one group sets, in cores."""
-    words = _text(folder / "cpu.max").split()
+    words = read_text(folder / "cpu.max").split()
     if not words:
-        words = [_text(folder / "cpu.cfs_quota_us").strip(), _text(folder / "cpu.cfs_period_us").strip()]
+        words = [read_text(folder / "cpu.cfs_quota_us").strip(), read_text(folder / "cpu.cfs_period_us").strip()]
     try:
         quota, period = int(words[0]), int(words[1])
     except (ValueError, IndexError):  # "max", or no such file
@@ -171,7 +171,7 @@ def _limit(folder: Path) -> float | None:
 def _cpu_folders(root: Path, pid: int | str) -> Iterator[Path]:
     """Yield the folder of the process's group and of each group above it, in every hierarchy that limits CPU."""
     paths = _group_paths(root, pid)
-    for line in _text(root / "proc" / str(pid) / "mountinfo").splitlines():
+    for line in read_text(root / "proc" / str(pid) / "mountinfo").splitlines():
         mount, _, source = line.partition(" - ")
         fields, kind = mount.split(), source.split()
         if len(fields) < 5 or len(kind) < 3:
@@ -190,7 +190,7 @@ def _cpu_folders(root: Path, pid: int | str) -> Iterator[Path]:
 def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
     """Return the group's path by controller; version 2 has the controller ""."""
     paths: dict[str, str] = {}
-    for line in _text(root / "proc" / str(pid) / "cgroup").splitlines():
+    for line in read_text(root / "proc" / str(pid) / "cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         for controller in controllers.split(","):
             paths[controller] = path
@@ -217,7 +217,8 @@ def _unescaped(path: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
-def _text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a small file, or "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The processes of this machine: whose child each is, and what it has used."""
+"""The processes of this machine: parent, CPU time and memory of each, on Linux, macOS and other systems."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ import psutil
 from tfmon.model.readings import Missing, Reading
 
 MACOS = sys.platform == "darwin"
+ENDED = Missing("the process has ended")
+_LIBPROC = "/usr/lib/libproc.dylib"
+_RUSAGE_INFO_V4 = 4
+_BUFFER_BYTES, _FOOTPRINT_AT = 1024, 72
+"""`proc_pid_rusage`: the version of its structure, a size that suffices, and the offset of `ri_phys_footprint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +46,11 @@ class Usage:
     own_s: float
     """CPU time of its threads."""
     reaped_s: float
-    """CPU time of children that ended and were waited for, theirs included. 0 where the system keeps none."""
+    """CPU time of children that ended and were waited for, and of theirs. 0 where the system has none."""
     private_bytes: Reading
-    """Memory it shares with no file and no other process."""
+    """Memory that it shares with no file and no other process."""
     ended: bool
-    """True for a process that has ended and that nobody has waited for yet: it holds no memory."""
+    """True for a zombie: a process that has ended and was not waited for. It uses no memory."""
 
 
 class Processes(Protocol):
@@ -67,7 +72,7 @@ def process_table() -> Processes:
 
 
 class LinuxProcesses:
-    """Reads /proc itself: one file tells what takes psutil several.
+    """Reads /proc itself: psutil would open several files for what is in one.
 
     Source: /proc/PID/stat (CPU in clock ticks of 10 ms), /proc/PID/statm (resident minus shared pages).
     """
@@ -104,7 +109,7 @@ class LinuxProcesses:
         if fields is None:
             return None
         ended = fields[0] in (b"Z", b"X", b"x")
-        private: Reading = Missing("the process has ended")
+        private: Reading = ENDED
         if not ended:
             pages = _read(f"{self._root}/{pid}/statm")
             if not pages:
@@ -181,7 +186,7 @@ class PsutilProcesses:
 
 
 def _group(pid: int) -> tuple[int, int]:
-    """Return process group and session; 0 where the system does not tell."""
+    """Return process group and session, or 0."""
     try:
         return os.getpgid(pid), os.getsid(pid)
     except OSError:
@@ -190,35 +195,26 @@ def _group(pid: int) -> tuple[int, int]:
 
 def _private_bytes(process: psutil.Process, ended: bool) -> Reading:
     if ended:
-        return Missing("the process has ended")
+        return ENDED
     footprint = read_footprint(process.pid) if MACOS else None
     if footprint is not None:
         return footprint
     try:
         return int(process.memory_full_info().uss)
     except psutil.AccessDenied:
-        return Missing("the system does not let tfmon read it")
-
-
-# ---------------- the memory of a process on macOS, the GPU's included
-
-
-_LIBRARY = "/usr/lib/libproc.dylib"
-_RUSAGE_INFO_V4 = 4
-_BUFFER_BYTES, _FOOTPRINT_AT = 1024, 72
+        return Missing("the system does not permit tfmon to read it")
 
 
 @functools.cache
 def _library() -> Any:  # noqa: ANN401 - ctypes has no types
-    return ctypes.CDLL(_LIBRARY)
+    return ctypes.CDLL(_LIBPROC)
 
 
 def read_footprint(pid: int) -> int | None:
-    """Return the bytes that only this process has, in memory or compressed; None where it is not told.
+    """Return the bytes that only this process has on macOS, in memory or compressed; None if unknown.
 
-    What it has allocated for the GPU counts, which its resident pages leave out. It is the figure that
-    Activity Monitor shows.
-    Source: `proc_pid_rusage`, `ri_phys_footprint` of rusage_info_v4; it tells of one's own processes only.
+    It is the figure of Activity Monitor, with what the process has allocated for the GPU.
+    Source: `proc_pid_rusage`, `ri_phys_footprint` of rusage_info_v4; only for processes of the same user.
     """
     buffer = (ctypes.c_uint8 * _BUFFER_BYTES)()
     try:

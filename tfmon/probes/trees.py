@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from tfmon.model.readings import Missing, Reading
-from tfmon.model.samples import TreeSample
+from tfmon.model.readings import Missing, Reading, TreeSample
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON
 from tfmon.probes.processes import Processes, Row, Usage
 
@@ -14,8 +13,8 @@ from tfmon.probes.processes import Processes, Row, Usage
 def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[int, Row]]:
     """Return the processes of each root's tree.
 
-    To a tree belong the root, its descendants, and everyone in the process group or session that the root
-    leads: so a grandchild whose parent has ended still counts, unless it left both.
+    A tree has the root, its descendants, and every process of the group or session that the root leads. So a
+    grandchild whose parent has ended still counts, unless it left both.
     """
     children: dict[int, list[int]] = defaultdict(list)
     led: dict[int, list[int]] = defaultdict(list)
@@ -39,9 +38,9 @@ def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[
 def cpu_seconds(before: Mapping[int, Usage], now: Mapping[int, Usage], newborn_s: float) -> float:
     """Return the CPU time a tree used between two samples, its reaped children included.
 
-    A child that ended in between hands its whole CPU time to the parent that waited for it; what was already
-    counted of it is taken off again. A process seen for the first time counts if it started later than
-    `newborn_s`; an older one only from now on, because when it used its time is not known.
+    The CPU time of a child that ended in between moves to the parent that waited for it; what was already
+    counted of it is subtracted. A process seen for the first time counts if it started later than `newborn_s`;
+    an older one counts only from now on, because it is unknown when it used its time.
     """
     known: dict[int, float] = defaultdict(float)
     for pid, usage in before.items():
@@ -84,14 +83,14 @@ class Tree:
         self.lane = lane
         self.pid = pid
         self.processes = 0
-        """How many were alive at the last sample."""
+        """Alive at the last sample."""
         self._members: dict[int, Row] = {}
         self._root: Row | None = None
         self._before: dict[int, Usage] = {}
         self._before_ns: int | None = None
 
     def adopt(self, members: Mapping[int, Row]) -> None:
-        """Take note of who belongs to the tree; nobody does once the lane's pid is some other process."""
+        """Record the members of the tree: none once the pid of the lane is another process."""
         root = members.get(self.pid)
         if root is not None and self._root is not None and root.started_s != self._root.started_s:
             members = {}
@@ -99,10 +98,10 @@ class Tree:
         self._members = dict(members)
 
     def measure(self, processes: Processes, at_ns: int) -> TreeSample | None:
-        """Return what the tree used since the sample before; None when none of its processes is left.
+        """Return what the tree used since the previous sample; None without any process left.
 
-        Units: CPU in percent of one core over the time since the sample before (steps of 1 % a process at one
-        sample a second); memory in bytes, now. Time of a reaped child that was never seen alive counts when
+        Units: CPU in percent of one core over the time since the previous sample (steps of 1 % per process at one
+        sample a second); memory in bytes, now. The time of a child that was never seen alive counts when
         it is reaped.
         """
         now = self._read(processes)

@@ -1,4 +1,4 @@
-"""Which TensorFlow an interpreter would import, read from its files: nothing of it is imported."""
+"""The TensorFlow that an interpreter would import, read from its files without importing it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_ASK_PATH = "import json, sys; print(json.dumps([p for p in sys.path if p]))"
+_PRINT_PATH = "import json, sys; print(json.dumps([p for p in sys.path if p]))"
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
-"""Where a TensorFlow says what it was built with."""
+"""Names what a TensorFlow was built with."""
+BUILDS = frozenset((
+    "tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos",
+    "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
+))  # fmt: skip
+"""Distributions that install the package `tensorflow`."""
 _DISTRIBUTION = re.compile(r"(?i)(tensorflow[a-z_]*|tf_nightly[a-z_]*)-([^-]+)\.dist-info")
 
 
@@ -23,11 +28,11 @@ class Wheel:
     """The TensorFlow of an interpreter."""
 
     distribution: str
-    """Name of the installed package, such as "tensorflow-cpu"; "tensorflow" where no metadata tells."""
+    """Name of the installed package, such as "tensorflow-cpu"; "tensorflow" without metadata."""
     version: str
-    """Its version, or "" where no metadata tells."""
+    """Its version, or "" without metadata."""
     has_cuda: bool | None
-    """Whether it was built for NVIDIA GPUs; None where its files do not tell."""
+    """Whether it was built for NVIDIA GPUs; None if its files do not say."""
     metal: str
     """Version of tensorflow-metal beside it, or "" without."""
 
@@ -35,7 +40,7 @@ class Wheel:
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
     """Return the TensorFlow that `python` would import (this interpreter by default), or None without one.
 
-    Errors: None, too, for an interpreter that cannot be asked.
+    Errors: None, too, for an interpreter that does not answer.
     Source: its sys.path, there `tensorflow/python/platform/build_info.py` as text and the names of
     `*.dist-info` folders.
     """
@@ -52,8 +57,8 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
         return None
     metal = next((version for name, version in _distributions(folders) if name == "tensorflow-metal"), "")
     builds = {name: version for name, version in _distributions([home]) if name in BUILDS}
-    # `tensorflow` may be a mere shell around `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
-    name = next((name for name in sorted(builds, key=len, reverse=True)), "tensorflow")
+    # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
+    name = max(builds, key=len, default="tensorflow")
     return Wheel(name, builds.get(name, ""), _has_cuda(home / BUILD_INFO), metal)
 
 
@@ -61,22 +66,6 @@ def find_home(path: Sequence[str]) -> Path | None:
     """Return the folder of an import path that has the TensorFlow which is first on it, or None."""
     folders = [Path(folder) for folder in path if folder]
     return next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
-
-
-BUILDS = frozenset(
-    {
-        "tensorflow",
-        "tensorflow-cpu",
-        "tensorflow-cpu-aws",
-        "tensorflow-gpu",
-        "tensorflow-intel",
-        "tensorflow-macos",
-        "tensorflow-rocm",
-        "tf-nightly",
-        "tf-nightly-cpu",
-    }
-)
-"""Distributions that install the package `tensorflow`."""
 
 
 def _distributions(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
@@ -102,10 +91,10 @@ def _has_cuda(build_info: Path) -> bool | None:
 
 @functools.lru_cache(maxsize=8)
 def _path_of(python: str, timeout_s: float) -> tuple[str, ...]:
-    """Ask another interpreter for its import path; empty if it does not answer."""
+    """Return the import path of another interpreter; empty if it does not answer."""
     try:
         answer = subprocess.run(
-            [python, "-c", _ASK_PATH],
+            [python, "-c", _PRINT_PATH],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

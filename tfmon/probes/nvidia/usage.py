@@ -1,32 +1,36 @@
-"""How busy an NVIDIA GPU is, and by whom."""
+"""What one NVIDIA device does: its load, its memory, which processes use them, and its PCIe traffic."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
-from tfmon.model.readings import Missing, Reading
-from tfmon.probes.base import FIRST_SAMPLE
-from tfmon.probes.nvidia.nvml import NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
+from tfmon.model.readings import Missing, Reading, known
+from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Readings
+from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
 
-SAMPLES, DRIVER_WINDOW, SYSFS = "samples", "driver window", "sysfs"
-SPLIT = Missing("the driver does not tell it of a GPU that is split up (MIG)")
 SHARES_EVERY_S = 1.9
-"""Every second tick: the driver renews the shares of the processes no faster."""
+"""Every second tick: the driver updates the shares of the processes no faster."""
+PEEK_EVERY_S, LINK_EVERY_S = 5.0, 10.0
+_SENT, _RECEIVED = 197, 198
+"""NVML fields PCIE_COUNT_TX_BYTES and PCIE_COUNT_RX_BYTES; "sent" is what leaves the GPU."""
+_BUSY_PCT, _BUSY_SAMPLES = 50, 3
+_NO_MAXIMUM = Missing("the driver reports only the mean of its window")
+_ONE_VALUE = Missing("the system reports only one value")
+_NO_RESERVE = Missing("this driver does not report separately what it reserves")
+_SHARED = Missing("the GPU uses the machine's own memory")
+_NO_LIST = Missing("this driver's list of processes is unreliable")
+_INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
+"""Words in the names of GPUs that have no memory of their own."""
 _VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """How busy a device was."""
-
-    pct: Reading
-    max_pct: Reading
-    source: str = ""
+def _number(kind: int, value: Any) -> float:  # noqa: ANN401 - pynvml has no types
+    """Return the number of an `nvmlValue_t`; `kind` is its nvmlValueType_t."""
+    return float(getattr(value, _VALUE_FIELDS[kind]))
 
 
 class BusyMeter:
@@ -35,21 +39,22 @@ class BusyMeter:
     Units: percent of time in which at least one kernel ran; 100 can be a single multiprocessor.
     """
 
-    def __init__(self, calls: DeviceCalls, *, sysfs: Callable[[], float | None] | None = None) -> None:
+    def __init__(self, calls: DeviceCalls, *, sysfs_pct: Callable[[], float | None] | None = None) -> None:
+        """Read the load through the driver, on a Jetson also through `sysfs_pct`."""
         self._calls = calls
-        self._sysfs = sysfs
+        self._sysfs_pct = sysfs_pct
         self._cursor: int | None = None
         self._shares_cursor: int | None = None
         self._shares: Paced[dict[int, float] | Missing] = Paced(SHARES_EVERY_S, self._read_shares)
 
-    def read(self) -> Busy:
-        """Return mean and maximum since the sample before, or the driver's last 1/6 to 1 s.
+    def read(self) -> Readings:
+        """Return mean and maximum since the previous sample, or the driver's mean of its last 1/6 to 1 s.
 
-        Source: `nvmlDeviceGetSamples` of GPU utilisation; `nvmlDeviceGetUtilizationRates().gpu`; on Jetson
-        physical_gpus `load` in /sys.
+        Source: `nvmlDeviceGetSamples` of GPU utilisation; `nvmlDeviceGetUtilizationRates().gpu`; on a Jetson
+        `load` in /sys.
         """
-        busy = self._calls.first("busy", self._samples, self._window, self._board_load)
-        return Busy(busy, busy) if isinstance(busy, Missing) else busy
+        busy = self._calls.first("busy", self._samples, self._window, self._load)
+        return _busy(busy, busy, "") if isinstance(busy, Missing) else busy
 
     def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
         """Return the share of each process in percent, every other tick; a listed one that used none has 0.
@@ -59,33 +64,31 @@ class BusyMeter:
         shares = self._shares.at(at_ns)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
 
-    def _samples(self) -> Busy | NvmlFailure:
+    def _samples(self) -> Readings | NvmlFailure:
         first, since = self._cursor is None, self._cursor or 0
-        # The cursor is the driver's own stamp: which clock it counts on differs between machines.
+        # The cursor is the driver's own time stamp: the clock behind it differs between machines.
         answer = self._calls.call("nvmlDeviceGetSamples", 1, since)
         if isinstance(answer, NvmlFailure):
-            # With no samples at all, pynvml asks for an array of none and is told that its question is wrong.
-            return NvmlFailure(NOT_FOUND) if answer.code == 2 else answer
+            # Without any samples, pynvml passes an array of none, which the driver rejects.
+            return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
         kind, samples = answer
         newer = [sample for sample in samples if sample.timeStamp > since]
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
-        values = [float(getattr(sample.sampleValue, _VALUE_FIELDS[kind])) for sample in newer]
+        values = [_number(kind, sample.sampleValue) for sample in newer]
         values = [value for value in values if 0 <= value <= 100]
-        if first or not values:  # the first call gives what happened before we looked
+        if first or not values:  # the first call returns what happened before tfmon started
             return NvmlFailure(NOT_FOUND)
-        return Busy(sum(values) / len(values), max(values), SAMPLES)
+        return _busy(sum(values) / len(values), max(values), "samples")
 
-    def _window(self) -> Busy | NvmlFailure:
+    def _window(self) -> Readings | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetUtilizationRates")
         if isinstance(answer, NvmlFailure):
             return answer
-        return Busy(float(answer.gpu), Missing("the driver tells only the mean of its window"), DRIVER_WINDOW)
+        return _busy(float(answer.gpu), _NO_MAXIMUM, "driver window")
 
-    def _board_load(self) -> Busy | NvmlFailure:
-        load = self._sysfs() if self._sysfs is not None else None
-        if load is None:
-            return NvmlFailure(NOT_SUPPORTED)
-        return Busy(load, Missing("the system tells only one value"), SYSFS)
+    def _load(self) -> Readings | NvmlFailure:
+        load = self._sysfs_pct() if self._sysfs_pct is not None else None
+        return NvmlFailure(NOT_SUPPORTED) if load is None else _busy(load, _ONE_VALUE, "sysfs")
 
     def _read_shares(self) -> dict[int, float] | Missing:
         return self._calls.first("shares", self._process_samples)
@@ -96,41 +99,26 @@ class BusyMeter:
         if isinstance(samples, NvmlFailure):
             if samples.code != NOT_FOUND:
                 return samples
-            samples = []  # nobody used the GPU
+            samples = []  # no process used the GPU
         values: dict[int, list[float]] = defaultdict(list)
         newest = since or 0
         for sample in samples:
-            # The list may hold entries of no process and of long ago.
+            # The list may have entries without a process and entries of long ago.
             if sample.pid and sample.timeStamp > (since or 0) and sample.smUtil <= 100:
                 values[sample.pid].append(float(sample.smUtil))
                 newest = max(newest, sample.timeStamp)
         self._shares_cursor = newest
-        if since is None and values:  # the first call gives what happened before we looked
+        if since is None and values:  # the first call returns what happened before tfmon started
             return FIRST_SAMPLE
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 
-# ---------------- memory of an NVIDIA GPU, and who holds it
-
-
-_NO_RESERVE = Missing("this driver does not tell apart what it keeps for itself")
-_SHARED = Missing("the GPU uses the machine's own memory")
-_INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
-"""In the names of GPUs that have no memory of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Memory of a device, in bytes."""
-
-    used: Reading
-    total: Reading
-    reserved: Reading
-    unified: bool = False
+def _busy(mean: Reading, maximum: Reading, source: str) -> Readings:
+    return {"busy_pct": mean, "busy_max_pct": maximum, "busy_source": source}
 
 
 def has_own_memory(name: str) -> bool:
-    """Return False for GPUs that share the memory of the machine, as far as their names tell."""
+    """Return False for GPUs that share the memory of the machine, judging by their names."""
     return not any(word in name for word in _INTEGRATED)
 
 
@@ -142,23 +130,23 @@ class MemoryMeter:
         self._own_memory = own_memory
         self._lists_processes = lists_processes
 
-    def read(self) -> Memory:
-        """Return what is used now.
+    def read(self) -> Readings:
+        """Return what is used now, in bytes.
 
-        Source: `nvmlDeviceGetMemoryInfo`, its second version where the driver has it; for GPUs without memory
-        of their own psutil `virtual_memory()`.
+        Source: `nvmlDeviceGetMemoryInfo`, version 2 where the driver has it; for GPUs without memory of their
+        own psutil `virtual_memory()`.
         """
-        ways = (self._second, self._first) if self._own_memory else (self._second, self._first, _of_machine)
-        answer = self._calls.first("memory", *ways)
-        return Memory(answer, answer, answer) if isinstance(answer, Missing) else answer
+        ways = (self._version_2, self._version_1)
+        answer = self._calls.first("memory", *ways, *(() if self._own_memory else (_of_machine,)))
+        return _memory(answer, answer, answer) if isinstance(answer, Missing) else answer
 
-    def held(self) -> dict[int, int | None] | Missing:
-        """Return the memory of each process; None for one whose memory is not told.
+    def by_pid(self) -> dict[int, int | None] | Missing:
+        """Return the memory used by each process; None for a process whose memory the driver does not report.
 
-        Source: `nvmlDeviceGetComputeRunningProcesses`, by the versions' own names.
+        Source: `nvmlDeviceGetComputeRunningProcesses`, versions 3 and 2.
         """
         if not self._lists_processes:
-            return Missing("this driver's list of processes is not to be trusted")
+            return _NO_LIST
         answer = self._calls.first(
             "processes",
             lambda: self._calls.call("nvmlDeviceGetComputeRunningProcesses_v3"),
@@ -166,7 +154,7 @@ class MemoryMeter:
         )
         return answer if isinstance(answer, Missing) else _by_pid(answer)
 
-    def _second(self) -> Memory | NvmlFailure:
+    def _version_2(self) -> Readings | NvmlFailure:
         version = getattr(self._calls.module, "nvmlMemory_v2", None)
         answer = self._calls.call("nvmlDeviceGetMemoryInfo", version=version)
         if isinstance(answer, NvmlFailure):
@@ -174,30 +162,113 @@ class MemoryMeter:
         total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
         if total <= 0:
             return _of_machine()
-        # Whether `used` contains what the driver reserves is told both ways, so it is checked.
+        # Drivers differ in whether `used` includes what they reserve, so it is checked.
         apart = abs(total - reserved - free - answer.used) <= total / 1000
-        return Memory(float(answer.used) if apart else max(0.0, total - free - reserved), total, reserved)
+        return _memory(float(answer.used) if apart else max(0.0, total - free - reserved), total, reserved)
 
-    def _first(self) -> Memory | NvmlFailure:
+    def _version_1(self) -> Readings | NvmlFailure:
         answer = self._calls.call("nvmlDeviceGetMemoryInfo")
         if isinstance(answer, NvmlFailure):
             return answer
-        # A total of 0 is how a GPU answers that shares the machine's memory.
-        return Memory(float(answer.used), float(answer.total), _NO_RESERVE) if answer.total else _of_machine()
+        # A GPU that shares the machine's memory reports a total of 0.
+        return _memory(float(answer.used), float(answer.total), _NO_RESERVE) if answer.total else _of_machine()
 
 
-def _of_machine() -> Memory | NvmlFailure:
+def _memory(used: Reading, total: Reading, reserved: Reading, *, unified: bool = False) -> Readings:
+    return {"used_bytes": used, "total_bytes": total, "reserved_bytes": reserved, "unified": unified}
+
+
+def _of_machine() -> Readings | NvmlFailure:
     try:
         memory = psutil.virtual_memory()
     except (OSError, psutil.Error):
         return NvmlFailure(NOT_SUPPORTED)
-    return Memory(float(memory.total - memory.available), float(memory.total), _SHARED, unified=True)
+    return _memory(float(memory.total - memory.available), float(memory.total), _SHARED, unified=True)
 
 
 def _by_pid(processes: Iterable[Any]) -> dict[int, int | None]:
-    """Return memory by pid; on a GPU split into instances, a process in several of them counts in all."""
-    held: dict[int, int | None] = {}
+    """Return memory by pid; a process in several instances of a split GPU counts in all of them."""
+    used: dict[int, int | None] = {}
     for process in processes:
-        before, more = held.get(process.pid), process.usedGpuMemory
-        held[process.pid] = more if before is None else before if more is None else before + more
-    return held
+        before, more = used.get(process.pid), process.usedGpuMemory
+        used[process.pid] = more if before is None else before if more is None else before + more
+    return used
+
+
+class LinkMeter:
+    """Reads the link of one device."""
+
+    def __init__(self, calls: DeviceCalls) -> None:
+        self._calls = calls
+        self._sent, self._received = CounterRate(), CounterRate()
+        self._at_ns = 0
+        self._peek = Paced(PEEK_EVERY_S, self._read_peek)
+        self._link = Paced(LINK_EVERY_S, self._read_link)
+        self._busy_samples = 0
+
+    def traffic(self, at_ns: int) -> Readings:
+        """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
+
+        Source: `nvmlDeviceGetFieldValues` 197 and 198; `nvmlDeviceGetPcieThroughput`, which waits for 20 ms
+        a direction.
+        """
+        self._at_ns = at_ns
+        answer = self._calls.first("pcie", self._counters, lambda: self._peek.at(at_ns))
+        return _traffic(answer, answer, "") if isinstance(answer, Missing) else answer
+
+    def link(self, at_ns: int, busy_pct: Reading) -> Readings:
+        """Return generation and width, every 10 s, and what is wrong with them.
+
+        Source: `nvmlDeviceGetCurrPcieLinkGeneration`, `…Width`, and `nvmlDeviceGetMaxPcieLink…`, which is what
+        the GPU and its slot can both do.
+        """
+        link = self._link.at(at_ns)
+        return {**link, "pcie_warning": self._warning(link, busy_pct)}
+
+    def _warning(self, link: Readings, busy_pct: Reading) -> str:
+        """Return what is wrong, or "". A low generation is normal without load: it saves power."""
+        busy = known(busy_pct)
+        self._busy_samples = self._busy_samples + 1 if busy is not None and busy > _BUSY_PCT else 0
+        width, widest = known(link["pcie_width"]), known(link["pcie_width_max"])
+        if width is not None and widest is not None and width < widest:
+            return f"the PCIe link has {width:.0f} of {widest:.0f} lanes"
+        now, highest = known(link["pcie_generation"]), known(link["pcie_generation_max"])
+        slow = now is not None and highest is not None and now < highest
+        if slow and self._busy_samples >= _BUSY_SAMPLES:
+            return f"the PCIe link runs at generation {now:.0f} of {highest:.0f} under load"
+        return ""
+
+    def _counters(self) -> Readings | NvmlFailure:
+        answer = self._calls.call("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
+        if isinstance(answer, NvmlFailure):
+            return answer
+        for value in answer:
+            if value.nvmlReturn != 0:
+                return NvmlFailure(int(value.nvmlReturn))
+        if len(answer) != 2:
+            return NvmlFailure(NOT_FOUND)
+        sent, received = (_number(one.valueType, one.value) for one in answer)
+        return _traffic(
+            self._sent.per_s(sent, self._at_ns), self._received.per_s(received, self._at_ns), "counter"
+        )
+
+    def _read_peek(self) -> Readings | NvmlFailure:
+        rates: list[float] = []
+        for direction in (0, 1):
+            kilobytes = self._calls.call("nvmlDeviceGetPcieThroughput", direction)
+            if isinstance(kilobytes, NvmlFailure):
+                return kilobytes
+            rates.append(kilobytes * 1000.0)
+        return _traffic(rates[0], rates[1], "20 ms peek")
+
+    def _read_link(self) -> Readings:
+        return {
+            "pcie_generation": self._calls.number("nvmlDeviceGetCurrPcieLinkGeneration"),
+            "pcie_generation_max": self._calls.number("nvmlDeviceGetMaxPcieLinkGeneration"),
+            "pcie_width": self._calls.number("nvmlDeviceGetCurrPcieLinkWidth"),
+            "pcie_width_max": self._calls.number("nvmlDeviceGetMaxPcieLinkWidth"),
+        }
+
+
+def _traffic(sent: Reading, received: Reading, source: str) -> Readings:
+    return {"pcie_sent_bytes_per_s": sent, "pcie_received_bytes_per_s": received, "pcie_source": source}
