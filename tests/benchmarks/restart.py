@@ -22,7 +22,6 @@ from tfmon.catalog import find_scenario
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import WARMING_UP
-from tfmon.model.wire import Stop
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
@@ -83,8 +82,7 @@ def restarts(scenario: str, times: int, *, spare: bool) -> tuple[list[float], li
             training.append(watch.wait("training"))
             measured.append(watch.wait("measured"))
         watch.set()
-        program.lanes.thaw("cpu")
-        program.lanes.send("cpu", Stop())
+        program.lanes.kill("cpu")
         ended.append(watch.wait("ended"))
     finally:
         program.close()

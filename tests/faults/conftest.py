@@ -22,7 +22,7 @@ class FaultyGroup(RacingGroup):
 
     def __init__(self, logs: Path) -> None:
         super().__init__(logs, FAULTY)
-        note_gap = self.suspension.note_gap
+        note_gap = self.suspension.record
         self.watchdog = Watchdog(self.session.snapshot, self, note_gap, slice_s=0.1, least_s=STALL_S)
         self.watchdog.start()
 

@@ -7,9 +7,11 @@ import tracemalloc
 import pytest
 from support.waiting import wait_for
 
-from tfmon.lanes.output import TAIL_BYTES, TAIL_LINES
-from tfmon.model.session import CONCURRENT
-from tfmon.model.wire import MAX_LINE_BYTES
+from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
+from tfmon.model.codec import MAX_LINE_BYTES
+from tfmon.model.race import CONCURRENT
+
+pytestmark = pytest.mark.process
 
 MOST_BYTES = 1200_000
 """Of memory that Python takes at most in the monitor, with two lanes' histories in it."""

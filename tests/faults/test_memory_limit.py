@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.waiting import wait_for
 
-from tfmon.lanes.memory_kills import GROUP, _group_file
+from tfmon.lanes.watchdog import GROUP_KILLS, _group_file
 from tfmon.model.lane_state import LOWER_THE_BATCH, OUT_OF_MEMORY
-from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.model.race import CONCURRENT, TURNS
 
 MOST_BYTES = 2 * 2**30
 
@@ -43,10 +43,10 @@ def test_a_lane_that_the_kernel_kills_for_memory_is_named_as_such(faulty_group, 
     faulty_group.race_with("eats_memory", mode=mode)
     wait_for(lambda: faulty_group.faulty.ended, 60, "its end")
     faulty = faulty_group.faulty
-    assert (faulty.ended.signal, faulty.ended.asked) == ("SIGKILL", False)
+    assert (faulty.ended.signal, faulty.ended.requested) == ("SIGKILL", False)
     assert faulty.trouble.kind == OUT_OF_MEMORY
     assert faulty.trouble.message.startswith("out of memory, it seems: the lane was ended by SIGKILL, and ")
-    assert faulty.trouble.message.endswith(GROUP.format("a process"))
+    assert faulty.trouble.message.endswith(GROUP_KILLS.format("a process"))
     assert faulty.trouble.hint == LOWER_THE_BATCH
     assert faulty.points, "what was measured before stays"
     faulty_group.wait_for_steps("cpu", 100)

@@ -11,7 +11,7 @@ from trainer.racing import Race
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import FAILED
 
-pytestmark = pytest.mark.tf
+pytestmark = pytest.mark.tensorflow
 
 SOURCE = '''
 """Goes wrong."""
@@ -52,7 +52,7 @@ LIMIT = (
     "        finally:\n            resource.setrlimit(resource.RLIMIT_AS, (before, most))"
 )
 """Only as long as the one array is asked for: TensorFlow's own threads end the process when they get no memory."""
-SHORTAGE = "import tfmon.trainer.memory as memory; memory.free_bytes = lambda: 700"
+SHORTAGE = "import tfmon.trainer.pipeline as pipeline; pipeline.free_bytes = lambda: 700"
 """The 64 rows take 768 bytes."""
 SLOW_FAULT = (
     "def fail(x):\n            if x[0] > 40: raise ValueError('row 41 is bad')\n            return x\n"

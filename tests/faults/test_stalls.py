@@ -10,7 +10,9 @@ from lanes.conftest import gone
 from support.waiting import wait_for
 
 from tfmon.model.lane_state import FAILED, RACING, STALL
-from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.model.race import CONCURRENT, TURNS
+
+pytestmark = pytest.mark.process
 
 BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
 WITHIN_S = 3.0

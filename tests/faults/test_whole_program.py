@@ -83,7 +83,7 @@ def test_a_lane_that_hangs_tells_where_it_stands_and_is_ended_by_a_key(start):
     terminal.wait_for(lambda text: "Where it stands" in text and "in hangs_in_c" in text)
     terminal.process.send("K")
     terminal.process.send("\x1b")
-    display = terminal.wait_for(lambda text: "SIGKILL, as was asked" in text)
+    display = terminal.wait_for(lambda text: "SIGKILL, as requested" in text)
     assert racing(display)
     leave(terminal, 1)
 
@@ -239,7 +239,7 @@ def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, s
         assert bash.terminal_modes() == bash.modes
     time.sleep(2.5)  # what is tried is that time passes
     bash.process.sendline("fg")
-    bash.process.expect_exact("stood still", timeout=20)
+    bash.process.expect_exact("suspended", timeout=20)
     assert not any(lane.status() == psutil.STATUS_ZOMBIE for lane in lanes)
     bash.process.send("q")
     bash.process.expect_exact("READY> ")
@@ -267,7 +267,7 @@ def test_a_race_without_a_screen_stops_and_goes_on_too(shell):
     wait_for(lambda: all(lane.status() == psutil.STATUS_STOPPED for lane in lanes), what="all lanes are stopped")
     bash.process.expect_exact("READY> ")
     bash.process.sendline("fg")
-    bash.process.expect(r"windows left out: .*stood still \d+", timeout=20)
+    bash.process.expect(r"windows left out: .*suspended \d+", timeout=20)
 
 
 # ------------------------------------------------------------ asking for too much

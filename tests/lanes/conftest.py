@@ -36,7 +36,7 @@ class Child(LaneProcess):
     def __init__(self, says: str, lane: str, **environment: str | None) -> None:
         self.events: list[Event] = []
         python, script = Path(sys.executable), CHILDREN / "speaker.py"
-        super().__init__(lane, python, {"SAYS": says, **environment}, self.events.append, script)
+        super().__init__(lane, python, {"SAYS": says, **environment}, lambda _, event: self.events.append(event), script)
 
     @property
     def phases(self) -> list[str]:

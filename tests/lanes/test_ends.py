@@ -15,9 +15,11 @@ from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.lane_events import Hello
-from tfmon.model.wire import Stop
+from tfmon.model.requests import Stop
 
 from .conftest import frozen, gone
+
+pytestmark = pytest.mark.process
 
 WITHIN_S = 3.0
 
@@ -83,22 +85,12 @@ def test_a_kill_takes_the_whole_group(start):
 def test_a_frozen_child_stands_still_until_it_is_thawed(start):
     child = start("a_listener")
     said_pid(child)
-    child.freeze()
+    child.suspend()
     wait_for(lambda: frozen(child.pid), what="frozen")
     assert child.send(Stop())
     assert not child.poll()
-    child.thaw()
+    child.continue_()
     assert child.end.exit_code == 0
-
-
-def test_a_muted_child_is_heard_no_more(start):
-    child = start("a_beat")
-    child.wait_for_phase("listening")
-    child.mute()
-    child.kill(signal.SIGTERM)
-    wait_for(lambda: child.ended, what="the end")
-    assert child.phases == ["listening"]
-    assert len(child.events) == 1
 
 
 @pytest.mark.parametrize("state", ["awake", "frozen"])
@@ -123,7 +115,7 @@ def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
 def test_a_python_that_does_not_exist_leaves_no_descriptor_open():
     before = open_files()
     with pytest.raises(FileNotFoundError):
-        LaneProcess("cpu", Path("/nowhere/python"), {}, lambda event: None)
+        LaneProcess("cpu", Path("/nowhere/python"), {}, lambda *_: None)
     assert open_files() == before
 
 

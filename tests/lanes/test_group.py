@@ -13,13 +13,15 @@ from support.lanes import CHILDREN, RacingGroup
 from support.waiting import wait_for
 
 from tfmon.errors import UsageError
-from tfmon.lanes.process import BOOTSTRAP
+from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.model.events import UserRequested
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
-from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.model.race import CONCURRENT, TURNS
 
 from .conftest import frozen, gone
+
+pytestmark = pytest.mark.process
 
 WITHIN_S = 3.0
 BOTH_MODES = pytest.mark.parametrize("mode", [CONCURRENT, TURNS])
@@ -195,7 +197,7 @@ def test_a_refused_wish_says_why_and_is_forgotten_at_a_restart(group):
 def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group, mode):
     group.begin(group.plan("cpu", "gpu", mode=mode))
     group.wait_for_steps("cpu")
-    before = group.pids()
+    before = group.processes()
     group.set_knob("cpu", "width", 256)
     wait_for(lambda: group.lane("cpu").settings["width"] == 256, 30, "width 256")
     group.wait_for_steps("cpu")
@@ -213,7 +215,7 @@ def test_a_wish_for_a_lane_that_is_not_there_is_passed_over(group):
     group.resume(["gpu:7"])
     group.restart(["gpu:7"])
     group.wait_for_steps("cpu")
-    assert list(group.pids()) == ["cpu"]
+    assert list(group.processes()) == ["cpu"]
 
 
 # ------------------------------------------------------------ restarts and other races
@@ -227,7 +229,7 @@ def test_a_restarted_lane_begins_at_nothing_with_the_settings_in_force(group, mo
     wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64, 30, "64")
     before = group.pid("cpu")
     group.restart(["cpu"])
-    wait_for(lambda: group.pids().get("cpu", before) != before, 30, "a new child")
+    wait_for(lambda: group.processes().get("cpu", before) != before, 30, "a new child")
     group.wait_for_steps("cpu")
     assert group.lane("cpu").settings["batch_size"] == 64
     assert group.lane("cpu").trouble is None
@@ -254,7 +256,7 @@ def lane_with_the_descriptors_of_a_dead_one(group) -> None:
     group.wait_for(FAILED, "cpu")
     before = group.pid("gpu:0")
     group.restart(["gpu:0"])
-    wait_for(lambda: group.pids().get("gpu:0", before) != before, 30, "a new child")
+    wait_for(lambda: group.processes().get("gpu:0", before) != before, 30, "a new child")
     group.wait_for_steps("gpu:0")
 
 
@@ -286,7 +288,7 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
         gate.touch()
         assert group.about_to_hear.wait(30)
         group.restart(["cpu"])
-        wait_for(lambda: "cpu" not in group.pids(), 30, "the lane is taken from its child")
+        wait_for(lambda: "cpu" not in group.processes(), 30, "the lane is taken from its child")
         group.go_on.set()
         group.wait_for_steps("cpu")
         group.wait_for_steps("gpu:0")
@@ -302,33 +304,26 @@ class SlowToHear(RacingGroup):
         self.about_to_hear, self.go_on = threading.Event(), threading.Event()
         super().__init__(logs)
 
-    def _start(self, lane) -> None:
-        first = not self.about_to_hear.is_set()
-        super()._start(lane)
-        if lane.spec.name != "cpu" or not first:
-            return
-        child = self._children.find("cpu")
-        assert child is not None
-        hear = child._sink
+        hear, children = self._children._hear, self._children
 
-        def held_up(event) -> None:
-            if isinstance(event, PhaseEntered) and event.phase == READY:
+        def held_up(process, event) -> None:
+            if event.lane == "cpu" and isinstance(event, PhaseEntered) and event.phase == READY:
                 self.about_to_hear.set()
                 self.go_on.wait(30)
-            hear(event)
+            hear(process, event)
 
-        child._sink = held_up
+        children._hear = held_up
 
 
 def test_another_race_takes_the_place_of_this_one(group):
     group.begin(group.plan("cpu", "gpu"))
     group.wait_for_steps("cpu")
-    before = list(group.pids().values())
+    before = list(group.processes().values())
     group.race("another")
     wait_for(lambda: group.session.snapshot().race.scenario == "another", 30, "the other race")
     assert all(gone(pid) for pid in before)
     group.wait_for_steps("cpu")
-    assert list(group.pids()) == ["cpu"]
+    assert list(group.processes()) == ["cpu"]
 
 
 def test_a_race_that_cannot_be_planned_leaves_this_one_alone(group, monkeypatch):
@@ -378,7 +373,7 @@ def test_the_time_begins_with_the_start_signal(group, gate):
 def test_stop_leaves_no_child(group, mode):
     group.begin(group.plan("cpu", "gpu", "cpu,batch_size=64", mode=mode))
     group.wait_for_steps("gpu:0")
-    pids = list(group.pids().values())
+    pids = list(group.processes().values())
     began = time.monotonic()
     group.stop()
     assert time.monotonic() - began < WITHIN_S
@@ -390,7 +385,7 @@ def test_stop_leaves_no_child(group, mode):
 def test_stop_takes_children_along_that_a_restart_has_just_told_to_end(group):
     group.begin(group.plan("cpu", "gpu"))
     group.wait_for_steps("cpu")
-    pids = list(group.pids().values())
+    pids = list(group.processes().values())
     group.restart(["cpu", "gpu:0"])
     group.stop()
     wait_for(lambda: all(gone(pid) for pid in pids), WITHIN_S, "both are gone")
@@ -409,7 +404,7 @@ def test_nothing_starts_after_stop(group):
     group.wait_for_steps("cpu")
     group.stop()
     group.begin(plan)
-    assert group.pids() == {}
+    assert group.processes() == {}
     assert not psutil.Process().children()
 
 

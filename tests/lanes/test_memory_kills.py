@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.lanes.memory_kills import GROUP, MACHINE, MemoryKills
+from tfmon.lanes.watchdog import GROUP_KILLS, MACHINE_KILLS, MemoryKills
 
 
 def write(root, name: str, text: str) -> None:
@@ -20,15 +20,15 @@ def machine(root, count: int) -> None:
 def test_one_that_came_since_the_count_before_is_told(tmp_path):
     machine(tmp_path, 3)
     kills = MemoryKills(tmp_path)
-    assert kills.told() == ""
+    assert kills.recent() == ""
     machine(tmp_path, 4)
-    assert kills.told() == MACHINE.format("a process")
+    assert kills.recent() == MACHINE_KILLS.format("a process")
     kills.count()
-    assert kills.told() == MACHINE.format("a process"), (
+    assert kills.recent() == MACHINE_KILLS.format("a process"), (
         "it may have been counted just before the lane's end is seen"
     )
     kills.count()
-    assert kills.told() == ""
+    assert kills.recent() == ""
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_the_own_control_group_tells_more_than_the_machine(group, file, tmp_path
     kills = MemoryKills(tmp_path)
     write(tmp_path, file, "oom 2\noom_kill 3\n")
     machine(tmp_path, 12)
-    assert kills.told() == GROUP.format("2 processes")
+    assert kills.recent() == GROUP_KILLS.format("2 processes")
 
 
 def test_where_nothing_is_told_nothing_is_said(tmp_path):
     kills = MemoryKills(tmp_path)
     kills.count()
-    assert kills.told() == ""
+    assert kills.recent() == ""
     machine(tmp_path, 5)
-    assert kills.told() == "", "nobody knows how many there were before"
+    assert kills.recent() == "", "nobody knows how many there were before"

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import tracemalloc
 
+import pytest
 from support.waiting import wait_for
 
-from tfmon.lanes.output import TAIL_BYTES, TAIL_LINES
+from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
+from tfmon.model.codec import MAX_LINE_BYTES
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import PhaseEntered
-from tfmon.model.wire import MAX_LINE_BYTES, Run
+from tfmon.model.requests import Run
+
+pytestmark = pytest.mark.process
 
 
 def test_ten_thousand_lines_arrive_in_order_and_none_is_lost(start):

@@ -6,17 +6,20 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 from support.lanes import CHILDREN
 from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
 
+pytestmark = pytest.mark.process
+
 
 def test_a_child_has_not_ended_before_its_end_is_told(pump):
     being_told, go_on = threading.Event(), threading.Event()
 
-    def sink(event: Event) -> None:
+    def sink(_: LaneProcess, event: Event) -> None:
         if isinstance(event, LaneEnded):
             being_told.set()
             go_on.wait(30)

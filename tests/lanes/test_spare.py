@@ -14,10 +14,12 @@ from support.waiting import wait_for
 
 from tfmon.lanes.plan import lane_environment
 from tfmon.model.lane_state import RACING
-from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.spec import LaneSpec
 
 from .conftest import frozen, gone
+
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture
@@ -45,7 +47,7 @@ def spare_of(group: RacingGroup) -> int:
 
 def ready(group: RacingGroup) -> None:
     """A race of one lane leaves no time between rounds: pause it until the spare has loaded."""
-    names = list(group.pids())
+    names = [lane.spec.name for lane in group.session.snapshot().lanes]
     group.pause(names)
     wait_for(lambda: group.spare_ready, 60, "the spare is ready")
     group.resume(names)
@@ -56,7 +58,7 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     ready(group)
     pid = spare_of(group)
     group.restart(["cpu"])
-    wait_for(lambda: group.pids().get("cpu") == pid, 30, "the spare is the lane")
+    wait_for(lambda: group.processes().get("cpu") == pid, 30, "the spare is the lane")
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
     assert (lane.pid, lane.python) == (pid, platform.python_version())
@@ -78,7 +80,7 @@ def test_another_race_takes_it_too(begin):
     ready(group)
     pid = spare_of(group)
     group.race("other")
-    wait_for(lambda: group.pids().get("cpu") == pid, 30, "the spare is the lane")
+    wait_for(lambda: group.processes().get("cpu") == pid, 30, "the spare is the lane")
     group.wait_for(RACING, "cpu")
 
 
@@ -109,9 +111,9 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
     def looked() -> bool:
         with group._lock:
             if group._scheduler.busy:
-                assert group._children.spare._frozen
+                assert group._children.spare._suspended
                 seen.add("measured")
-            elif not group._children.spare._frozen:
+            elif not group._children.spare._suspended:
                 seen.add("lent")
         return seen == {"measured", "lent"}
 
@@ -131,7 +133,7 @@ def test_a_spare_that_dies_is_done_without(begin):
     wait_for(lambda: "" not in group.processes(), 30, "it is gone")
     before = group.pid("cpu")
     group.restart(["cpu"])
-    wait_for(lambda: group.pids().get("cpu", before) != before, 30, "a new child")
+    wait_for(lambda: group.processes().get("cpu", before) != before, 30, "a new child")
     group.wait_for(RACING, "cpu")
 
 
@@ -145,7 +147,7 @@ def test_a_spare_of_another_python_does_not_fit(begin, tmp_path):
     group.restart(["cpu"])
     wait_for(lambda: gone(pid), 30, "the spare is ended")
     group.wait_for(RACING, "cpu")
-    assert group.pids()["cpu"] != pid
+    assert group.processes()["cpu"] != pid
 
 
 def test_stopping_leaves_none(begin):
@@ -163,16 +165,17 @@ def test_without_one_nothing_is_started(tmp_path):
     group.stop()
 
 
-@pytest.mark.tf
+@pytest.mark.tensorflow
 def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
-    from tfmon.lanes.process import BOOTSTRAP
+    from tfmon.lanes.launch import BOOTSTRAP
 
     group = RacingGroup(tmp_path, BOOTSTRAP, keep_spare=True)
     try:
         group._plan = group.plan("cpu")
-        group._prepare_spare()
+        with group._lock:
+            group._children.spare.prepare(group._plan.python, quiet=False)
         ready(group)
-        child = group._children.spare.child
+        child = group._children.spare.process
         maps = Path(f"/proc/{child.pid}/maps")
         if maps.exists():
             assert "libtensorflow" in maps.read_text()

@@ -8,7 +8,8 @@ import pytest
 
 from tfmon.lanes.watchdog import Watchdog, time_asleep_ns
 from tfmon.model.lane_state import RACING, WARMING_UP, Heartbeat, LaneState
-from tfmon.model.session import TURNS, Machine, Race, Snapshot
+from tfmon.model.race import TURNS, Machine, Race
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 SECOND = 1_000_000_000
@@ -32,12 +33,12 @@ class ExperimentControl:
             asleep_ns=lambda: round(self.slept_s * SECOND),
         )
 
-    def note_stall(self, lane: str, since_ns: int) -> None:
+    def report_stall(self, lane: str, since_ns: int) -> None:
         self.done.append(("stall", lane, since_ns / SECOND))
         self.lanes[lane] = replace(self.lanes[lane], heartbeat=Heartbeat(stalled_since_ns=since_ns))
 
-    def pass_over(self, lane: str) -> None:
-        self.done.append(("pass over", lane))
+    def skip(self, lane: str) -> None:
+        self.done.append(("skip", lane))
 
     def count_memory_kills(self) -> None:
         pass
@@ -89,8 +90,8 @@ def test_one_that_hangs_still_gets_a_slice_in_its_turn_and_no_more(bench):
     assert bench.after(10) == []
     bench.race = replace(bench.race, training="cpu")
     assert bench.after(2) == []
-    assert bench.after(1) == [("pass over", "cpu")]
-    assert bench.after(2.5) == [("pass over", "cpu")]
+    assert bench.after(1) == [("skip", "cpu")]
+    assert bench.after(2.5) == [("skip", "cpu")]
 
 
 def test_a_slow_first_step_is_no_stall(bench):

@@ -11,7 +11,8 @@ from support.waiting import wait_for
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.knobs import COMMON, Knob
-from tfmon.model.session import CONCURRENT, Machine, Race, Session
+from tfmon.model.race import CONCURRENT, Machine, Race
+from tfmon.model.session import Session
 from tfmon.model.spec import name_lanes, parse_lane
 
 CHILDREN = Path(__file__).parents[1] / "lanes" / "children"
@@ -53,7 +54,7 @@ class RacingGroup(LaneGroup):
         return self.session.snapshot().lane(name)
 
     def pid(self, name: str) -> int:
-        return self.pids()[name]
+        return self.processes()[name]
 
     def requests(self, name: str) -> list[str]:
         """What the lane's child was asked, in words."""

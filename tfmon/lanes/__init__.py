@@ -1,1 +1,1 @@
-"""The children: started, read, commanded, stopped and reaped. Nothing here knows TensorFlow or the screen."""
+"""The lanes of a race: one child process each, scheduled, read, watched and ended."""

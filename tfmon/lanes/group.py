@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.lanes import children
 from tfmon.lanes.children import Children
-from tfmon.lanes.memory_kills import MemoryKills
+from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan
-from tfmon.lanes.process import BOOTSTRAP
+from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspension
+from tfmon.lanes.watchdog import MemoryKills
 from tfmon.model.events import (
     BadLine,
     Event,
@@ -29,21 +29,13 @@ from tfmon.model.events import (
     UserRequested,
 )
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
+from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, StackReported
 from tfmon.model.lane_state import PAUSED, READY
+from tfmon.model.requests import Profile, ReportStack, SetKnob
 from tfmon.model.session import Session
-from tfmon.model.wire import Profile, ReportStack, Request, SetKnob
 
-LEND_S = 0.5
-"""How long a spare loads between two rounds: no slice is touched, the race takes a little longer."""
-
-
-def _digest(path: Path) -> str:
-    """Return what tells one version of a file from another; "" for one that cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError:
-        return ""
+SPARE_LOADS_S = 0.5
+"""How long a spare worker loads between two rounds: no slice is touched, the race takes a little longer."""
 
 
 class LaneGroup:
@@ -60,24 +52,29 @@ class LaneGroup:
         *,
         keep_spare: bool = False,
     ) -> None:
-        """Run lanes for a session; `plan` is asked when another scenario is wished for.
+        """Run lanes for a session.
 
-        `keep_spare` has a child ready that has loaded TensorFlow, for the next lane to start.
+        Args:
+            session: Takes every event.
+            plan: Returns the default race of a scenario that the user requests.
+            script: What the process of a lane runs that has no user's command.
+            keep_spare: Whether a process that has loaded TensorFlow is kept for the next lane to start.
         """
         self._session = session
         self._plan_race = plan
         self._lock = threading.RLock()
-        self._children = Children(script, self._lock, keep_spare=keep_spare)
+        self._children = Children(script, self._lock, self._accept, keep_spare=keep_spare)
         self._changing = threading.Lock()
-        self._requests = itertools.count(1)
+        self._request_numbers = itertools.count(1)
         self._plan: RacePlan | None = None
-        self._wanted: dict[str, dict[str, KnobValue]] = {}
-        self._scheduler = Scheduler(self)
+        self._settings: dict[str, dict[str, KnobValue]] = {}
+        """What each lane is requested to train under; a restart uses it."""
+        self._scheduler = Scheduler(self._children, self)
         self._memory_kills = MemoryKills()
-        self.suspension = Suspension(self._children.all, self._tell_gap)
+        self.suspension = Suspension(self._children.all, self._record_suspension)
         self._stopped = False
 
-    # ------------------------------------------------------------ whole races
+    # ---------------------------------------------------------------- whole races
 
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race; none once the group is stopped."""
@@ -85,27 +82,37 @@ class LaneGroup:
             if self._stopped:
                 return
             self._plan = plan
-            self._wanted = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
-            self._scheduler.begin(list(self._wanted), plan.race.mode, plan.slice_s)
+            self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
+            self._scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s)
             self._session.begin(plan.race, [lane.spec for lane in plan.lanes], _digest(plan.scenario))
-            for lane in plan.lanes:
-                self._start(lane)
-            self._prepare_spare()
+            self._start(plan, plan.lanes)
 
     def race(self, scenario: str) -> None:
         """End this race and start the default race of another scenario.
 
-        Errors: TfmonError when it cannot be raced; the race that runs goes on then.
+        Raises:
+            TfmonError: It cannot be raced; the race that runs goes on.
         """
         plan = self._plan_race(scenario)
-        self._note("race", (), scenario)
-        self._in_background(lambda: self._change_race(plan))
+        self._record_request("race", (), scenario)
+
+        def change() -> None:
+            with self._lock:
+                processes = self._children.take()
+            self._children.end(processes)
+            self.begin(plan)
+
+        self._in_background(change)
 
     def finish(self) -> None:
         """End the lanes of this race soon; they keep their place and their figures."""
         plan = self._plan
-        if plan is not None:
-            self._in_background(lambda: self._time_up(plan))
+        self._in_background(lambda: self._finish(plan))
+
+    def _finish(self, plan: RacePlan | None) -> None:
+        with self._lock:
+            processes = [] if self._plan is not plan or self._stopped else self._children.all()
+        self._children.end(processes)
 
     def stop(self) -> None:
         """End every lane, and return when all are gone."""
@@ -113,43 +120,44 @@ class LaneGroup:
             self._stopped = True
         self._children.close()
 
-    # ------------------------------------------------------------ wishes
+    # ---------------------------------------------------------------- requests of the user
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
-        """Ask a lane for another setting; a knob that is not live restarts the lane with it."""
+        """Request another setting of a lane; a knob that is not live restarts the lane with it."""
         with self._lock:
-            if self._plan is None or lane not in self._wanted:
+            if lane not in self._settings:
                 return
             kind = find(self._session.snapshot().race.knobs, knob).kind
-            request = next(self._requests)
-            asked = KnobRequested(lane=lane, at_ns=time.monotonic_ns(), request=request, knob=knob, value=value)
-            self._session.accept(asked)
-            self._wanted[lane][knob] = value
-            if kind == "live" and self._children.find(lane) is not None:
-                self._children.send(lane, SetKnob(request=request, knob=knob, value=value))
+            request = next(self._request_numbers)
+            at_ns = time.monotonic_ns()
+            self._session.accept(KnobRequested(lane=lane, at_ns=at_ns, request=request, knob=knob, value=value))
+            self._settings[lane][knob] = value
+            process = self._children.find(lane)
+            if kind == "live" and process is not None:
+                process.send(SetKnob(request=request, knob=knob, value=value))
                 return
         self.restart([lane])
 
     def pause(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
-        self._note("pause", lanes)
+        self._record_request("pause", lanes)
         with self._lock:
             self._scheduler.pause(lanes)
 
     def resume(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
-        self._note("resume", lanes)
+        self._record_request("resume", lanes)
         with self._lock:
             self._scheduler.resume(lanes)
 
     def profile(self, lane: str, folder: Path, steps: int) -> None:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
-        self._note("profile", [lane])
+        self._record_request("profile", [lane])
         with self._lock:
             self._children.send(lane, Profile(folder=str(folder), steps=steps))
 
     def set_mode(self, mode: str) -> None:
-        """Let the lanes train in turns or at once."""
+        """Let the lanes train in turns or concurrently."""
         with self._lock:
             self._session.set_mode(mode)
             self._scheduler.set_mode(mode)
@@ -161,60 +169,53 @@ class LaneGroup:
             self._scheduler.set_exclusive(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again with the settings that were asked for last."""
-        self._note("restart", lanes)
-        self._in_background(lambda: self._start_again(lanes))
+        """End lanes and start them again with the settings that were requested last."""
+        self._record_request("restart", lanes)
 
-    def _note(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
+        def start_again() -> None:
+            with self._lock:
+                for name in lanes:
+                    self._scheduler.restarting(name)
+                processes = self._children.take(lanes)
+            self._children.end(processes)
+            with self._lock:
+                plan = self._plan
+                if plan is None or self._stopped:
+                    return
+                names = [name for name in lanes if name not in self._children]
+                again = [lane for lane in plan.lanes if lane.spec.name in names]
+                self._start(plan, [replace(lane, settings=dict(self._settings[lane.spec.name])) for lane in again])
+
+        self._in_background(start_again)
+
+    def kill(self, lane: str) -> None:
+        """End one lane, by force if it does not end itself; the others go on."""
+        with self._lock:
+            process = self._children.find(lane)
+        self._in_background(lambda: self._children.end([process] if process is not None else []))
+
+    def ask_stack(self, lane: str) -> None:
+        """Have a lane report the stacks of its threads; the answer comes as an event, if it comes."""
+        with self._lock:
+            process = self._children.find(lane)
+            if process is None or not self._session.snapshot().lane(lane).reports_stack:
+                return
+            if self._plan is not None and self._plan.command:
+                process.send(ReportStack())
+                return
+        threading.Thread(target=self._read_stacks, args=(process,), name="tfmon-stack", daemon=True).start()
+
+    def _read_stacks(self, process: LaneProcess) -> None:
+        lines = process.read_stacks()
+        if lines:
+            self._session.accept(StackReported(lane=process.lane, at_ns=time.monotonic_ns(), lines=lines))
+
+    def _record_request(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()
         self._session.accept(UserRequested(at_ns=at_ns, action=action, lanes=tuple(lanes), scenario=scenario))
 
-    def kill(self, lane: str) -> None:
-        """End one lane: asked first, then by force; the others go on."""
-
-        def end() -> None:
-            with self._lock:
-                child = self._children.find(lane)
-            self._children.end([child] if child is not None else [])
-
-        self._in_background(end)
-
-    def ask_stack(self, lane: str) -> None:
-        """Have a lane tell the stacks of its threads; the answer comes as an event, if it comes."""
-        with self._lock:
-            child = self._children.find(lane)
-            if child is None or not self._session.snapshot().lane(lane).reports_stack:
-                return
-            if self._plan is not None and self._plan.command:
-                self.send(lane, ReportStack())
-                return
-        work = (child, self._session.accept)
-        threading.Thread(target=children.ask, args=work, name="tfmon-stack", daemon=True).start()
-
-    # ------------------------------------------------------------ what the watchdog notices
-
-    def note_stall(self, lane: str, since_ns: int) -> None:
-        """Note that a lane hangs; the race goes on without it until it speaks."""
-        with self._lock:
-            if self._children.find(lane) is not None:
-                self._accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
-
-    def pass_over(self, lane: str) -> None:
-        """End the turn of a lane that hung before and hangs still."""
-        with self._lock:
-            lanes = self._session.snapshot().lanes
-            if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
-                self._scheduler.pass_over(lane)
-
-    def count_memory_kills(self) -> None:
-        """Look how many processes the kernel has killed for lack of memory."""
-        with self._lock:
-            self._memory_kills.count()
-
-    # ------------------------------------------------------------ inside
-
     def _in_background(self, work: Callable[[], None]) -> None:
-        """Do what must wait for a child's end: in a thread, one after another."""
+        """Do what waits for a process's end: in a thread, one after another."""
 
         def run() -> None:
             with self._changing:
@@ -222,173 +223,144 @@ class LaneGroup:
 
         threading.Thread(target=run, name="tfmon-change", daemon=True).start()
 
-    def _change_race(self, plan: RacePlan) -> None:
+    # ---------------------------------------------------------------- what the watchdog notices
+
+    def report_stall(self, lane: str, since_ns: int) -> None:
+        """Record that a lane hangs; the race goes on without it until it says something."""
         with self._lock:
-            children = self._children.take()
-        self._children.end(children)
-        self.begin(plan)
+            if self._children.find(lane) is not None:
+                self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
+                self._scheduler.skip(lane)
 
-    def _time_up(self, plan: RacePlan) -> None:
-        """End the lanes of a race whose time is over; they keep their place and their figures."""
+    def skip(self, lane: str) -> None:
+        """End the slice of a lane that hung before and hangs still."""
         with self._lock:
-            children = [] if self._plan is not plan or self._stopped else self._children.all()
-        self._children.end(children)
+            lanes = self._session.snapshot().lanes
+            if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
+                self._scheduler.skip(lane)
 
-    def _start_again(self, lanes: Sequence[str]) -> None:
+    def count_memory_kills(self) -> None:
+        """Count the processes that the kernel has killed for lack of memory."""
         with self._lock:
-            for name in lanes:
-                self._scheduler.restarting(name)
-            children = self._children.take(lanes)
-        self._children.end(children)
+            self._memory_kills.count()
+
+    def _record_suspension(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
         with self._lock:
-            if self._plan is None or self._stopped:
-                return
-            for lane in self._plan.lanes:
-                if lane.spec.name in lanes and lane.spec.name not in self._children:
-                    self._start(replace(lane, settings=dict(self._wanted[lane.spec.name])))
-            self._prepare_spare()
-
-    def _prepare_spare(self) -> None:
-        spare = self._children.spare
-        if spare is not None and self._plan is not None and not self._plan.command:
-            spare.prepare(self._plan.python, quiet=self._scheduler.busy)
-
-    def _start(self, lane: LanePlan) -> None:
-        plan, name = self._plan, lane.spec.name
-        assert plan is not None
-
-        def hear(event: Event) -> None:
-            # The pump may have read this while the lane was being taken from its child.
-            with self._lock:
-                if self._children.is_lane(name, started.process):
-                    self._accept(self._explained(event))
-
-        try:
-            started = self._children.start(lane, plan, hear)
-        except OSError as error:
-            why = f"{plan.command[0] if plan.command else plan.python} did not start: {error.strerror or error}"
-            self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=why))
-            return
-        self._session.accept(
-            LaneStarted(
-                lane=name,
-                at_ns=time.monotonic_ns(),
-                pid=started.process.pid,
-                settings=lane.settings,
-                source=_digest(plan.scenario),
-                command=shlex.join(plan.command),
-            )
-        )
-        if started.hello is not None:
-            self._session.accept(replace(started.hello, lane=name))
-        self._children.listen(started)
-
-    def _tell_gap(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
-        with self._lock:
-            for name in self._wanted:
+            for name in self._settings:
                 self._session.accept(Suspended(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
 
-    def _explained(self, event: Event) -> Event:
-        """Add to a SIGKILL that nobody here sent what the kernel tells."""
-        if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
-            return replace(event, memory_kills=self._memory_kills.told())
-        return event
+    # ---------------------------------------------------------------- processes and what they say
+
+    def _start(self, plan: RacePlan, lanes: Sequence[LanePlan]) -> None:
+        """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare a spare worker."""
+        for lane in lanes:
+            name = lane.spec.name
+            try:
+                process, hello = self._children.start(lane, plan)
+            except OSError as error:
+                program = plan.command[0] if plan.command else plan.python
+                message = f"{program} did not start: {error.strerror or error}"
+                self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=message))
+                continue
+            self._session.accept(
+                LaneStarted(
+                    lane=name,
+                    at_ns=time.monotonic_ns(),
+                    pid=process.pid,
+                    settings=lane.settings,
+                    source=_digest(plan.scenario),
+                    command=shlex.join(plan.command),
+                )
+            )
+            if hello is not None:
+                self._session.accept(replace(hello, lane=name))
+        if not plan.command:
+            self._children.spare.prepare(plan.python, quiet=self._scheduler.busy)
 
     def _accept(self, event: Event) -> None:
-        with self._lock:
-            self._session.accept(event)
-            match event:
-                case LaneStalled():
-                    self._scheduler.pass_over(event.lane)
-                case PhaseEntered(phase=phase) if phase == READY:
-                    self._scheduler.ready(event.lane)
-                case PhaseEntered(phase=phase) if phase == PAUSED:
-                    self._scheduler.stood_still(event.lane)
-                case SliceEnded():
-                    self._scheduler.stood_still(event.lane)
-                case LaneEnded() | LaneFailed() | Finished():
-                    self._scheduler.over(event.lane)
-                case KnobRefused():
-                    in_force = self._session.snapshot().lane(event.lane).settings
-                    if event.knob in in_force:
-                        self._wanted[event.lane][event.knob] = in_force[event.knob]
-            if not isinstance(event, LaneStalled | BadLine) and not self._scheduler.heard(event.lane):
-                self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
+        """Take an event of a lane's process: into the session first, then into the scheduler."""
+        if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
+            event = replace(event, memory_kills=self._memory_kills.recent())
+        self._session.accept(event)
+        match event:
+            case PhaseEntered(phase=phase) if phase == READY:
+                self._scheduler.ready(event.lane)
+            case PhaseEntered(phase=phase) if phase == PAUSED:
+                self._scheduler.idle(event.lane)
+            case SliceEnded():
+                self._scheduler.idle(event.lane)
+            case LaneEnded() | LaneFailed() | Finished():
+                self._scheduler.ended(event.lane)
+            case KnobRefused():
+                in_effect = self._session.snapshot().lane(event.lane).settings
+                if event.knob in in_effect:
+                    self._settings[event.lane][event.knob] = in_effect[event.knob]
+        if not isinstance(event, BadLine) and not self._scheduler.responded(event.lane):
+            self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
 
-    # ------------------------------------------------------------ the scheduler's orders
-
-    def send(self, lane: str, request: Request) -> None:
-        """Send a request to a lane."""
-        self._children.send(lane, request)
-
-    def freeze(self, lane: str) -> None:
-        """Stop a lane's process and all its threads."""
-        self._children.freeze(lane)
-
-    def thaw(self, lane: str) -> None:
-        """Let a frozen lane's process go on."""
-        self._children.thaw(lane)
+    # ---------------------------------------------------------------- what the scheduler decides
 
     def started(self) -> None:
-        """Note that the lanes got the start signal, and wind up the clock that ends the race."""
+        """Record that the lanes got the start signal, and start the clock that ends the race."""
         self._session.start_clock(time.monotonic_ns())
         plan = self._plan
         if plan is not None and plan.seconds is not None:
-            self.suspension.call_after(plan.seconds, lambda: self._in_background(lambda: self._time_up(plan)))
+            self.suspension.call_after(plan.seconds, lambda: self._in_background(lambda: self._finish(plan)))
 
-    def turn(self, lane: str) -> None:
-        """Note whose turn it is."""
+    def granted(self, lane: str) -> None:
+        """Record whose slice it is."""
         self._session.grant_slice(lane)
 
     def paused(self, lane: str) -> None:
-        """Note that a lane is paused which stood still already."""
+        """Record that a lane is paused which does not train at the moment."""
         self._session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
 
-    def measuring(self, *, yes: bool) -> None:
-        """Let the spare load on while no lane trains."""
+    def set_quiet(self, quiet: bool) -> None:
+        """Suspend the spare worker while a lane trains."""
         spare = self._children.spare
-        if spare is not None:
-            spare.rest() if yes else spare.go_on()
+        spare.suspend() if quiet else spare.continue_()
 
-    def lend(self) -> bool:
-        """Give the spare some time between two rounds, if it needs more."""
+    def load_spare(self) -> bool:
+        """Give the spare worker some time between two rounds, if it needs more."""
         spare = self._children.spare
-        if spare is None or not spare.loading:
+        if not spare.loading:
             return False
-        spare.go_on()
-        timer = threading.Timer(LEND_S, self._take_back)
+        spare.continue_()
+        timer = threading.Timer(SPARE_LOADS_S, self._end_load)
         timer.daemon = True
         timer.start()
         return True
 
-    def _take_back(self) -> None:
+    def _end_load(self) -> None:
         with self._lock:
-            self.measuring(yes=True)
-            self._scheduler.returned()
+            self._children.spare.suspend()
+            self._scheduler.spare_loaded()
 
-    # ------------------------------------------------------------ what others ask
-
-    def pids(self) -> dict[str, int]:
-        """Return the process that leads each lane that runs."""
-        with self._lock:
-            return self._children.pids()
+    # ---------------------------------------------------------------- what is known of the processes
 
     def processes(self) -> dict[str, int]:
-        """Return the same, and under "" the child that is no lane yet."""
+        """Return the process that leads each lane that runs, and under "" the spare worker."""
         with self._lock:
-            spare = self._children.spare
-            waiting = spare.child if spare is not None else None
-            return {**self.pids(), **({"": waiting.pid} if waiting is not None else {})}
+            spare = self._children.spare.process
+            processes = [*self._children.all(), *([spare] if spare is not None else [])]
+            return {process.lane: process.pid for process in processes if not process.ended}
 
     @property
     def spare_ready(self) -> bool:
-        """True when a child stands ready that has loaded TensorFlow."""
+        """True when a spare worker has loaded TensorFlow."""
         with self._lock:
-            spare = self._children.spare
-            return spare is not None and spare.child is not None and not spare.loading
+            return self._children.spare.ready
 
     @property
     def all_over(self) -> bool:
-        """True when every child has ended."""
+        """True when every process has ended."""
         with self._lock:
-            return all(child.ended for child in self._children.all())
+            return all(process.ended for process in self._children.all())
+
+
+def _digest(path: Path) -> str:
+    """Return what tells one version of a file from another; "" for one that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""

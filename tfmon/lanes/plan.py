@@ -1,4 +1,4 @@
-"""What is to be raced: everything that must be settled before a child is started."""
+"""What is raced: everything that is settled before a process is started."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.model.knobs import KnobValue
-from tfmon.model.session import Race
+from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 
 
@@ -17,7 +17,7 @@ class LanePlan:
     spec: LaneSpec
     settings: dict[str, KnobValue]
     environment: dict[str, str | None] = field(default_factory=dict)
-    """What the lane's environment has besides the monitor's; None takes a variable away."""
+    """Variables of the lane besides the monitor's; None removes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class RacePlan:
     steps: int | None = None
     """Steps after which each lane finishes by itself."""
     slice_s: float = 0.5
-    """How long a lane trains when it is its turn."""
+    """How long a slice lasts."""
     seconds: float | None = None
     """Time after the start signal when all lanes are ended."""
 
 
 def lane_environment(spec: LaneSpec, gpu_uuid: str | None) -> dict[str, str | None]:
-    """Return what makes only the lane's device visible to TensorFlow, before it loads.
+    """Return the variables that show TensorFlow only the lane's device, before it loads.
 
-    A GPU is named by its UUID, which means the same in every order of devices and in a container. Memory
-    growth lets the lanes and the user's other programs share it.
+    A GPU is named by its UUID, which means the same in every order of devices and in a container. Memory growth
+    lets the lanes and the user's other programs share the GPU.
     """
     common: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if spec.kind == "cpu":

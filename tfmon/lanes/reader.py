@@ -1,4 +1,4 @@
-"""One thread that reads all pipes of all children and reaps them."""
+"""One thread that reads the pipes of all lanes' processes and reaps them."""
 
 from __future__ import annotations
 
@@ -11,80 +11,84 @@ from collections.abc import Callable, Sequence
 from tfmon.lanes.process import LaneProcess
 
 REAP_EVERY_S = 0.25
-"""How often children are looked after that ended without closing their pipes."""
+"""How often it is checked whether a process ended without closing its pipes."""
 REAP_SOON_S = 0.01
-"""The same while a child has closed its metric pipe and is about to end."""
+"""The same while a process has closed its metric pipe and is about to end."""
 
 
 class PipeReader(threading.Thread):
-    """Reads and reaps. A child that floods its pipes gets one chunk a round, like every other.
+    """Reads and reaps. A process that floods its pipes gets one chunk a pass, like every other.
 
-    Thread: `watch` and `close` may be called from any thread.
+    Thread: `watch`, `wait_ended` and `close` may be called from any thread.
     """
 
     def __init__(self) -> None:
-        super().__init__(name="tfmon-pump", daemon=True)
+        super().__init__(name="tfmon-reader", daemon=True)
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wakes)
         self._new: list[LaneProcess] = []
-        self._children: list[LaneProcess] = []
+        self._processes: list[LaneProcess] = []
+        self._closing = False
         self._closed = False
-        self._gone = False
         self._change = threading.Condition()
 
-    def watch(self, child: LaneProcess) -> None:
-        """Read this child from now on, until it has ended."""
+    def watch(self, process: LaneProcess) -> None:
+        """Read a process from now on, until it has ended."""
         with self._change:
-            self._new.append(child)
+            self._new.append(process)
         self._wake()
 
-    def wait_ended(self, children: Sequence[LaneProcess], timeout_s: float) -> bool:
-        """Wait until all these children are reaped, at most so long; return whether they are."""
+    def wait_ended(self, processes: Sequence[LaneProcess], timeout_s: float) -> bool:
+        """Wait until all these processes are reaped; return whether they are."""
         with self._change:
-            return self._change.wait_for(lambda: all(child.ended for child in children), timeout_s)
+            return self._change.wait_for(lambda: all(process.ended for process in processes), timeout_s)
 
     def close(self) -> None:
-        """End the thread once no child is left."""
-        self._closed = True
+        """End the thread once no process is left."""
+        self._closing = True
         self._wake()
 
     def run(self) -> None:
-        """Read until closed and childless."""
-        while not (self._closed and not self._children and not self._new):
-            self._adopt()
-            soon = any(not child.metrics_open for child in self._children)
+        """Read until closed and no process is left."""
+        while not (self._closing and not self._processes and not self._new):
+            self._register_new()
+            soon = any(not process.metrics_open for process in self._processes)
             for key, _ in self._selector.select(REAP_SOON_S if soon else REAP_EVERY_S):
                 read: Callable[[], object] = key.data
                 read()
-            self._look_after()
-        self._let_go()
+            self._reap_ended()
+        with self._change:
+            self._closed = True
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
-    def _adopt(self) -> None:
+    def _register_new(self) -> None:
         with self._change:
             new, self._new = self._new, []
-        for child in new:
-            self._children.append(child)
-            self._selector.register(child.metric_fd, selectors.EVENT_READ, child.read_metrics)
-            self._selector.register(child.output_fd, selectors.EVENT_READ, child.read_output)
+        for process in new:
+            self._processes.append(process)
+            self._selector.register(process.metric_fd, selectors.EVENT_READ, process.read_metrics)
+            self._selector.register(process.output_fd, selectors.EVENT_READ, process.read_output)
 
-    def _look_after(self) -> None:
-        for child in list(self._children):
-            child.tell_output()
-            ended = child.poll()
-            if ended or not child.metrics_open:
-                self._forget(child.metric_fd)
-            if ended or not child.output_open:
-                self._forget(child.output_fd)
+    def _reap_ended(self) -> None:
+        for process in list(self._processes):
+            process.tell_output()
+            ended = process.poll()
+            if ended or not process.metrics_open:
+                self._unregister(process.metric_fd)
+            if ended or not process.output_open:
+                self._unregister(process.output_fd)
             if not ended:
                 continue
-            child.reap()
-            self._children.remove(child)
+            process.reap()
+            self._processes.remove(process)
             with self._change:
                 self._change.notify_all()
 
-    def _forget(self, fd: int) -> None:
+    def _unregister(self, fd: int) -> None:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(fd)
 
@@ -93,12 +97,5 @@ class PipeReader(threading.Thread):
 
     def _wake(self) -> None:
         with self._change, contextlib.suppress(BlockingIOError):
-            if not self._gone:
+            if not self._closed:
                 os.write(self._wake_write, b"!")
-
-    def _let_go(self) -> None:
-        with self._change:
-            self._gone = True
-            self._selector.close()
-            os.close(self._wake_read)
-            os.close(self._wake_write)

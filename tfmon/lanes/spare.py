@@ -1,125 +1,113 @@
-"""A spare child: it has loaded TensorFlow and waits, so that the next lane to start need not."""
+"""A spare worker: a process that has loaded TensorFlow and waits, so that the next lane need not load it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tfmon.lanes.plan import LanePlan
-from tfmon.lanes.process import LaneProcess, ProcessLauncher, Sink
-from tfmon.lanes.reader import PipeReader
+from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import Hello, Prepared
-from tfmon.model.wire import Prepare
+from tfmon.model.requests import Prepare
 
 BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""What a spare is started with. It touches no device before it is a lane, so all else can be set then: CUDA reads
-its variables when it is initialised, and TensorFlow when it makes the device."""
+"""The environment of a spare worker. It touches no device before it is a lane, so everything else can be set then:
+CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
+
+Start = Callable[[str, Path, "dict[str, str | None]"], LaneProcess]
 
 
-class Spare:
-    """Keeps one child ready for whatever lane comes next.
+class SpareWorker:
+    """Keeps one process ready for whatever lane starts next.
 
-    It runs only while no lane trains, and not at all once it is ready: until then it is frozen and thawed.
-    Thread: one at a time; the caller holds `lock`.
+    It runs only while no lane trains, and not at all once it is ready: otherwise it is suspended.
+    Thread: one at a time; the caller holds the lock of the lanes.
     """
 
-    def __init__(self, starter: ProcessLauncher, pump: PipeReader, script: Path, lock: threading.RLock) -> None:
-        self._starter = starter
-        self._pump = pump
-        self._lock = lock
-        self._script = script
-        self._child: LaneProcess | None = None
+    def __init__(self, start: Start, *, keep: bool) -> None:
+        """Start processes by `start`; none where `keep` is false."""
+        self._start = start
+        self._keep = keep
         self._python: Path | None = None
-        self.hello: Hello | None = None
-        """The first words of the latest child, which its lane has to hear, too."""
         self._ready = False
-        self._failed = False
-        self._frozen = False
+        self._suspended = False
+        self.process: LaneProcess | None = None
+        """The process; None while there is none."""
+        self.hello: Hello | None = None
+        """The first event of the latest process, which its lane needs too."""
 
     @property
-    def child(self) -> LaneProcess | None:
-        """The child; None while there is none."""
-        return self._child
+    def ready(self) -> bool:
+        """True once it has loaded TensorFlow."""
+        return self.process is not None and self._ready
 
     @property
     def loading(self) -> bool:
         """True while it needs more time."""
-        return self._child is not None and not self._ready
+        return self.process is not None and not self._ready
 
     def prepare(self, python: Path, *, quiet: bool) -> None:
-        """Start a child unless there is one; it waits at once where it has to be quiet."""
-        if self._child is not None or self._failed:
+        """Start a process unless there is one; with `quiet` it is suspended at once."""
+        if self.process is not None or not self._keep:
             return
-        self.hello, self._ready, self._frozen = None, False, False
+        self.hello, self._ready, self._suspended = None, False, False
         try:
-            self._child = self._starter(LaneProcess, "", python, BASE, self._hear, self._script)
+            self.process = self._start("", python, BASE)
         except OSError:
-            self._failed = True
+            self._keep = False
             return
         self._python = python
-        self._child.send(Prepare())
-        self._pump.watch(self._child)
+        self.process.send(Prepare())
         if quiet:
-            self.rest()
+            self.suspend()
 
-    def rest(self) -> None:
-        """Stand still: a lane is measured."""
-        if self._child is not None and not self._frozen:
-            self._frozen = True
-            self._child.freeze()
+    def suspend(self) -> None:
+        """Suspend it: a lane trains."""
+        if self.process is not None and not self._suspended:
+            self._suspended = True
+            self.process.suspend()
 
-    def go_on(self) -> None:
-        """Load on, if there is anything left to load."""
-        if self._child is not None and self._frozen and not self._ready:
-            self._frozen = False
-            self._child.thaw()
+    def continue_(self) -> None:
+        """Let it load on, if there is anything left to load."""
+        if self.process is not None and self._suspended and not self._ready:
+            self._suspended = False
+            self.process.continue_()
 
-    def take(self, lane: LanePlan, python: Path, sink: Sink) -> LaneProcess | None:
-        """Hand the child over to a lane; None if there is none, or it does not fit."""
-        child, self._child = self._child, None
-        if child is None:
+    def take(self, lane: LanePlan, python: Path) -> LaneProcess | None:
+        """Give the process to a lane; None if there is none, or it does not fit."""
+        process, self.process = self.process, None
+        if process is None:
             return None
         unset = any(value is None and key in os.environ for key, value in lane.environment.items())
-        if child.ended or unset or python != self._python:
-            self._drop(child)
+        process.continue_()
+        if process.ended or unset or python != self._python:
+            process.kill(signal.SIGKILL)
             return None
-        child.adopt(lane.spec.name, sink)
-        child.thaw()
-        return child
+        process.assign(lane.spec.name)
+        return process
 
     def dismiss(self) -> LaneProcess | None:
-        """Let go of the child, which the caller ends, and keep none from now on."""
-        child, self._child = self._child, None
-        self._failed = True
-        if child is not None:
-            child.mute()
-        return child
+        """Keep no spare from now on; return the process, which the caller ends."""
+        process, self.process = self.process, None
+        self._keep = False
+        return process
 
-    def _drop(self, child: LaneProcess) -> None:
-        child.mute()
-        child.thaw()
-        with contextlib.suppress(OSError):
-            child.kill(signal.SIGKILL)
-
-    def _hear(self, event: Event) -> None:
-        """Take note of what the child says while it is nobody's. Thread: the pump's."""
-        with self._lock:
-            match event:
-                case Hello():
-                    self.hello = event
-                case Prepared():
-                    self._ready = True
-                    self.rest()
-                case LaneEnded():
-                    # Not tried again: what ended it would end the next one.
-                    self._child, self._failed = None, True
+    def hear(self, event: Event) -> None:
+        """Take an event of the process while it is no lane's."""
+        match event:
+            case Hello():
+                self.hello = event
+            case Prepared():
+                self._ready = True
+                self.suspend()
+            case LaneEnded():
+                # Do not try again: what ended it would end the next one.
+                self.process, self._keep = None, False
 
 
-def settled(environment: Mapping[str, str | None]) -> dict[str, str]:
-    """Return what a spare has to set to be a lane with this environment."""
+def assigned_environment(environment: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the variables that a spare worker has to set to become a lane with this environment."""
     return {key: value for key, value in environment.items() if value is not None}

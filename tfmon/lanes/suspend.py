@@ -1,4 +1,4 @@
-"""Times in which tfmon is stopped or the machine sleeps: the lanes stop too, and no figure holds such a time."""
+"""Times in which tfmon or the machine is suspended: the lanes are too, and no figure holds such a time."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ from tfmon.lanes.process import LaneProcess
 
 
 class Suspension:
-    """Stops the children along with tfmon, and knows how long everything stood still.
+    """Suspends the lanes along with tfmon, and knows how long everything was suspended.
 
-    Thread: `stop_lanes` and `let_go_on` may run in a signal's handler; the rest may be called from any thread.
+    Thread: any; `suspend_lanes` and `continue_lanes` may also run in a signal's handler.
     """
 
     def __init__(
         self,
-        children: Callable[[], Iterable[LaneProcess]],
-        tell: Callable[[int, int, float], None],
+        processes: Callable[[], Iterable[LaneProcess]],
+        record: Callable[[int, int, float], None],
     ) -> None:
-        """Look after children; `tell` is called with the stamps of a gap and how many seconds it lasted."""
-        self._children = children
-        self._tell = tell
+        """Look after processes; `record` gets the stamps of a suspension and how many seconds it lasted."""
+        self._processes = processes
+        self._record = record
         self._lock = threading.Lock()
         self._since_ns: int | None = None
         self._known_until_ns = 0
         self._total_ns = 0
 
-    def stop_lanes(self) -> None:
-        """Stop every lane where it is: tfmon is about to be stopped itself."""
+    def suspend_lanes(self) -> None:
+        """Suspend every lane: tfmon is about to be stopped itself."""
         self._since_ns = time.monotonic_ns()
-        for child in list(self._children()):
-            child.suspend()
+        for process in list(self._processes()):
+            process.suspend_with_monitor()
 
-    def let_go_on(self) -> None:
-        """Let those lanes go on that `stop_lanes` stopped."""
+    def continue_lanes(self) -> None:
+        """Continue the lanes that `suspend_lanes` suspended."""
         since_ns, self._since_ns = self._since_ns, None
-        for child in list(self._children()):
-            child.resume()
+        for process in list(self._processes()):
+            process.continue_with_monitor()
         if since_ns is not None:
             until_ns = time.monotonic_ns()
-            gap = (since_ns, until_ns, (until_ns - since_ns) / 1e9)
-            # What takes a lock is not done in a signal's handler: it may have interrupted the lock's owner.
-            threading.Thread(target=self.note_gap, args=gap, name="tfmon-gap", daemon=True).start()
+            times = (since_ns, until_ns, (until_ns - since_ns) / 1e9)
+            # A signal's handler must take no lock: it may have interrupted the lock's owner.
+            threading.Thread(target=self.record, args=times, name="tfmon-suspension", daemon=True).start()
 
-    def note_gap(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
-        """Note that everything stood still, unless that is known already."""
+    def record(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
+        """Record that everything was suspended, unless that is known already."""
         with self._lock:
             if since_ns < self._known_until_ns:
                 return
             self._known_until_ns, self._total_ns = until_ns, self._total_ns + until_ns - since_ns
-        self._tell(since_ns, until_ns, lasted_s)
+        self._record(since_ns, until_ns, lasted_s)
 
     def call_after(self, seconds: float, work: Callable[[], None]) -> None:
-        """Do something after so many seconds in which nothing stood still, in a thread of its own."""
+        """Do something after so many seconds in which nothing was suspended, in a thread of its own."""
         before_ns = self._total_ns
 
         def ring() -> None:
@@ -73,11 +73,8 @@ class Suspension:
         timer.start()
 
 
-# ---------------- ctrl+Z and fg: the lanes stop with tfmon and go on with it, and the time between is no part of any figure
-
-
 def suspend_with(suspension: Suspension, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
-    """Stop the lanes when SIGTSTP stops this process, from now on; return how to end that.
+    """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process, from now on; return how to end that.
 
     Whoever handled the signals before is called in between: Textual gives the terminal back and takes it again.
     It would also take it when SIGCONT follows a SIGSTOP, which it has not noticed, and then not restore it at the
@@ -90,7 +87,7 @@ def suspend_with(suspension: Suspension, take_terminal: Callable[[], None] | Non
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal stopped
         stopped = True
-        suspension.stop_lanes()
+        suspension.suspend_lanes()
         try:
             if callable(before[number]):
                 before[number](number, frame)
@@ -98,7 +95,7 @@ def suspend_with(suspension: Suspension, take_terminal: Callable[[], None] | Non
                 os.kill(os.getpid(), signal.SIGSTOP)
         finally:
             stopped = False
-            suspension.let_go_on()
+            suspension.continue_lanes()
 
     def go_on(number: int, frame: FrameType | None) -> None:
         if stopped and callable(before[number]):
@@ -115,8 +112,8 @@ def suspend_with(suspension: Suspension, take_terminal: Callable[[], None] | Non
     return restore
 
 
-def can_come_back() -> bool:
-    """Return whether there is a shell that `fg` can be said to: not where tfmon itself leads the session."""
+def has_shell() -> bool:
+    """Return whether there may be a shell that continues this job with `fg`: not where tfmon leads the session."""
     return os.getsid(0) != os.getpid()
 
 

@@ -1,4 +1,4 @@
-"""The watchdog: notices lanes that hang, and times in which tfmon or the machine stood still."""
+"""The watchdog: notices hung lanes, times in which tfmon or the machine was suspended, and kills by the kernel."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
+from tfmon.lanes.scheduler import interleaved
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
-from tfmon.model.session import TURNS, Snapshot
+from tfmon.model.session import Snapshot
 
-# ---------------- when a lane's silence means that it hangs. Pure
-
+# ---------------------------------------------------------------- when a lane counts as hung
 
 LEAST_S = 20.0
-"""No shorter silence means anything: a profile, an evaluation or a checkpoint may lie between two steps."""
+"""A shorter silence means nothing: a profile, an evaluation or a checkpoint may lie between two steps."""
 TIMES_WINDOW, TIMES_WARM_UP = 30, 3
-"""How many of its slowest windows, and of its warm-up (which holds a trace and mostly a compilation), a lane may
-be silent."""
+"""How many of its longest windows, and of its warm-up (which holds a trace and mostly a compilation), a lane may
+say nothing."""
 PREPARING_S = 600.0
 """Patience with imports, building, tracing, and a step that is compiled anew."""
 STARTING_S = 60.0
-"""Patience with a child that has not said a word; a script's first comes after its imports and data only."""
+"""Patience with a process that has not said a word; a script's first comes after its imports and data."""
 SCRIPT_S = 60.0
 """Patience with a script between two steps, where it may evaluate, save or fetch data without a word."""
 
 
 def expected(lane: LaneState, snapshot: Snapshot) -> bool:
-    """Return whether a lane's silence means anything: it gets ready, or should be training now."""
+    """Return whether a lane should say something: it gets ready, or trains now."""
     race = snapshot.race
     if lane.over or lane.phase in (READY, PAUSED):
         return False
-    if lane.phase != RACING:
+    if lane.phase != RACING or not interleaved(race.mode, race.exclusive, len(snapshot.lanes)):
         return True
-    takes_turns = bool(race.exclusive) or (race.mode == TURNS and len(snapshot.lanes) > 1)
-    return race.training == lane.spec.name if takes_turns else True
+    return race.training == lane.spec.name
 
 
 def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
-    """Return how long a lane may be silent that is expected to speak."""
+    """Return how long a lane may say nothing that is expected to."""
     if lane.phase == STARTING and not lane.command:
         return max(least_s, STARTING_S)
     if lane.phase != RACING or lane.requested or _between_steps(lane):
         return max(least_s, PREPARING_S)
-    heartbeat = lane.heartbeat
     if lane.command:
         least_s = max(least_s, SCRIPT_S)
-    return max(least_s, TIMES_WINDOW * heartbeat.longest_window_ns / 1e9, TIMES_WARM_UP * heartbeat.warm_up_ns / 1e9)
+    window_s, warm_up_s = lane.heartbeat.longest_window_ns / 1e9, lane.heartbeat.warm_up_ns / 1e9
+    return max(least_s, TIMES_WINDOW * window_s, TIMES_WARM_UP * warm_up_s)
 
 
 def _between_steps(lane: LaneState) -> bool:
@@ -56,38 +56,38 @@ def _between_steps(lane: LaneState) -> bool:
     return progress is not None and (progress.doing != "fit" or progress.batch == progress.batches)
 
 
-def silent_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
-    """Return the lane's last sign of life, or when it was expected to begin.
+def unresponsive_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
+    """Return the lane's last sign of life, or since when one is expected.
 
-    A child that tells of a time to come is not believed.
+    A stamp that lies in the future does not count.
     """
     heard_ns = lane.heartbeat.heard_ns
     return max(expected_ns, heard_ns) if heard_ns <= now_ns else expected_ns
 
 
-# ----------------
+# ---------------------------------------------------------------- the watchdog
 
 BEAT_S = 0.5
 LATE_NS = 2_000_000_000
-"""A beat that comes so much too late means that tfmon stood still."""
+"""A beat that comes so much too late means that tfmon was suspended."""
 SLEPT_NS = 1_000_000_000
 
 
 class Lanes(Protocol):
-    """What the watchdog has done about it."""
+    """What the watchdog reports to."""
 
-    def note_stall(self, lane: str, since_ns: int) -> None:
-        """Note that a lane hangs; the race goes on without it until it speaks."""
+    def report_stall(self, lane: str, since_ns: int) -> None:
+        """Record that a lane hangs; the race goes on without it until it says something."""
 
-    def pass_over(self, lane: str) -> None:
-        """End the turn of a lane that hung before and hangs still."""
+    def skip(self, lane: str) -> None:
+        """End the slice of a lane that hung before and hangs still."""
 
     def count_memory_kills(self) -> None:
-        """Look how many processes the kernel has killed for lack of memory."""
+        """Count the processes that the kernel has killed for lack of memory."""
 
 
 class Watchdog(threading.Thread):
-    """Looks after the lanes twice a second.
+    """Checks the lanes twice a second.
 
     Thread: `close` may be called from any thread; `beat` is the watchdog's own.
     """
@@ -96,21 +96,28 @@ class Watchdog(threading.Thread):
         self,
         snapshot: Callable[[], Snapshot],
         lanes: Lanes,
-        note_gap: Callable[[int, int, float], None],
+        record_suspension: Callable[[int, int, float], None],
         *,
         slice_s: float = 0.5,
         least_s: float = LEAST_S,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         asleep_ns: Callable[[], int] | None = None,
     ) -> None:
-        """Watch lanes; `least_s` is the shortest silence that counts.
+        """Watch lanes from the first `beat` on.
 
-        `note_gap` is told since when until when (stamps) and how many seconds everything stood still.
+        Args:
+            snapshot: Returns what is known now.
+            lanes: What stalls are reported to.
+            record_suspension: Gets the stamps of a time in which all was suspended, and its length in seconds.
+            slice_s: How long a hung lane gets to wake up in each round.
+            least_s: The shortest time without a word that counts.
+            clock_ns: The clock of the stamps.
+            asleep_ns: How long the machine has slept; `time_asleep_ns` for None.
         """
         super().__init__(name="tfmon-watchdog", daemon=True)
         self._snapshot = snapshot
         self._lanes = lanes
-        self._note_gap = note_gap
+        self._record_suspension = record_suspension
         self._slice_s = slice_s
         self._least_s = least_s
         self._clock_ns = clock_ns
@@ -121,7 +128,7 @@ class Watchdog(threading.Thread):
         self._expected_ns: dict[str, int] = {}
 
     def run(self) -> None:
-        """Look after the lanes until closed."""
+        """Check the lanes until closed."""
         while not self._closed.wait(BEAT_S):
             self.beat()
 
@@ -130,32 +137,32 @@ class Watchdog(threading.Thread):
         self._closed.set()
 
     def beat(self) -> None:
-        """Look after the lanes once."""
+        """Check the lanes once."""
         before_ns, slept_before_ns = self._beat_ns, self._slept_ns
         now_ns = self._beat_ns = self._clock_ns()
         self._slept_ns = self._asleep_ns()
         self._lanes.count_memory_kills()
         slept_ns = self._slept_ns - slept_before_ns
         if now_ns - before_ns > LATE_NS or slept_ns > SLEPT_NS:
-            self._note_gap(before_ns, now_ns, (now_ns - before_ns + max(0, slept_ns)) / 1e9)
+            self._record_suspension(before_ns, now_ns, (now_ns - before_ns + max(0, slept_ns)) / 1e9)
             self._expected_ns.clear()
-        self._watch(now_ns)
+        self._check_lanes(now_ns)
 
-    def _watch(self, now_ns: int) -> None:
+    def _check_lanes(self, now_ns: int) -> None:
         snapshot = self._snapshot()
-        waited_for = {lane.spec.name: lane for lane in snapshot.lanes if expected(lane, snapshot)}
-        self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in waited_for}
-        for name, lane in waited_for.items():
+        awaited = {lane.spec.name: lane for lane in snapshot.lanes if expected(lane, snapshot)}
+        self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in awaited}
+        for name, lane in awaited.items():
             expected_ns = self._expected_ns[name]
             if lane.heartbeat.stalled_since_ns is not None:
                 if now_ns - expected_ns > self._slice_s * 1e9:
                     self._expected_ns[name] = now_ns
-                    self._lanes.pass_over(name)
+                    self._lanes.skip(name)
                 continue
-            since_ns = silent_since_ns(lane, expected_ns, now_ns)
+            since_ns = unresponsive_since_ns(lane, expected_ns, now_ns)
             if now_ns - since_ns > patience_s(lane, self._least_s) * 1e9:
                 self._expected_ns[name] = now_ns
-                self._lanes.note_stall(name, since_ns)
+                self._lanes.report_stall(name, since_ns)
 
 
 def time_asleep_ns() -> int:
@@ -170,3 +177,83 @@ def time_asleep_ns() -> int:
     if sys.platform == "darwin":
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.monotonic_ns()
     return 0
+
+
+# ---------------------------------------------------------------- SIGKILL for lack of memory
+
+GROUP_KILLS = "the kernel killed {} in this control group for lack of memory just then"
+MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
+
+
+class MemoryKills:
+    """Counts the processes that the kernel kills for lack of memory: it sends SIGKILL, and reports it to nobody.
+
+    Source: `oom_kill` in the `memory.events` (control groups, version 2) or `memory.oom_control` (version 1) of
+    this process's group, which its children share, and in /proc/vmstat. Elsewhere nothing is known.
+    Thread: one at a time; the caller holds a lock.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._group = _group_file(root)
+        self._before = self._read()
+        self._latest = self._before
+
+    def count(self) -> None:
+        """Count; what the count before found is no longer new."""
+        self._before, self._latest = self._latest, self._read()
+
+    def recent(self) -> str:
+        """Return in words what is new since the count before the last one; empty for nothing."""
+        group, machine = (_more(now, before) for now, before in zip(self._read(), self._before, strict=True))
+        if group:
+            return GROUP_KILLS.format(_processes(group))
+        return MACHINE_KILLS.format(_processes(machine)) if machine else ""
+
+    def _read(self) -> tuple[int | None, int | None]:
+        group = _oom_kills(self._group) if self._group is not None else None
+        return group, _oom_kills(self._root / "proc/vmstat")
+
+
+def _more(now: int | None, before: int | None) -> int:
+    return 0 if now is None or before is None else max(0, now - before)
+
+
+def _processes(count: int) -> str:
+    return "a process" if count == 1 else f"{count} processes"
+
+
+def _oom_kills(path: Path) -> int | None:
+    """Return the value of the line `oom_kill` of a file."""
+    try:
+        for line in path.read_text(encoding="ascii", errors="replace").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _group_file(root: Path) -> Path | None:
+    """Return the file that counts the kills of this process's control group; None where there is none.
+
+    In a container the group's path may be the host's; what is mounted is then the group itself.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    top = root / "sys/fs/cgroup"
+    for line in lines:
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if "memory" in controllers.split(","):
+            places, name = (top / "memory" / path.lstrip("/"), top / "memory"), "memory.oom_control"
+        elif not controllers:
+            places, name = (top / path.lstrip("/"), top), "memory.events"
+        else:
+            continue
+        for place in places:
+            if _oom_kills(place / name) is not None:
+                return place / name
+    return None

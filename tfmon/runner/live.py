@@ -10,9 +10,9 @@ from types import FrameType
 
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED
+from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
-from tfmon.lanes.process import yield_to_lanes
-from tfmon.lanes.suspend import can_come_back, suspend_job, suspend_with
+from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.session import Snapshot
 from tfmon.runner.headless import SIGNALS
 from tfmon.runner.program import Program
@@ -47,7 +47,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         characters=screen.charset,
         on_ready=lambda: program.begin(plan or program.plan(info)),
         on_terminal=lambda: suspend_with(program.lanes.suspension, app.take_terminal),
-        suspend=suspend_job if can_come_back() else None,
+        suspend=suspend_job if has_shell() else None,
     )
 
     def interrupt(number: int, _frame: FrameType | None) -> None:

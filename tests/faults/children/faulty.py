@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lanes" / "children
 from trainer import FakeTrainer
 
 from tfmon.model.lane_events import PROTOCOL, Hello, LaneFailed, LibrariesLoaded, PhaseEntered
-from tfmon.trainer.channel import die_with_parent, leave
+from tfmon.trainer.channel import die_with_parent, exit_now
 
 METRICS = int(sys.argv[1])
 MEGABYTE = 1_000_000
@@ -69,7 +69,7 @@ def runs_out_of_memory(trainer) -> None:
     """Only with a batch as large as this."""
     if trainer.settings["batch_size"] >= int(os.environ["TOO_LARGE"]):
         trainer.say(LaneFailed, kind="out_of_memory", message="out of memory: a tensor", hint="b lowers it")
-        leave(1)
+        exit_now(1)
 
 
 def eats_memory(trainer) -> None:
@@ -166,7 +166,7 @@ def fails_with_escapes(trainer) -> None:
     sends_escapes(trainer)
     trainer.say(LaneFailed, kind=ESCAPES, message=ESCAPES, hint=ESCAPES)
     trainer.reporter.drain(1.0)
-    leave(1)
+    exit_now(1)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from tfmon.model.codec import encode_message
 from tfmon.model.lane_events import Hello, PhaseEntered
-from tfmon.model.wire import encode
 from tfmon.trainer.channel import Inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
@@ -25,7 +25,7 @@ def write(data: bytes) -> None:
 
 
 def phase(name: str, at_ns: int = 0) -> None:
-    write(encode(PhaseEntered(at_ns=at_ns, phase=name)))
+    write(encode_message(PhaseEntered(at_ns=at_ns, phase=name)))
 
 
 def ten_thousand_lines() -> None:
@@ -44,7 +44,7 @@ def bad_lines() -> None:
 
 def a_cut_off_line() -> None:
     phase("whole")
-    write(encode(PhaseEntered(at_ns=0, phase="cut off"))[:20])
+    write(encode_message(PhaseEntered(at_ns=0, phase="cut off"))[:20])
 
 
 def an_endless_line() -> None:
@@ -55,7 +55,7 @@ def an_endless_line() -> None:
 
 
 def a_flood() -> None:
-    line = encode(PhaseEntered(at_ns=0, phase="flood"))
+    line = encode_message(PhaseEntered(at_ns=0, phase="flood"))
     for _ in range(10_000_000 // len(line)):
         write(line)
     phase("end of the flood")
@@ -94,7 +94,7 @@ def nothing_for_ever() -> None:
 def a_listener() -> None:
     """Wait as a real child does: until Stop, or until the monitor's end of the pipe is gone."""
     Inbox(KNOBS, lambda request: None).start()
-    write(encode(Hello(at_ns=0, protocol=1, pid=os.getpid(), python="")))
+    write(encode_message(Hello(at_ns=0, protocol=1, pid=os.getpid(), python="")))
     FOREVER.wait()
 
 
@@ -102,14 +102,14 @@ def defiance() -> None:
     """Ignore every request and SIGTERM, with a grandchild that does so too."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     grandchild = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    write(encode(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
+    write(encode_message(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
     FOREVER.wait()
 
 
 def a_grandchild_left_behind() -> None:
     """End, while a grandchild holds the pipes open."""
     grandchild = subprocess.Popen(["sleep", "600"], pass_fds=(METRICS, KNOBS))
-    write(encode(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
+    write(encode_message(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
 
 
 def closed_pipes() -> None:

@@ -32,8 +32,8 @@ from tfmon.model.lane_events import (
     SliceEnded,
     Window,
 )
-from tfmon.model.wire import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
-from tfmon.trainer.channel import Inbox, Mailbox, Reporter, leave
+from tfmon.model.requests import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
+from tfmon.trainer.channel import Inbox, Mailbox, Reporter, exit_now
 
 WINDOW_S = 0.01
 STEPS = 10
@@ -67,10 +67,10 @@ class FakeTrainer:
         self.heed(first)
         if self.settings.get("width", 0) >= int(os.environ.get("FAILS_AT", 1_000_000)):
             self.say(LaneFailed, kind="out_of_memory", message="out of memory: it is too wide")
-            leave(1)
+            exit_now(1)
         if "FAILS" in os.environ:
             self.say(LaneFailed, kind="scenario", message=os.environ["FAILS"])
-            leave(1)
+            exit_now(1)
         while "GATE" in os.environ and not Path(os.environ["GATE"]).exists():
             self.pause.wait(0.005)
         self.say(PhaseEntered, phase="ready")
@@ -122,7 +122,7 @@ class FakeTrainer:
                     self.say(KnobApplied, step=self.step, gap_ns=1, **answer)
             case Stop():
                 self.say(Finished, steps=self.step)
-                leave(0)
+                exit_now(0)
 
     def train(self) -> None:
         began_ns = time.monotonic_ns()
@@ -146,7 +146,7 @@ class FakeTrainer:
         self.say(Window, span_ns=span_ns, loss=1.0, settings=self.settings, round=round_number, **counts)
         if self.limit is not None and self.step >= self.limit:
             self.say(Finished, steps=self.step)
-            leave(0)
+            exit_now(0)
         if self.turn is not None and time.monotonic_ns() >= self.turn_ends_ns:
             number, self.turn, self.racing = self.turn.round, None, False
             self.say(SliceEnded, round=number)

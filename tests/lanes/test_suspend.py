@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import threading
 
+import pytest
 from support.waiting import wait_for
 
 from tfmon.lanes.suspend import Suspension
 from tfmon.model.lane_state import SUSPENDED
-from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.model.race import CONCURRENT, TURNS
 
 from .conftest import frozen
+
+pytestmark = pytest.mark.process
 
 
 def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
     group.begin(group.plan("cpu", "gpu", mode=CONCURRENT))
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
-    group.suspension.stop_lanes()
-    wait_for(lambda: all(map(frozen, group.pids().values())), what="both are stopped")
-    group.suspension.let_go_on()
+    group.suspension.suspend_lanes()
+    wait_for(lambda: all(map(frozen, group.processes().values())), what="both are stopped")
+    group.suspension.continue_lanes()
     wait_for(lambda: len(group.lane("gpu:0").heartbeat.suspensions) == 1, what="the gap is known")
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
@@ -34,16 +37,16 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
 def test_a_lane_whose_turn_it_is_not_stays_frozen(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
-    group.suspension.stop_lanes()
+    group.suspension.suspend_lanes()
     wait_for(lambda: frozen(group.pid("cpu")), what="stopped")
-    group.suspension.let_go_on()
+    group.suspension.continue_lanes()
     group.wait_for_steps("cpu")
     assert frozen(group.pid("gpu:0"))
 
 
 def test_what_was_not_stopped_need_not_go_on(group):
     group.begin(group.plan("cpu"))
-    group.suspension.let_go_on()
+    group.suspension.continue_lanes()
     group.wait_for_steps("cpu")
     assert group.lane("cpu").heartbeat.suspensions == ()
 
@@ -52,9 +55,9 @@ class TestGaps:
     def test_one_that_is_known_is_not_told_again(self):
         told = []
         suspension = Suspension(tuple, lambda *gap: told.append(gap))
-        suspension.note_gap(100, 200, 1.0)
-        suspension.note_gap(150, 201, 1.0)
-        suspension.note_gap(201, 300, 1.0)
+        suspension.record(100, 200, 1.0)
+        suspension.record(150, 201, 1.0)
+        suspension.record(201, 300, 1.0)
         assert [gap[:2] for gap in told] == [(100, 200), (201, 300)]
 
     def test_what_is_to_happen_after_a_time_waits_for_the_time_that_was_lost(self):
@@ -62,7 +65,7 @@ class TestGaps:
         called = threading.Event()
         rung = threading.Event()
         suspension.call_after(0.05, called.set)
-        suspension.note_gap(0, 400_000_000, 0.4)
+        suspension.record(0, 400_000_000, 0.4)
         suspension.call_after(0.1, rung.set)
         assert rung.wait(10)
         assert not called.is_set()

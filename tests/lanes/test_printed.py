@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfmon.lanes.output import LINE_CHARACTERS, NEWS_BYTES, TAIL_BYTES, TELL_EVERY_NS, Output
+from tfmon.lanes.pipes import LINE_CHARACTERS, NEWS_BYTES, TAIL_BYTES, TELL_EVERY_NS, Output
 from tfmon.model.events import LanePrinted
 
 LATER = TELL_EVERY_NS + 1

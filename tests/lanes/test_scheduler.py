@@ -1,0 +1,447 @@
+"""Who trains when, with race that are only written down."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfmon.lanes.scheduler import Scheduler
+from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.requests import Pause, Run, RunSlice
+
+
+class FakeRace:
+    """Writes race down, and keeps what they make of the lanes."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.seconds: list[float] = []
+        self.suspended: set[str] = set()
+        self.starts = 0
+        self.quiet = False
+        self.spare_loads = 0
+        self.slice_of = ""
+        self.said_paused: list[str] = []
+
+    def send(self, lane, request):
+        assert lane not in self.suspended, "a suspended lane would not read this"
+        match request:
+            case RunSlice():
+                self.seconds.append(request.seconds)
+                self.log.append(f"{lane}{request.round}")
+            case Run():
+                self.log.append(f"run {lane}")
+            case Pause():
+                self.log.append(f"pause {lane}")
+
+    def suspend(self, lane):
+        self.suspended.add(lane)
+
+    def continue_(self, lane):
+        self.suspended.discard(lane)
+
+    def started(self):
+        self.starts += 1
+
+    def granted(self, lane):
+        self.slice_of = lane
+
+    def paused(self, lane):
+        self.said_paused.append(lane)
+
+    def set_quiet(self, quiet):
+        self.quiet = quiet
+
+    def load_spare(self) -> bool:
+        if self.spare_loads:
+            self.spare_loads -= 1
+            self.log.append("load")
+            return True
+        return False
+
+    def taken(self) -> str:
+        """Return the requests sent since the last call."""
+        log, self.log = self.log, []
+        return ", ".join(log)
+
+
+@pytest.fixture
+def race():
+    return FakeRace()
+
+
+@pytest.fixture
+def begin(race):
+    """Start a race; with `ready`, all its lanes are, and their first requests are taken."""
+
+    def start(lanes: str = "AB", mode: str = TURNS, ready: bool = True) -> Scheduler:
+        scheduler = Scheduler(race, race)
+        scheduler.begin(lanes, mode, 0.5)
+        if ready:
+            for lane in lanes:
+                scheduler.ready(lane)
+            race.taken()
+        return scheduler
+
+    return start
+
+
+class TestStart:
+    @pytest.mark.parametrize(("mode", "first"), [(TURNS, "A1"), (CONCURRENT, "run A, run B, run C")])
+    def test_the_signal_comes_when_the_last_lane_is_ready(self, race, begin, mode, first):
+        scheduler = begin("ABC", mode, ready=False)
+        scheduler.ready("C")
+        scheduler.ready("A")
+        assert (race.taken(), race.starts) == ("", 0)
+        scheduler.ready("B")
+        assert (race.taken(), race.starts) == (first, 1)
+
+    @pytest.mark.parametrize(("mode", "first"), [(TURNS, "A1"), (CONCURRENT, "run A")])
+    @pytest.mark.parametrize("fails_first", [True, False])
+    def test_a_lane_that_fails_does_not_block_the_others(self, race, begin, mode, first, fails_first):
+        scheduler = begin("AB", mode, ready=False)
+        for step in (scheduler.ended, scheduler.ready)[:: 1 if fails_first else -1]:
+            step("B" if step == scheduler.ended else "A")
+        assert (race.taken(), race.starts) == (first, 1)
+
+    def test_when_all_lanes_fail_nothing_starts(self, race, begin):
+        scheduler = begin(ready=False)
+        scheduler.ended("A")
+        scheduler.ended("B")
+        assert (race.taken(), race.starts) == ("", 0)
+
+    def test_lanes_that_wait_for_the_signal_are_frozen_in_turns_only(self, race, begin):
+        begin("AB", CONCURRENT, ready=False).ready("A")
+        assert race.suspended == set()
+        begin("AB", TURNS, ready=False).ready("A")
+        assert race.suspended == {"A"}
+
+    def test_lanes_paused_before_the_signal_start_when_they_may(self, race, begin):
+        scheduler = begin(ready=False)
+        scheduler.pause("AB")
+        scheduler.ready("A")
+        scheduler.ready("B")
+        assert (race.taken(), race.starts) == ("", 0)
+        scheduler.resume("B")
+        assert (race.taken(), race.starts) == ("B1", 1)
+
+    def test_the_signal_is_given_once_in_a_race_and_again_in_the_next(self, race, begin):
+        scheduler = begin()
+        scheduler.restarting("A")
+        scheduler.ready("A")
+        assert race.starts == 1
+        scheduler.begin("C", TURNS, 0.5)
+        scheduler.ready("C")
+        assert race.starts == 2
+
+
+class TestTurns:
+    def test_turns_alternate_a_b_b_a(self, race, begin):
+        scheduler = begin()
+        for lane in "ABBAABB":
+            assert race.slice_of == lane
+            scheduler.idle(lane)
+        assert race.taken() == "B1, B2, A2, A3, B3, B4, A4"
+
+    def test_all_but_the_lane_that_trains_are_frozen(self, race, begin):
+        scheduler = begin("ABC")
+        for lane in "ABCCBA":
+            assert race.slice_of == lane
+            assert race.suspended == set("ABC") - {lane}
+            scheduler.idle(lane)
+
+    def test_a_lane_alone_trains_without_turns(self, race, begin):
+        scheduler = begin("A", ready=False)
+        scheduler.ready("A")
+        assert (race.taken(), race.suspended, race.slice_of) == ("run A", set(), "")
+
+    def test_a_lane_that_is_over_in_its_turn_passes_it_on(self, race, begin):
+        scheduler = begin()
+        scheduler.ended("A")
+        assert (race.taken(), race.slice_of) == ("B1", "B")
+
+    def test_the_last_lane_goes_on_alone(self, race, begin):
+        scheduler = begin()
+        scheduler.ended("B")
+        scheduler.idle("A")
+        scheduler.idle("A")
+        assert race.taken() == "A2, A3"
+
+    def test_when_the_last_lane_is_over_nobody_has_the_turn(self, race, begin):
+        scheduler = begin()
+        scheduler.ended("A")
+        scheduler.ended("B")
+        assert (race.taken(), race.slice_of) == ("B1", "")
+
+    def test_an_end_that_is_told_twice_takes_no_turn_away(self, race, begin):
+        scheduler = begin()
+        scheduler.ended("A")
+        scheduler.ended("A")
+        assert race.taken() == "B1"
+
+
+class TestRestart:
+    def test_nobody_gets_a_turn_while_a_lane_gets_ready(self, race, begin):
+        scheduler = begin()
+        scheduler.restarting("B")
+        assert race.slice_of == "A"
+        scheduler.idle("A")
+        assert (race.taken(), race.slice_of, race.suspended) == ("", "", {"A", "B"})
+        scheduler.ready("B")
+        assert (race.taken(), race.slice_of) == ("B1", "B")
+
+    def test_a_lane_that_is_restarted_in_its_turn_has_it_no_more(self, race, begin):
+        scheduler = begin()
+        scheduler.restarting("A")
+        assert (race.taken(), race.slice_of) == ("", "")
+        scheduler.ready("A")
+        assert race.taken() == "B1"
+
+    def test_a_lane_that_was_over_comes_back(self, race, begin):
+        scheduler = begin()
+        scheduler.ended("B")
+        scheduler.restarting("B")
+        scheduler.idle("A")
+        assert race.taken() == ""
+        scheduler.ready("B")
+        assert race.taken() == "B1"
+
+    def test_a_restart_that_fails_lets_the_others_go_on(self, race, begin):
+        scheduler = begin()
+        scheduler.restarting("A")
+        scheduler.ended("A")
+        assert race.taken() == "B1"
+
+    def test_at_once_the_others_train_on_and_the_new_one_joins(self, race, begin):
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.restarting("A")
+        assert race.taken() == ""
+        scheduler.ready("A")
+        assert race.taken() == "run A"
+
+
+class TestPause:
+    def test_in_turns_a_paused_lane_is_passed_over(self, race, begin):
+        scheduler = begin()
+        scheduler.pause("B")
+        assert (race.taken(), race.suspended, race.slice_of) == ("", {"B"}, "A")
+        assert race.said_paused == ["B"]
+        scheduler.idle("A")
+        assert race.taken() == "A2"
+
+    def test_a_lane_paused_in_its_turn_passes_it_on_when_it_stands(self, race, begin):
+        scheduler = begin()
+        scheduler.pause("A")
+        assert (race.taken(), race.slice_of) == ("pause A", "A")
+        scheduler.idle("A")
+        assert (race.taken(), race.slice_of, race.suspended) == ("B1", "B", {"A"})
+        assert race.said_paused == ["A"]
+
+    def test_pausing_again_does_not_thaw(self, race, begin):
+        scheduler = begin()
+        scheduler.pause("B")
+        scheduler.pause("B")
+        assert (race.taken(), race.suspended) == ("", {"B"})
+
+    def test_all_paused_nobody_has_the_turn_until_one_may_run(self, race, begin):
+        scheduler = begin()
+        scheduler.pause("AB")
+        scheduler.idle("A")
+        assert (race.taken(), race.slice_of, race.suspended) == ("pause A", "", {"A", "B"})
+        scheduler.resume("AB")
+        assert (race.taken(), race.suspended) == ("B2", {"A"})
+
+    def test_at_once_only_the_paused_lane_stands(self, race, begin):
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.pause("A")
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("pause A", set())
+        scheduler.resume("A")
+        assert race.taken() == "run A"
+
+    def test_a_lane_that_may_run_before_it_stood_still_runs_on(self, race, begin):
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.pause("A")
+        scheduler.resume("A")
+        assert race.taken() == "pause A"
+        scheduler.idle("A")
+        assert race.taken() == "run A"
+
+    def test_a_lane_that_is_over_or_not_ready_is_told_nothing(self, race, begin):
+        scheduler = begin("ABC")
+        scheduler.ended("C")
+        scheduler.restarting("B")
+        scheduler.pause("BC")
+        assert race.taken() == ""
+
+
+class TestMode:
+    def test_from_turns_to_at_once_all_run_when_the_slice_is_over(self, race, begin):
+        scheduler = begin("ABC")
+        scheduler.set_mode(CONCURRENT)
+        assert (race.taken(), race.suspended, race.slice_of) == ("run B, run C", set(), "")
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("run A", set())
+
+    def test_from_at_once_to_turns_all_stand_still_before_the_first_turn(self, race, begin):
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.set_mode(TURNS)
+        assert race.taken() == "pause A, pause B"
+        scheduler.idle("B")
+        assert (race.taken(), race.suspended) == ("", {"B"})
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended, race.slice_of) == ("A1", {"B"}, "A")
+
+    def test_a_lane_that_stood_already_is_frozen_when_turns_begin(self, race, begin):
+        scheduler = begin(mode=CONCURRENT)
+        scheduler.pause("B")
+        scheduler.idle("B")
+        race.taken()
+        scheduler.set_mode(TURNS)
+        assert (race.taken(), race.suspended) == ("pause A", {"B"})
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("A1", {"B"})
+
+    def test_rounds_are_not_counted_anew(self, race, begin):
+        scheduler = begin()
+        scheduler.set_mode(CONCURRENT)
+        scheduler.idle("A")
+        scheduler.set_mode(TURNS)
+        race.taken()
+        scheduler.idle("A")
+        scheduler.idle("B")
+        assert race.taken() == "B2"
+
+    def test_the_same_mode_again_changes_nothing(self, race, begin):
+        scheduler = begin()
+        scheduler.set_mode(TURNS)
+        assert (race.taken(), race.slice_of) == ("", "A")
+
+    def test_a_mode_chosen_before_the_signal_counts(self, race, begin):
+        scheduler = begin(ready=False)
+        scheduler.ready("A")
+        scheduler.set_mode(CONCURRENT)
+        assert race.taken() == ""
+        scheduler.ready("B")
+        assert (race.taken(), race.suspended) == ("run A, run B", set())
+
+    def test_a_lane_alone_runs_on_in_either_mode(self, race, begin):
+        scheduler = begin("A")
+        scheduler.set_mode(CONCURRENT)
+        assert race.taken() == ""
+        scheduler.set_mode(TURNS)
+        assert (race.taken(), race.suspended) == ("", set())
+
+
+class TestLending:
+    """Time for something else between two rounds, and word of when nothing is quiet."""
+
+    def test_before_a_round_and_never_within_one(self, race, begin):
+        scheduler = begin("AB")
+        race.spare_loads = 1
+        scheduler.idle("A")
+        assert race.taken() == "B1"
+        scheduler.idle("B")
+        assert (race.taken(), race.slice_of, race.quiet) == ("load", "", False)
+        scheduler.spare_loaded()
+        assert (race.taken(), race.quiet) == ("B2", True)
+
+    def test_once_a_round(self, race, begin):
+        scheduler = begin("AB")
+        race.spare_loads = 9
+        scheduler.idle("A")
+        scheduler.idle("B")
+        scheduler.spare_loaded()
+        assert race.taken() == "B1, load, B2"
+        scheduler.idle("B")
+        scheduler.idle("A")
+        assert race.taken() == "A2, load"
+
+    def test_nobody_gets_a_turn_meanwhile(self, race, begin):
+        scheduler = begin("AB")
+        race.spare_loads = 1
+        scheduler.idle("A")
+        scheduler.idle("B")
+        race.taken()
+        scheduler.pause("A")
+        scheduler.resume("A")
+        assert race.taken() == ""
+
+    def test_not_during_a_trial(self, race, begin):
+        scheduler = begin("AB")
+        scheduler.set_exclusive("A")
+        race.spare_loads = 1
+        scheduler.idle("A")
+        scheduler.idle("A")
+        assert "load" not in race.taken()
+
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    def test_it_is_told_when_nothing_is_measured(self, race, begin, mode):
+        scheduler = begin("AB", mode)
+        assert race.quiet
+        scheduler.pause("AB")
+        scheduler.idle("A")
+        scheduler.idle("B")
+        assert not race.quiet
+        scheduler.resume("A")
+        assert race.quiet
+        scheduler.ended("A")
+        assert not race.quiet
+
+
+class TestAlone:
+    """A lane that a experiment has for itself."""
+
+    def test_in_turns_it_gets_every_slice_when_the_other_has_ended_its_own(self, race, begin):
+        scheduler = begin("AB")
+        scheduler.set_exclusive("B")
+        assert (race.taken(), race.slice_of) == ("", "A")
+        scheduler.idle("A")
+        scheduler.idle("B")
+        assert (race.taken(), race.suspended, race.slice_of) == ("B1, B2", {"A"}, "B")
+
+    def test_training_at_once_the_others_hold_and_it_goes_over_to_slices(self, race, begin):
+        scheduler = begin("AB", CONCURRENT)
+        scheduler.set_exclusive("A")
+        assert race.taken() == "pause A, pause B"
+        scheduler.idle("B")
+        assert race.taken() == ""
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("A1", {"B"})
+
+    def test_afterwards_all_go_on_as_the_mode_says(self, race, begin):
+        scheduler = begin("AB", CONCURRENT)
+        scheduler.set_exclusive("A")
+        scheduler.idle("B")
+        scheduler.idle("A")
+        race.taken()
+        scheduler.set_exclusive("")
+        assert (race.taken(), race.slice_of) == ("run B", "")
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("run A", set())
+
+    def test_a_race_of_one_lane_goes_over_to_slices_and_back(self, race, begin):
+        scheduler = begin("A")
+        scheduler.set_exclusive("A")
+        scheduler.idle("A")
+        assert race.taken() == "pause A, A1"
+        scheduler.set_exclusive("")
+        scheduler.idle("A")
+        assert (race.taken(), race.suspended) == ("run A", set())
+
+    def test_its_slices_may_be_of_another_length(self, race, begin):
+        scheduler = begin("AB")
+        scheduler.idle("A")
+        race.seconds.clear()
+        scheduler.set_exclusive("A", 0.25)
+        scheduler.idle("B")
+        scheduler.set_exclusive("")
+        scheduler.idle("A")
+        assert race.seconds == [0.25, 0.5]
+
+    def test_another_race_knows_nothing_of_it(self, race, begin):
+        scheduler = begin("AB")
+        scheduler.set_exclusive("B")
+        scheduler.begin("AB", TURNS, 0.5)
+        scheduler.ready("A")
+        scheduler.ready("B")
+        assert race.taken() == "A1"

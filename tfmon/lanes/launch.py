@@ -1,0 +1,199 @@
+"""How a lane's process is started: its pipes, its environment, its priority, and a guard for a user's command."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import tfmon
+from tfmon.model.knobs import Settings
+from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
+SITE = Path(tfmon.__file__).parent / "script" / "site"
+"""The folder with the sitecustomize that loads tfmon into a user's Python."""
+OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+YIELDING_NICE = 5
+"""A lane gets three times the CPU of a thread with this nice value that wants the same core."""
+ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
+"""How long a lane gets to end after Stop (or the end of its pipe), SIGTERM and SIGKILL: 2.6 s in all."""
+GUARD = f"""
+trap '' HUP INT QUIT TERM TSTP
+read -r over && exit
+kill -s CONT -- "-$1"
+sleep {ASK_S} || sleep 1
+kill -s TERM -- "-$1" || exit
+sleep {TERM_S} || sleep 1
+kill -s KILL -- "-$1"
+"""
+"""`read` fails at the end of the pipe. POSIX's `sleep` takes whole seconds only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A user's own command that a lane runs."""
+
+    words: tuple[str, ...]
+    device: str
+    """`cpu` or `gpu`."""
+    settings: Settings
+    """Knobs that the command line sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A started process and the monitor's ends of its pipes, none of which blocks."""
+
+    popen: subprocess.Popen[bytes]
+    metric_fd: int
+    output_fd: int
+    request_fd: int
+    guard: subprocess.Popen[bytes] | None
+
+
+def launch(
+    python: Path, environment: Mapping[str, str | None], script: Path, command: Command | None = None
+) -> Launched:
+    """Start `script` with `python`, or a user's command.
+
+    Args:
+        environment: Variables besides the monitor's; None removes one.
+
+    Raises:
+        OSError: It did not start; nothing stays open.
+    """
+    merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
+    for key in [key for key, value in environment.items() if value is None]:
+        merged.pop(key, None)
+    metric_fd, child_metric_fd = os.pipe()
+    child_request_fd, request_fd = os.pipe()
+    os.set_blocking(metric_fd, False)
+    os.set_blocking(request_fd, False)
+    inherited = [child_metric_fd, child_request_fd]
+    try:
+        if command is None:
+            words = [str(python), str(script), str(child_metric_fd), str(child_request_fd)]
+        else:
+            lock, token = _lock_file()
+            inherited.append(lock)
+            words = list(command.words)
+            pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
+            merged.update(_script_environment(merged, pipes, command.settings))
+        popen = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=inherited,
+            env=merged,
+            # In the monitor's session: if the monitor dies while a child is suspended, the kernel sends the child
+            # SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX).
+            **OWN_GROUP,
+        )
+    except OSError:
+        os.close(metric_fd)
+        os.close(request_fd)
+        raise
+    finally:
+        for fd in inherited:
+            os.close(fd)
+    assert popen.stdout is not None
+    output_fd = popen.stdout.fileno()
+    os.set_blocking(output_fd, False)
+    guard = None if command is None else _start_guard(popen.pid)
+    return Launched(popen, metric_fd, output_fd, request_fd, guard)
+
+
+def _lock_file() -> tuple[int, str]:
+    """Return a file that the lane's processes inherit and no folder lists, and the token in it."""
+    token = secrets.token_hex(8)
+    with tempfile.TemporaryFile() as file:
+        file.write(token.encode())
+        file.flush()
+        return os.dup(file.fileno()), token
+
+
+def _script_environment(environment: Mapping[str, str], pipes: LanePipes, settings: Settings) -> dict[str, str]:
+    """Return the variables by which a Python of the lane finds its pipes and its knobs."""
+    before = environment.get("PYTHONPATH", "")
+    path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
+    return {VARIABLE: pipes.text(), SETTINGS: json.dumps(settings), HOLDER: "", "PYTHONPATH": path}
+
+
+# ---------------------------------------------------------------- a user's command whose monitor is killed
+
+
+def _start_guard(group: int) -> subprocess.Popen[bytes] | None:
+    """Start a shell that ends a process group when the monitor dies; None where there is no shell."""
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, "tfmon-guard", str(group)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            **OWN_GROUP,
+        )
+    except OSError:
+        return None
+
+
+def dismiss_guard(guard: subprocess.Popen[bytes]) -> None:
+    """End a guard: the number of its group may soon be another's."""
+    guard.kill()
+    guard.wait()
+    assert guard.stdin is not None
+    guard.stdin.close()
+
+
+# ---------------------------------------------------------------- priority
+
+
+class ProcessLauncher:
+    """Calls functions in one thread that keeps the priority the program was started with.
+
+    A child inherits the nice value of the thread that starts it, and only root may lower it again. So a thread
+    that yields to the lanes must not start them.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tfmon-launcher")
+        # Make the thread now: at the first start, the caller may have yielded already.
+        self._pool.submit(threading.get_native_id).result()
+
+    def __call__(
+        self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+    ) -> Result:
+        """Call a function; return what it returns and raise what it raises."""
+        return self._pool.submit(function, *args, **kwargs).result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=True)
+
+
+def yield_to_lanes() -> None:
+    """Give the calling thread, and those it will start, a lower priority than the lanes have.
+
+    Linux only, where each thread has a nice value. Elsewhere the process has one, and the lanes would inherit it.
+    Source: setpriority(2), "C library/kernel differences".
+    """
+    if sys.platform != "linux":
+        return
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, max(nice, min(19, nice + YIELDING_NICE)))

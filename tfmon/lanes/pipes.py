@@ -1,0 +1,152 @@
+"""What a lane's process writes: events on its metric pipe, text on stdout and stderr. All of it is bounded."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+from tfmon.model.codec import MAX_LINE_BYTES, CodecError, clean, decode_event
+from tfmon.model.events import BadLine, Event, LanePrinted
+
+AHEAD_NS = 1_000_000_000
+"""All processes of a machine share one clock: an event that is further ahead of it is wrong."""
+MOST_PROBLEMS = 8
+"""Most problems of one chunk that are told one by one; further bad lines are only counted."""
+TAIL_BYTES = 32_768
+"""How much of the output is kept; the rest is read and dropped, so that the process never blocks."""
+TAIL_LINES = 200
+NEWS_BYTES = 16_384
+"""Most that is told at once: the newest of what was printed since."""
+LINE_CHARACTERS = 500
+TELL_EVERY_NS = 250_000_000
+_STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stack \(most recent')
+"""What `faulthandler` writes."""
+
+
+class MetricLines:
+    """Decodes the chunks of a metric pipe, which end anywhere, and counts lines that cannot be read.
+
+    Thread: the reader's.
+    """
+
+    def __init__(self, lane: str, sink: Callable[[Event], None]) -> None:
+        self.lane = lane
+        """Whose events these are; a spare worker gets its lane later."""
+        self._sink = sink
+        self._partial = b""
+        self._skipping = False
+        self._problems: list[tuple[str, int]] = []
+
+    def take(self, chunk: bytes) -> None:
+        """Decode a chunk; the events of its whole lines go to the sink."""
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        if lines and self._skipping:
+            self._skipping = False
+            del lines[0]
+        for line in lines:
+            self._decode(line)
+        if len(self._partial) > MAX_LINE_BYTES:
+            if not self._skipping:
+                self._count(f"a line longer than {MAX_LINE_BYTES} bytes")
+            self._partial, self._skipping = b"", True
+        self._tell_problems()
+
+    def end(self) -> None:
+        """Report a last line without an end."""
+        if self._partial:
+            self._count("the last line was cut off")
+            self._tell_problems()
+
+    def _decode(self, line: bytes) -> None:
+        try:
+            event = decode_event(line, self.lane)
+        except CodecError as error:
+            self._count(str(error))
+            return
+        if event.at_ns > time.monotonic_ns() + AHEAD_NS:
+            self._count(f"{type(event).__name__}.at_ns lies in the future")
+            return
+        self._tell_problems()
+        try:
+            self._sink(event)
+        except Exception as error:  # noqa: BLE001 - one thread reads all lanes, so an event of one must not end it
+            self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
+
+    def _count(self, problem: str) -> None:
+        """Count a bad line with the one before it if they are alike: a process may write nothing else."""
+        last, lines = self._problems[-1] if self._problems else ("", 0)
+        if lines and (problem == last or len(self._problems) >= MOST_PROBLEMS):
+            self._problems[-1] = (problem, lines + 1)
+        else:
+            self._problems.append((problem, 1))
+
+    def _tell_problems(self) -> None:
+        problems, self._problems = self._problems, []
+        for problem, lines in problems:
+            at_ns = time.monotonic_ns()
+            self._sink(BadLine(lane=self.lane, at_ns=at_ns, problem=clean(problem, 200), lines=lines))
+
+
+class Output:
+    """Takes what a process prints, in chunks that end anywhere."""
+
+    def __init__(self, lane: str) -> None:
+        self.lane = lane
+        """Whose output it is; a spare worker gets its lane later."""
+        self.printed_bytes = 0
+        """How much was printed in all."""
+        self._tail = b""
+        self._news = b""
+        self._dropped_bytes = 0
+        self._told_ns = 0
+
+    def take(self, chunk: bytes) -> None:
+        """Take a chunk."""
+        self.printed_bytes += len(chunk)
+        self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+        self._news += chunk
+        if len(self._news) > NEWS_BYTES:
+            kept = self._news[-NEWS_BYTES:].partition(b"\n")[2]
+            self._dropped_bytes += len(self._news) - len(kept)
+            self._news = kept
+
+    def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
+        """Return the whole lines since the last news; None for none, or where those were told a moment ago.
+
+        `last` returns everything at once, also a line without an end.
+        """
+        if not self._news and not self._dropped_bytes:
+            return None
+        if not last and now_ns - self._told_ns < TELL_EVERY_NS:
+            return None
+        whole, end, rest = (self._news, b"", b"") if last else self._news.rpartition(b"\n")
+        if not (whole or end or self._dropped_bytes):
+            return None
+        dropped, self._dropped_bytes = self._dropped_bytes, 0
+        self._news, self._told_ns = rest, now_ns
+        lines = tuple(line for line in map(_shown, whole.split(b"\n")) if line)
+        if not lines and not dropped:
+            return None
+        return LanePrinted(lane=self.lane, at_ns=now_ns, lines=lines, dropped_bytes=dropped)
+
+    def tail(self) -> tuple[str, ...]:
+        """Return the last lines, safe to show."""
+        return _lines(self._tail)
+
+    def stack_since(self, printed_bytes: int) -> tuple[str, ...]:
+        """Return the lines of a thread's stack among those printed after so many bytes. Thread: any."""
+        new_bytes = self.printed_bytes - printed_bytes
+        new = _lines(self._tail[-new_bytes:]) if new_bytes > 0 else ()
+        return tuple(line for line in new if _STACK_LINE.match(line))
+
+
+def _lines(printed: bytes) -> tuple[str, ...]:
+    text = clean(printed.decode(errors="replace"), limit=TAIL_BYTES)
+    return tuple(line.rstrip() for line in text.splitlines()[-TAIL_LINES:] if line.strip())
+
+
+def _shown(line: bytes) -> str:
+    """Return a line safe to show; of one that a progress bar overwrote, what a terminal would show."""
+    text = line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
+    return clean(text, LINE_CHARACTERS).rstrip()
