@@ -6,8 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.model import lane_statistics as histogram
-from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
+from tests.support.events import HIDDEN, MS, SECOND, gpu_sample, lane, phase, tree_sample, window
+from tfmon.model.events import (
+    BadLine,
+    KnobRequested,
+    LaneEnded,
+    LanePrinted,
+    LaneStalled,
+    LaneStarted,
+    Suspended,
+)
+from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -16,67 +25,39 @@ from tfmon.model.lane_events import (
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
-    PhaseEntered,
     Progressed,
     SliceEnded,
-    Window,
+    StackReported,
 )
-from tfmon.model.lane_reducer import advance, trains_on
+from tfmon.model.lane_reducer import advance, append_log, trains_on, trouble_of
 from tfmon.model.lane_state import (
     ABSENT,
     DONE,
     FAILED,
     HISTORY_WINDOWS,
-    NO_GPU,
+    LOG_LINES,
+    MOST_SUSPENSIONS,
     NOT_SAMPLED,
+    OUT_OF_MEMORY,
     PAUSED,
     RACING,
     RECENT_NS,
+    STALL,
     STARTING,
+    SUSPENDED,
     Heartbeat,
     LaneState,
+    LogLine,
     seconds_left,
 )
-from tfmon.model.lane_statistics import MOST_SLICES, Mean, Measurements, Point, WindowSums
-from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample
+from tfmon.model.lane_statistics import Measurements, Point, WindowSums
+from tfmon.model.readings import HostSample, Missing
 from tfmon.model.spec import LaneSpec
 
-MS = 1_000_000
-SECOND = 1_000 * MS
-HIDDEN = Missing("hidden")
+KILLED = "the kernel killed a process on this machine for lack of memory just then"
 
 
-def lane(device: str = "cpu", *events) -> LaneState:
-    state = LaneState(spec=LaneSpec(device, name=device))
-    for event in events:
-        state = advance(state, event)
-    return state
-
-
-def phase(name: str, at_ns: int = 1) -> PhaseEntered:
-    return PhaseEntered(at_ns=at_ns, phase=name)
-
-
-def window(at_ns: int = SECOND, span_ns: int = 200 * MS, **changes) -> Window:
-    whole = Window(
-        at_ns=at_ns,
-        span_ns=span_ns,
-        steps=10,
-        examples=320,
-        step=10,
-        input_ns=20 * MS,
-        call_ns=150 * MS,
-        sync_ns=25 * MS,
-        report_ns=5 * MS,
-        longest_ns=30 * MS,
-        histogram=histogram.count([20 * MS] * 10),
-        loss=0.5,
-        settings={"prefetch": "auto"},
-    )
-    return replace(whole, **changes)
-
-
-def asked(request: int, value="off", knob: str = "prefetch") -> KnobRequested:
+def requested(request: int, value="off", knob: str = "prefetch") -> KnobRequested:
     return KnobRequested(lane="cpu", at_ns=3, request=request, knob=knob, value=value)
 
 
@@ -88,359 +69,372 @@ def refused(request: int) -> KnobRefused:
     return KnobRefused(at_ns=4, request=request, knob="prefetch", value="off", reason="no memory")
 
 
-def ended(**changes) -> LaneEnded:
-    end = LaneEnded(lane="cpu", at_ns=9, exit_code=None, signal=None, requested=False, output_tail=("last words",))
-    return replace(end, **changes)
+def ended(code: int | None = None, signal: str | None = None, *, requested=False, kills="") -> LaneEnded:
+    return LaneEnded(
+        lane="cpu", at_ns=40 * SECOND, exit_code=code, signal=signal, requested=requested, memory_kills=kills,
+        output_tail=("last words",),
+    )  # fmt: skip
 
 
-def tree(cpu_pct=200.0, pids=(7, 8)) -> TreeSample:
-    return TreeSample(lane="cpu", at_ns=1, cpu_pct=cpu_pct, private_bytes=1e6, processes=len(pids), pids=pids)
+def started(at_ns: int = 50, **more) -> LaneStarted:
+    return LaneStarted(lane="cpu", at_ns=at_ns, pid=43, settings={"prefetch": 2}, **more)
 
 
-def gpu(key: str = "GPU-a", index: int = 0, busy_pct=60.0, held=None) -> GpuSample:
-    return GpuSample(
-        at_ns=1,
-        key=key,
-        index=index,
-        name="Board",
-        busy_pct=busy_pct,
-        busy_source="samples",
-        used_bytes=HIDDEN,
-        total_bytes=HIDDEN,
-        power_w=HIDDEN,
-        power_limit_w=HIDDEN,
-        temperature_c=HIDDEN,
-        used_by_pid=held or {},
-    )
+def loaded(uuid: str | None) -> LibrariesLoaded:
+    return LibrariesLoaded(at_ns=2, tensorflow="2.21", keras="3", numpy="2.4", device_name="A GPU", gpu_uuid=uuid)
 
 
-def equipped(uuid: str | None) -> LibrariesLoaded:
-    return LibrariesLoaded(at_ns=2, tensorflow="2.21", keras="3", numpy="2.4", device_name="Board", gpu_uuid=uuid)
-
-
-class TestLife:
-    def test_a_lane_begins_with_nothing_known(self):
+class TestPhases:
+    def test_nothing_is_known_at_first(self):
         state = lane()
         assert (state.phase, state.pid, state.parameters, state.first_loss) == (STARTING, None, None, None)
         assert state.tree_cpu_pct is state.private_bytes is NOT_SAMPLED
         assert not state.over
 
-    def test_hello_tells_process_and_python(self):
-        state = lane("cpu", Hello(at_ns=1, protocol=1, pid=42, python="3.12.1"))
-        assert (state.pid, state.python) == (42, "3.12.1")
-
-    def test_equipped_tells_versions_and_device(self):
-        state = lane("gpu:0", equipped("GPU-a"))
+    def test_what_the_child_says_of_itself_is_kept(self):
+        hello = Hello(at_ns=1, protocol=2, pid=42, python="3.12.1", reports_stack=True)
+        built = Built(at_ns=1, parameters=5, examples=None, settings={"batch_size": 8})
+        state = lane("gpu:0", hello, loaded("GPU-a"), built)
+        assert (state.pid, state.python, state.reports_stack) == (42, "3.12.1", True)
         assert (state.tensorflow, state.keras, state.numpy) == ("2.21", "3", "2.4")
-        assert (state.device_name, state.gpu_uuid) == ("Board", "GPU-a")
-
-    def test_built_tells_size_and_settings(self):
-        state = lane("cpu", Built(at_ns=1, parameters=5, examples=None, settings={"batch_size": 8}))
+        assert (state.device_name, state.gpu_uuid) == ("A GPU", "GPU-a")
         assert (state.parameters, state.data_examples, state.settings) == (5, None, {"batch_size": 8})
 
-    def test_a_phase_is_entered_at_its_time(self):
-        state = lane("cpu", phase(RACING, 5), phase(PAUSED, 7))
+    def test_a_phase_begins_at_its_event(self):
+        state = lane("cpu", phase(RACING, 5), phase(PAUSED, 7), phase(PAUSED, 9))
         assert (state.phase, state.phase_since_ns) == (PAUSED, 7)
 
-    def test_a_lane_that_is_over_enters_no_other_phase(self):
-        assert lane("cpu", Finished(at_ns=5, steps=3), phase(RACING, 6)).phase == DONE
-
-    def test_a_lane_that_did_its_steps_is_done(self):
-        state = lane("cpu", phase(RACING), Finished(at_ns=5, steps=3))
+    def test_a_finished_lane_enters_no_other_phase(self):
+        state = lane("cpu", phase(RACING), Finished(at_ns=5, steps=3), phase(RACING, 6))
         assert (state.phase, state.phase_since_ns, state.over) == (DONE, 5, True)
 
-    @pytest.mark.parametrize(
-        ("kind", "entered"), [("device_absent", ABSENT), ("error", FAILED), ("scenario", FAILED)]
-    )
-    def test_a_lane_that_says_why_it_failed_keeps_the_words(self, kind, entered):
-        state = lane("cpu", LaneFailed(at_ns=5, kind=kind, message="what", hint="do"))
-        assert (state.phase, state.over) == (entered, True)
+    @pytest.mark.parametrize(("kind", "entered"), [("device_absent", ABSENT), ("scenario", FAILED)])
+    def test_a_failed_lane_keeps_its_reason_when_it_ends(self, kind, entered):
+        state = lane("cpu", LaneFailed(at_ns=5, kind=kind, message="what", hint="do"), ended(1))
+        assert (state.phase, state.over, state.phase_since_ns) == (entered, True, 5)
         assert (state.trouble.message, state.trouble.hint, state.trouble.kind) == ("what", "do", kind)
+        assert state.ended.output_tail == ("last words",)
 
     def test_bad_lines_are_counted(self):
-        state = lane("cpu", *(BadLine(lane="cpu", at_ns=1, problem=word) for word in ("first", "second")))
-        assert (state.bad_lines, state.last_bad_line) == (2, "second")
+        events = (
+            BadLine(lane="cpu", at_ns=1, problem="first", lines=2),
+            BadLine(lane="cpu", at_ns=1, problem="last"),
+        )
+        state = lane("cpu", *events)
+        assert (state.bad_lines, state.last_bad_line) == (3, "last")
 
-    def test_what_concerns_no_lane_changes_nothing(self):
+    def test_an_event_about_something_else_changes_nothing(self):
         before = lane("cpu", window())
         host = HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
         assert advance(before, host) is before
+        assert append_log(before.log, tree_sample()) is before.log
         assert replace(advance(before, SliceEnded(at_ns=1, round=1)), heartbeat=before.heartbeat) == before
 
 
 class TestEnd:
-    def test_a_signal_is_named(self):
-        state = lane("cpu", phase(RACING), ended(signal="SIGKILL"))
-        assert (state.phase, state.trouble.message) == (FAILED, "the lane was ended by SIGKILL")
+    @pytest.mark.parametrize(
+        ("event", "message"),
+        [
+            (ended(signal="SIGKILL"), "the lane was ended by SIGKILL"),
+            (ended(0), "the lane left with exit code 0 and did not say why"),
+            (
+                ended(signal="SIGKILL", kills=KILLED),
+                f"out of memory, it seems: the lane was ended by SIGKILL, and {KILLED}",
+            ),
+            (ended(signal="SIGSEGV", kills=KILLED), "the lane was ended by SIGSEGV"),
+        ],
+    )
+    def test_an_unexplained_end_is_a_failure_named_by_signal_or_code(self, event, message):
+        state = lane("cpu", phase(RACING), event)
+        assert (state.phase, state.trouble.message) == (FAILED, message)
 
-    @pytest.mark.parametrize("code", [0, 3])
-    def test_an_exit_code_without_a_word_is_a_failure(self, code):
-        state = lane("cpu", phase(RACING), ended(exit_code=code))
-        assert state.phase == FAILED
-        assert f"exit code {code}" in state.trouble.message
+    def test_a_kill_for_memory_comes_with_the_advice_to_lower_the_batch(self):
+        trouble = trouble_of(ended(signal="SIGKILL", kills=KILLED), None)
+        assert trouble.kind == OUT_OF_MEMORY
+        assert trouble.hint.startswith("b lowers the batch size")
 
-    def test_an_end_that_was_asked_for_is_no_failure(self):
-        state = lane("cpu", phase(RACING), ended(signal="SIGKILL", asked=True))
-        assert (state.phase, state.trouble) == (DONE, None)
+    @pytest.mark.parametrize("kills", ["", KILLED])
+    def test_a_requested_end_is_no_failure_and_drops_open_requests(self, kills):
+        state = lane("cpu", phase(RACING), requested(1), ended(signal="SIGKILL", requested=True, kills=kills))
+        assert (state.phase, state.trouble, state.requested) == (DONE, None, {})
 
-    def test_an_end_after_a_reason_keeps_the_reason(self):
-        failure = LaneFailed(at_ns=5, kind="scenario", message="what")
-        state = lane("cpu", failure, ended(exit_code=1))
-        assert (state.phase, state.trouble.message, state.phase_since_ns) == (FAILED, "what", 5)
-        assert state.ended.output_tail == ("last words",)
+    @pytest.mark.parametrize(
+        ("event", "how"),
+        [
+            (ended(signal="SIGKILL", requested=True), "was ended by SIGKILL, as requested"),
+            (ended(0, requested=True), "left with exit code 0, as requested"),
+            (ended(signal="SIGKILL"), "was ended by SIGKILL"),
+        ],
+    )
+    def test_a_lane_that_hung_has_failed_however_it_ended(self, event, how):
+        stalled = LaneStalled(lane="cpu", at_ns=30 * SECOND, since_ns=10 * SECOND)
+        state = lane("cpu", phase(RACING, 10 * SECOND), stalled, event)
+        assert (state.phase, state.trouble.message) == (FAILED, f"the lane said nothing for 30 s, and {how}")
 
-    def test_wishes_end_with_the_lane(self):
-        assert lane("cpu", asked(1), ended(exit_code=0, asked=True)).requested == {}
+    @pytest.mark.parametrize(
+        ("events", "phase", "message"),
+        [
+            ([window(), ended(0)], DONE, ""),
+            ([ended(0)], FAILED, "the script ended, and no training step was seen"),
+            ([window(), ended(3)], FAILED, "the script left with exit code 3: last words"),
+            ([window(), ended(signal="SIGINT")], FAILED, "the script was ended by SIGINT"),
+        ],
+    )
+    def test_a_script_ends_well_with_code_0_and_a_step(self, events, phase, message):
+        state = lane("cpu", started(command="python train.py"), *events)
+        assert (state.phase, state.trouble.message if state.trouble else "") == (phase, message)
+        assert state.steps or "report.step" in state.trouble.hint
 
 
 class TestRestart:
-    def test_a_restart_forgets_everything_but_the_spec_and_the_log(self):
+    def test_only_the_spec_and_the_log_survive_a_restart(self):
         events = (
-            Hello(at_ns=1, protocol=1, pid=42, python="3.12.1"),
-            phase(RACING),
-            tree(),
-            window(),
-            window(marks=("warm-up",)),
-            asked(1),
-            applied(),
-            refused(2),
-            BadLine(lane="cpu", at_ns=1, problem="x"),
-            ended(signal="SIGSEGV"),
+            Hello(at_ns=1, protocol=2, pid=42, python="3.12.1"),
+            *(
+                phase(RACING),
+                tree_sample(),
+                window(),
+                window(marks=("warm-up",)),
+                requested(1),
+                applied(),
+                refused(2),
+            ),
+            *(BadLine(lane="cpu", at_ns=1, problem="x"), ended(signal="SIGSEGV")),
         )
-        start = LaneStarted(lane="cpu", at_ns=50, pid=43, settings={"prefetch": 2})
-        state = lane("cpu", *events, start)
+        state = lane("cpu", *events, started())
         fresh = LaneState(
-            spec=LaneSpec("cpu", name="cpu"),
-            started_ns=50,
-            phase_since_ns=50,
-            pid=43,
-            settings={"prefetch": 2},
+            spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
             heartbeat=Heartbeat(heard_ns=50),
-        )
+        )  # fmt: skip
         assert replace(state, log=()) == fresh
+        assert len(state.log) > 3
+        assert advance(state, phase(RACING)).phase == RACING
 
     @pytest.mark.parametrize(("source", "kept"), [("same", 1), ("another", 0)])
-    def test_slices_stay_at_hand_under_their_settings_while_the_scenario_is_the_same(self, source, kept):
-        first, again = (
-            LaneStarted(lane="cpu", at_ns=50, pid=43, settings={"prefetch": 2}, source=name)
-            for name in ("same", source)
-        )
-        state = lane("cpu", first, window(round=1), again)
+    def test_slices_are_kept_under_their_settings_while_the_scenario_is_the_same(self, source, kept):
+        state = lane("cpu", started(source="same"), window(round=1), started(source=source))
         assert (state.slices, state.steady.windows) == ((), 0)
         assert len(state.slices_under(window().settings)) == kept
 
-    def test_a_restarted_lane_can_race_again(self):
-        start = LaneStarted(lane="cpu", at_ns=50, pid=43, settings={})
-        assert lane("cpu", ended(signal="SIGSEGV"), start, phase(RACING)).phase == RACING
-
     def test_a_gpu_lane_never_says_that_it_has_no_gpu(self):
-        start = LaneStarted(lane="gpu:0", at_ns=50, pid=43, settings={})
-        assert lane("gpu:0", start).gpu_memory_used_bytes == NOT_SAMPLED
-        assert lane("cpu", start).gpu_memory_used_bytes == NO_GPU
+        assert lane("gpu:0", started()).gpu_memory_used_bytes == NOT_SAMPLED
+        assert lane("cpu", started()).gpu_memory_used_bytes == NO_GPU
 
 
 class TestWindows:
     def test_steady_windows_add_up(self):
-        state = lane("cpu", window(step=10), window(step=20, longest_ns=50 * MS))
+        state = lane("cpu", window(step=10), window(step=20, sampled=2, sampled_examples=64, sampled_copy_ns=7))
         assert state.steady == WindowSums(
-            windows=2,
-            steps=20,
-            examples=640,
-            span_ns=400 * MS,
-            input_ns=40 * MS,
-            call_ns=300 * MS,
-            sync_ns=50 * MS,
-            report_ns=10 * MS,
-            histogram=histogram.count([20 * MS] * 20),
-        )
-        assert (state.steps, state.examples) == (20, 640)
+            windows=2, steps=20, examples=640, span_ns=400 * MS, input_ns=40 * MS, call_ns=300 * MS,
+            sync_ns=50 * MS, report_ns=10 * MS, histogram={1552: 20}, sampled=2, sampled_copy_ns=7,
+        )  # fmt: skip
+        assert (state.steps, state.examples) == (20, 704)
 
     def test_rates_are_over_wall_time(self):
         steady = lane("cpu", window(), window(span_ns=600 * MS)).steady
         assert (steady.examples_per_s, steady.steps_per_s) == (pytest.approx(800), pytest.approx(25))
         assert steady.step_ms(0.5) == pytest.approx(20, rel=0.0055)
+        assert lane("cpu", window(examples=0)).steady.examples_per_s is None, "unknown is not 0"
 
-    def test_nothing_measured_has_no_rate(self):
-        assert (WindowSums().examples_per_s, WindowSums().steps_per_s, WindowSums().step_ms(0.5)) == (None, None, None)
-
-    def test_a_marked_window_is_counted_as_left_out_and_is_not_steady(self):
-        marked = window(marks=("garbage collection", "slice start"), longest_ns=SECOND, round=1)
+    def test_a_marked_window_is_discarded_and_counted(self):
+        marked = window(marks=("garbage collection", "slice start"), round=1)
         state = lane("cpu", window(), marked, window(marks=("slice start",)))
         assert state.discarded == {"garbage collection": 1, "slice start": 2}
-        assert (state.steady.windows, state.slices) == (1, ())
-        assert state.examples == 960
+        assert (state.steady.windows, state.slices, state.examples) == (1, (), 960)
         assert [point.steady for point in state.points] == [True, False, False]
 
-    def test_the_chart_gets_every_window_up_to_a_number(self):
+    def test_the_chart_keeps_a_limited_number_of_windows(self):
         state = lane("cpu", *(window(at_ns=number) for number in range(HISTORY_WINDOWS + 5)))
         assert len(state.points) == HISTORY_WINDOWS
         assert state.points[-1] == Point(HISTORY_WINDOWS + 4, 200 * MS, 320, 10, True)
 
     def test_the_first_and_the_last_loss_are_kept(self):
-        state = lane("cpu", window(loss=None), window(loss=2.0), window(loss=1.0), window(loss=None))
+        state = lane("cpu", *(window(loss=loss) for loss in (None, 2.0, 1.0, None)))
         assert (state.first_loss, state.last_loss) == (2.0, 1.0)
 
     def test_settings_and_gpu_memory_are_those_of_the_latest_window(self):
-        state = lane(
-            "gpu:0",
-            window(gpu_memory_allocated_bytes=5, gpu_memory_peak_bytes=9),
-            window(settings={"prefetch": 1}),
-        )
-        assert (state.settings, state.gpu_memory_allocated_bytes, state.gpu_memory_peak_bytes) == (
-            {"prefetch": 1},
-            None,
-            None,
-        )
+        first = window(gpu_memory_allocated_bytes=5, gpu_memory_peak_bytes=9, traced="step")
+        state = lane("gpu:0", first, window(settings={"prefetch": 1}))
+        assert (state.settings, state.traced) == ({"prefetch": 1}, "step")
+        assert (state.gpu_memory_allocated_bytes, state.gpu_memory_peak_bytes) == (None, None)
 
 
 class TestRecent:
-    def test_nothing_is_recent_before_the_first_window(self):
+    def test_only_steady_windows_wholly_in_the_last_seconds_count(self):
+        edge = window(at_ns=10 * SECOND - RECENT_NS + 200 * MS)
+        marked = window(at_ns=9 * SECOND, marks=("pause",))
+        events = window(at_ns=edge.at_ns - 1), edge, marked, window(at_ns=10 * SECOND, examples=100)
+        recent = lane("cpu", *events).recent()
+        assert recent == WindowSums(windows=2, steps=20, examples=420, span_ns=400 * MS)
         assert lane().recent() == WindowSums()
 
-    def test_only_windows_wholly_in_the_last_seconds_count(self):
-        edge = window(at_ns=10 * SECOND - RECENT_NS + 200 * MS)
-        late = window(at_ns=10 * SECOND, examples=100)
-        across = window(at_ns=edge.at_ns - 1)
-        assert lane("cpu", across, edge, late).recent().examples == 420
-
-    def test_marked_windows_do_not_count(self):
-        recent = lane("cpu", window(), window(at_ns=2 * SECOND, marks=("pause",))).recent()
-        assert (recent.windows, recent.steps, recent.examples, recent.span_ns) == (1, 10, 320, 200 * MS)
-
     def test_windows_from_before_a_knob_change_do_not_count(self):
-        before = window(at_ns=3 * SECOND - 1)
-        after = window(at_ns=3 * SECOND + 200 * MS, examples=7)
-        assert lane("cpu", before, applied(at_ns=3 * SECOND), after).recent().examples == 7
+        events = (
+            window(at_ns=3 * SECOND - 1),
+            applied(at_ns=3 * SECOND),
+            window(at_ns=3 * SECOND + 200 * MS, examples=7),
+        )
+        assert lane("cpu", *events).recent().examples == 7
 
-
-class TestTurns:
-    def test_the_windows_of_one_round_add_up(self):
-        windows = [
-            window(at_ns=1 * SECOND, round=1),
-            window(at_ns=2 * SECOND, round=1, examples=100, span_ns=100 * MS),
-            window(at_ns=3 * SECOND, round=2),
-        ]
-        first, second = lane("cpu", *windows).slices
-        assert (first.turn, first.examples, first.span_ns, first.at_ns) == (1, 420, 300 * MS, 2 * SECOND)
-        assert first.examples_per_s == pytest.approx(1400)
-        assert (second.turn, second.examples) == (2, 320)
-
-    def test_windows_outside_a_turn_make_no_turn(self):
-        assert lane("cpu", window()).slices == ()
-
-    def test_the_oldest_turns_are_dropped(self):
-        turns = lane("cpu", *(window(round=number) for number in range(MOST_SLICES + 3))).slices
-        assert (len(turns), turns[0].turn, turns[-1].round) == (MOST_SLICES, 3, MOST_SLICES + 2)
+    def test_the_time_left_includes_what_epochs_take_besides_their_steps(self):
+        state = replace(lane(), measurements=Measurements(steady=WindowSums(steps=100, span_ns=SECOND)))
+        assert seconds_left(state) is None
+        progress = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
+        state = advance(state, Progressed(at_ns=0, validation_ns=2 * SECOND, between_ns=SECOND, **progress))
+        assert seconds_left(state) == pytest.approx(0.5 + 1 + 2 * 3)
+        assert seconds_left(replace(state, progress=replace(state.progress, batches=None))) is None
 
 
 class TestKnobs:
-    def test_a_wish_waits_for_its_answer(self):
-        wish = lane("cpu", asked(1)).asked["prefetch"]
-        assert (wish.request, wish.value, wish.at_ns) == (1, "off", 3)
+    def test_a_request_waits_for_its_answer(self):
+        request = lane("cpu", requested(1)).requested["prefetch"]
+        assert (request.request, request.value, request.at_ns) == (1, "off", 3)
 
-    def test_a_knob_in_force_clears_the_wish_and_all_that_was_measured_before(self):
-        state = lane("cpu", window(round=1), asked(1), applied(1, "off"))
-        assert state.requested == {}
-        assert state.settings == {"prefetch": "off"}
+    def test_a_knob_in_effect_answers_the_request_and_begins_steady_state_anew(self):
+        state = lane("cpu", window(round=1), requested(1), applied(1, "off"))
+        assert (state.requested, state.settings) == ({}, {"prefetch": "off"})
         assert (state.steady, state.slices) == (WindowSums(), ())
+        assert [one.round for one in state.slices_under({"prefetch": "auto"})] == [1]
         assert (state.steps, state.examples, len(state.points)) == (10, 320, 1)
-        assert [(mark.text, mark.at_ns, mark.gap_ns) for mark in state.knob_marks] == [
-            ("prefetch off", 3 * SECOND, 40 * MS)
-        ]
+        (mark,) = state.knob_marks
+        assert (mark.text, mark.at_ns, mark.gap_ns) == ("prefetch off", 3 * SECOND, 40 * MS)
 
     @pytest.mark.parametrize("answer", [applied(1), refused(1)])
-    def test_a_newer_wish_stays_when_an_older_one_is_answered(self, answer):
-        state = lane("cpu", asked(1), asked(2, 2), answer)
-        assert state.requested["prefetch"].request == 2
+    def test_an_answer_leaves_newer_requests_and_those_for_other_knobs(self, answer):
+        state = lane("cpu", requested(1), requested(2, 2), requested(0, 64, "batch_size"), answer)
+        assert {knob: one.request for knob, one in state.requested.items()} == {"prefetch": 2, "batch_size": 0}
 
-    @pytest.mark.parametrize("answer", [applied(3), refused(3)])
-    def test_a_wish_for_another_knob_stays(self, answer):
-        assert set(lane("cpu", asked(1, 64, "batch_size"), asked(3), answer).requested) == {"batch_size"}
-
-    def test_a_refused_wish_changes_nothing_but_says_why(self):
-        state = lane("cpu", window(), asked(1), refused(1))
+    def test_a_refused_request_changes_nothing_and_says_why(self):
+        state = lane("cpu", window(), requested(1), refused(1))
         assert (state.requested, state.refused) == ({}, "no memory")
         assert (state.settings, state.steady.windows) == ({"prefetch": "auto"}, 1)
 
-    @pytest.mark.parametrize("event", [asked(2), applied(2)])
-    def test_a_refusal_is_forgotten_with_the_next_wish(self, event):
-        assert lane("cpu", asked(1), refused(1), event).refused == ""
+    @pytest.mark.parametrize("event", [requested(2), applied(2)])
+    def test_the_next_request_ends_a_refusal(self, event):
+        assert lane("cpu", requested(1), refused(1), event).refused == ""
 
-    def test_the_title_shows_what_is_in_force(self):
+    def test_the_title_shows_what_is_in_effect(self):
         spec = LaneSpec("cpu", {"prefetch": "off"}, name="cpu prefetch=off", apart=("prefetch",))
         assert advance(LaneState(spec=spec), applied(1, 2)).title == "cpu prefetch=2"
 
 
 class TestSamples:
-    def test_a_tree_sample_is_kept_and_only_racing_is_averaged(self):
-        state = lane("cpu", tree(900.0), phase(RACING), tree(100.0), tree(300.0), phase(PAUSED), tree(0.0))
+    def test_only_samples_with_a_value_while_racing_are_averaged(self):
+        racing = [tree_sample(pct) for pct in (100.0, HIDDEN, 300.0)]
+        state = lane("cpu", tree_sample(900.0), phase(RACING), *racing, phase(PAUSED), tree_sample(0.0))
         assert state.racing_cpu_pct.value == 200.0
         assert (state.tree_cpu_pct, state.private_bytes, state.processes, state.pids) == (0.0, 1e6, 2, (7, 8))
+        assert lane("cpu", phase(RACING), tree_sample(HIDDEN)).racing_cpu_pct.value is None
 
-    def test_a_missing_reading_is_shown_but_not_averaged(self):
-        state = lane("cpu", phase(RACING), tree(100.0), tree(HIDDEN))
-        assert (state.tree_cpu_pct, state.racing_cpu_pct.value) == (HIDDEN, 100.0)
+    def test_a_finished_lane_keeps_its_last_samples(self):
+        done = lane("cpu", tree_sample(), phase(RACING), Finished(at_ns=1, steps=1))
+        assert advance(done, tree_sample(0.0)) == done
 
-    def test_a_lane_that_is_over_keeps_its_last_samples(self):
-        done = lane("gpu:0", tree(), phase(RACING), gpu(), Finished(at_ns=1, steps=1))
-        assert advance(advance(done, tree(0.0)), gpu(busy_pct=0.0)) == done
-
-    def test_a_gpu_is_told_by_its_index_until_the_lane_knows_its_uuid(self):
-        early, told = lane("gpu:1"), lane("gpu:1", equipped("GPU-b"))
-        assert [trains_on(early, gpu("GPU-b", index)) for index in (0, 1)] == [False, True]
-        assert [trains_on(told, gpu("GPU-b", index)) for index in (0, 1)] == [True, True]
-        assert not trains_on(told, gpu("GPU-a", 1))
-
-    def test_no_gpu_belongs_to_a_cpu_lane(self):
-        before = lane("cpu", phase(RACING))
-        assert advance(before, gpu()) is before
-
-    def test_a_gpu_is_averaged_while_its_lane_races(self):
-        state = lane(
-            "gpu:0", gpu(busy_pct=5.0), phase(RACING), gpu(busy_pct=40.0), gpu(busy_pct=60.0), gpu("x", 1)
-        )
-        assert state.racing_gpu_busy_pct.value == 50.0
-
-    def test_memory_is_that_of_the_lanes_own_processes(self):
-        state = lane("gpu:0", tree(), gpu(held={7: 100, 8: 20, 9: 5_000}))
-        assert state.gpu_memory_used_bytes == 120.0
-
-    @pytest.mark.parametrize("held", [{}, {9: 5_000}, {7: None}])
-    def test_memory_that_the_driver_does_not_tell_is_missing_and_not_zero(self, held):
-        assert isinstance(lane("gpu:0", tree(), gpu(held=held)).gpu_memory_used_bytes, Missing)
+    def test_a_gpu_is_recognised_by_its_index_until_the_uuid_is_known(self):
+        early, known = lane("gpu:1"), lane("gpu:1", loaded("GPU-b"))
+        assert [trains_on(early, gpu_sample("GPU-b", index)) for index in (0, 1)] == [False, True]
+        assert [trains_on(known, gpu_sample("GPU-b", index)) for index in (0, 1)] == [True, True]
+        assert not trains_on(known, gpu_sample("GPU-a", 1))
+        assert not trains_on(lane("cpu"), gpu_sample("GPU-a", 0))
 
 
-class TestMean:
-    def test_of_nothing_is_none(self):
-        assert Mean().value is None
-        assert Mean().plus(HIDDEN).value is None
-
-    def test_of_samples(self):
-        assert Mean().plus(1.0).plus(HIDDEN).plus(0.0).plus(5.0) == Mean(6.0, 3)
-        assert Mean(6.0, 3).value == 2.0
+def stall(at_s: float, since_s: float) -> LaneStalled:
+    return LaneStalled(lane="cpu", at_ns=round(at_s * SECOND), since_ns=round(since_s * SECOND))
 
 
-class TestScript:
-    """A lane that runs the user's own command."""
+def suspended(since_s: float, until_s: float) -> Suspended:
+    stamps = {"since_ns": round(since_s * SECOND), "at_ns": round(until_s * SECOND)}
+    return Suspended(lane="cpu", lasted_s=until_s - since_s, **stamps)
 
-    @staticmethod
-    def started() -> LaneState:
-        state = LaneState(LaneSpec("cpu", name="cpu"))
-        return advance(state, LaneStarted(lane="cpu", at_ns=0, pid=1, settings={}, command="python train.py"))
 
-    @staticmethod
-    def ended(state: LaneState, **how) -> LaneState:
-        told = {"exit_code": 0, "signal": None, "asked": False, **how}
-        return advance(state, LaneEnded(lane="cpu", at_ns=1, **told))
+def short(at_s: float, span_s: float = 0.2):
+    return window(round(at_s * SECOND), round(span_s * SECOND))
 
-    def test_an_end_without_a_step_is_told_with_what_to_do(self):
-        trouble = self.ended(self.started()).trouble
-        assert trouble is not None and "no training step was seen" in trouble.message
-        assert "report.step" in trouble.hint
 
-    def test_the_time_left_counts_what_epochs_take_besides_their_steps(self):
-        state = replace(self.started(), phase="racing", measurements=Measurements(steady=WindowSums(steps=100, span_ns=10**9)))
-        assert seconds_left(state) is None
-        told = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 50, "batches": 100, "epochs_done": 1}
-        state = advance(state, Progressed(lane="cpu", at_ns=0, validation_ns=2 * 10**9, between_ns=10**9, **told))
-        assert seconds_left(state) == pytest.approx(0.5 + 1 + 2 * 3)
+class TestHeartbeat:
+    @pytest.mark.parametrize(
+        "event", [short(7), SliceEnded(at_ns=7 * SECOND, round=1), phase("racing", 7 * SECOND)]
+    )
+    def test_every_event_from_the_lane_is_a_sign_of_life(self, event):
+        heartbeat = lane("cpu", stall(5, 1), event).heartbeat
+        assert (heartbeat.heard_ns, heartbeat.stalled_since_ns) == (7 * SECOND, None)
+
+    def test_events_about_the_lane_and_reported_stacks_are_none(self):
+        stack = StackReported(lane="cpu", at_ns=9 * SECOND, lines=())
+        state = lane("cpu", short(1), stall(8, 1), requested(1), tree_sample(), stack)
+        assert (state.heartbeat.heard_ns, state.heartbeat.stalled_since_ns) == (SECOND, SECOND)
+        assert state.stack is stack
+
+    def test_the_window_that_ends_a_stall_is_discarded(self):
+        state = lane("cpu", short(1), stall(30, 1), short(40, 39), short(40.2))
+        assert (state.heartbeat.stalled_since_ns, state.discarded, state.steady.windows) == (None, {STALL: 1}, 2)
+        assert state.heartbeat.longest_window_ns == 200 * MS
+
+    def test_a_restart_ends_a_stall_and_keeps_the_suspensions(self):
+        heartbeat = lane("cpu", suspended(1, 3), stall(30, 1), started(40 * SECOND)).heartbeat
+        assert (heartbeat.stalled_since_ns, heartbeat.heard_ns) == (None, 40 * SECOND)
+        assert len(heartbeat.suspensions) == 1
+
+    @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)], ids=["known before the window", "known after it"])
+    def test_a_window_over_a_suspension_is_discarded_whichever_is_known_first(self, order):
+        events = [short(9.9), suspended(10, 20), short(20.1, 10.2)]
+        state = lane("cpu", *(events[place] for place in order), short(20.3))
+        assert state.discarded == {SUSPENDED: 1}
+        assert (state.steady.windows, state.steady.span_ns) == (2, 400 * MS)
+        assert [point.steady for point in state.points] == [True, False, True]
+        assert [(one.since_ns, one.until_ns) for one in state.heartbeat.suspensions] == [
+            (10 * SECOND, 20 * SECOND)
+        ]
+
+    def test_a_suspension_is_marked_on_the_chart_and_does_not_restart_steady_state(self):
+        state = lane("cpu", short(1), short(1.2), suspended(2, 14), short(14.4))
+        assert [mark.text for mark in state.knob_marks] == ["suspended 12 s"]
+        assert state.steady.windows == 3
+
+    def test_the_oldest_suspensions_are_dropped(self):
+        found = lane("cpu", *(suspended(at, at + 1) for at in range(0, 100, 2))).heartbeat.suspensions
+        assert (len(found), found[-1].until_ns) == (MOST_SUSPENSIONS, 99 * SECOND)
+
+    def test_the_warm_up_is_timed(self):
+        state = lane("cpu", phase("warming up", 5 * SECOND), phase("ready", 12 * SECOND))
+        assert state.heartbeat.warm_up_ns == 7 * SECOND
+
+
+def printed(*lines: str, at_ns: int = 1, dropped_bytes: int = 0) -> LanePrinted:
+    return LanePrinted(lane="cpu", at_ns=at_ns, lines=lines, dropped_bytes=dropped_bytes)
+
+
+class TestLog:
+    def test_printed_lines_and_events_are_in_their_order(self):
+        log = lane(
+            "cpu",
+            started(1),
+            printed("hello", "world", at_ns=2),
+            phase("racing", 3),
+            KnobApplied(at_ns=4, request=1, knob="prefetch", value="auto", step=1_200, gap_ns=4_000_000),
+            LaneFailed(at_ns=5, kind="error", message="no memory", hint="use less"),
+            ended(1),
+            started(6),
+        ).log
+        assert [(line.kind, line.text) for line in log] == [
+            ("event", "started, process 43; prefetch=2"),
+            ("printed", "hello"),
+            ("printed", "world"),
+            ("event", "racing"),
+            ("event", "prefetch=auto in effect from step 1,200; longest gap between steps 4.0 ms"),
+            ("trouble", "no memory · use less"),
+            ("trouble", "process ended with exit code 1"),
+            ("event", "started, process 43; prefetch=2"),
+        ]
+
+    def test_it_keeps_the_newest_lines(self):
+        log = lane("cpu", *(printed(*(f"{n}.{place}" for place in range(30))) for n in range(100))).log
+        assert (len(log), log[-1].text) == (LOG_LINES, "99.29")
+
+    def test_dropped_output_is_said(self):
+        (line,) = lane("cpu", printed(dropped_bytes=1_048_576)).log
+        assert line == LogLine(1, "trouble", "dropped 1,048,576 bytes, printed faster than they are shown")
+
+
+def test_missing_memory_is_not_zero():
+    assert isinstance(lane("gpu:0", tree_sample(), gpu_sample()).gpu_memory_used_bytes, Missing)

@@ -192,7 +192,7 @@ def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401 - a type, a uni
 
 def _dataclass_reader(kind: type, strict: bool) -> _Reader:
     needed = {one.name for one in fields(kind) if one.default is MISSING and one.default_factory is MISSING}
-    problem = getattr(kind, "problem", None)
+    implausible = getattr(kind, "implausible", None)
     readers: dict[str, _Reader] = {}
 
     def read_dataclass(value: object) -> object:
@@ -213,7 +213,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
                 except CodecError as error:
                     raise CodecError(f"{kind.__name__}.{name}: {error}") from None
         result = kind(**found)
-        if problem is not None and (said := problem(result)):
+        if implausible is not None and (said := implausible(result)):
             raise CodecError(f"{kind.__name__}: {said}")
         return result
 

@@ -143,7 +143,7 @@ class Window:
     sampled_tail_ns: Amount = 0
     """From the call's return until the device had done the step."""
 
-    def problem(self) -> str:
+    def implausible(self) -> str:
         """Return why these figures cannot be; empty if they can."""
         parts_ns = self.input_ns + self.call_ns + self.sync_ns + self.report_ns
         return f"its parts take {parts_ns} ns of {self.span_ns}" if parts_ns > 2 * self.span_ns else ""

@@ -1,0 +1,306 @@
+"""JSON lines: what is written is read back as it was, and everything else is a CodecError."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+import unicodedata
+from dataclasses import MISSING, fields, is_dataclass, replace
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.events import WINDOW
+from tfmon.model.codec import (
+    LARGEST_INT,
+    LONGEST_MESSAGE_TEXT,
+    CodecError,
+    clean,
+    decode_event,
+    decode_request,
+    encode,
+    encode_message,
+    parse,
+    plain,
+    read,
+)
+from tfmon.model.events import BadLine, Event, ExperimentChanged, KnobRequested, LaneEnded
+from tfmon.model.lane_events import (
+    PROTOCOL,
+    Built,
+    Finished,
+    FromLane,
+    Hello,
+    KnobApplied,
+    KnobOffered,
+    LaneFailed,
+    Progressed,
+    SliceEnded,
+    Window,
+)
+from tfmon.model.race import CrossoverState
+from tfmon.model.requests import Assign, Request, Run, RunSlice, SetKnob
+from tfmon.recordings.header import Closed, Header
+
+MESSAGES = get_args(FromLane) + get_args(Request)
+DIRTY = "a\x1b[31mb\x1b]0;t\x07\u202ec\ud800"
+
+
+def values_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Return any values of a type, the strangest ones included."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is str:
+        return st.text(max_size=20).map(clean)
+    if kind is int:
+        return st.integers(-LARGEST_INT, LARGEST_INT)
+    if kind is float:
+        return st.floats() | st.integers(-LARGEST_INT, LARGEST_INT)
+    if kind in (bool, type(None)):
+        return st.booleans() if kind is bool else st.none()
+    if origin is Annotated:
+        low, high = arguments[1].low, arguments[1].high
+        return st.integers(low, high) if arguments[0] is int else st.floats(low, high)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        built = st.builds(kind, **{part.name: values_of(hints[part.name]) for part in fields(kind)})
+        return built.map(possible) if kind is Window else built
+    if origin in (Union, types.UnionType):
+        return st.one_of([values_of(one) for one in arguments])
+    if origin is tuple and arguments[1] is Ellipsis:
+        return st.lists(values_of(arguments[0]), max_size=3).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values_of, arguments))
+    if origin is dict:
+        return st.dictionaries(*map(values_of, arguments), max_size=3)
+    return st.sampled_from(arguments)
+
+
+def possible(window: Window) -> Window:
+    parts = ("input_ns", "call_ns", "sync_ns", "report_ns")
+    return replace(window, span_ns=10**17, **{name: getattr(window, name) // 4 for name in parts})
+
+
+def line_of(sent: Any, /, **changes: Any) -> bytes:
+    """Return the line of a message with some keys changed; a value of ... leaves the key out."""
+    body = {**json.loads(encode_message(sent)), **changes}
+    return json.dumps({key: value for key, value in body.items() if value is not ...}).encode()
+
+
+class TestRecordings:
+    @settings(deadline=None, max_examples=400)
+    @given(st.one_of([values_of(kind) for kind in (*get_args(Event), Header, Closed)]))
+    def test_everything_comes_back_as_it_was(self, event):
+        line = encode(event)
+        assert line.endswith(b"\n") and line.count(b"\n") == 1
+        json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+        back = read(parse(line), type(event) if isinstance(event, Header | Closed) else Event)
+        assert type(back) is type(event)
+        assert encode(back) == line, "as lines, 1 is not 1.0, True is not 1, and nan is nan"
+
+    def test_keys_that_are_not_text_and_numbers_that_json_lacks_survive(self):
+        experiment = CrossoverState(
+            "k", ("a", "b"), (8, 16.0, "auto", True), {256: "no", "auto": "nor"}, left_s=math.inf
+        )
+        back = read(parse(encode(ExperimentChanged(at_ns=1, experiment=experiment))), Event)
+        assert back.experiment == experiment
+        assert [type(value) for value in back.experiment.values] == [int, float, str, bool]
+
+    @pytest.mark.parametrize(
+        ("change", "problem"),
+        [
+            ({"type": "Windows"}, "unknown type 'Windows'"),
+            ({"lane": 3}, "KnobRequested.lane: 3 is no text"),
+            ({"at_ns": "now"}, "KnobRequested.at_ns: 'now' is no whole number"),
+            ({"at_ns": True}, "KnobRequested.at_ns: True is no whole number"),
+            ({"at_ns": 10**30}, "is no whole number"),
+            ({"value": [1]}, "KnobRequested.value: [1] is not possible here"),
+            ({"value": None}, "KnobRequested.value: None is not possible here"),
+            ({"more": 1}, "KnobRequested has no 'more'"),
+        ],
+    )
+    def test_a_wrong_field_is_named(self, change, problem):
+        body = plain(KnobRequested(lane="cpu", at_ns=1, request=1, knob="batch_size", value=2))
+        with pytest.raises(CodecError) as caught:
+            read({**body, **change}, Event)
+        assert problem in str(caught.value)
+
+    def test_an_absent_field_takes_its_default_or_is_named(self):
+        body = plain(LaneEnded(lane="a", at_ns=1, exit_code=0, signal=None, requested=True, output_tail=("bye",)))
+        del body["output_tail"]
+        assert read(body, Event).output_tail == ()
+        del body["requested"]
+        with pytest.raises(CodecError, match="LaneEnded without requested"):
+            read(body, Event)
+
+    @settings(deadline=None)
+    @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
+    def test_what_is_no_event_is_refused(self, value):
+        with pytest.raises(CodecError):
+            read(value, Event)
+
+
+class TestMessages:
+    @settings(deadline=None, max_examples=300)
+    @given(st.one_of([values_of(kind) for kind in MESSAGES]))
+    def test_every_message_comes_back_as_it_was(self, message):
+        line = encode_message(message)
+        assert line.endswith(b"\n") and line.count(b"\n") == 1
+        json.loads(line, parse_constant=pytest.fail)
+        back = decode_request(line) if isinstance(message, get_args(Request)) else decode_event(line, "cpu")
+        assert type(back) is type(message)
+        assert encode_message(back) == line
+
+    @pytest.mark.parametrize("kind", MESSAGES)
+    def test_every_field_without_a_default_must_be_there(self, kind):
+        needed = [part.name for part in fields(kind) if part.default is part.default_factory is MISSING]
+        line = json.dumps({"v": PROTOCOL, "type": kind.__name__}).encode()
+        try:
+            decode_request(line) if kind in get_args(Request) else decode_event(line, "cpu")
+        except CodecError as error:
+            assert str(error) == f"{kind.__name__} without {min(needed)}"
+        else:
+            assert not needed
+
+    @pytest.mark.parametrize(
+        ("message", "wrong", "said"),
+        [
+            (WINDOW, {"span_ns": 0}, "Window.span_ns: 0 is not from 1 to 1e.17"),
+            (WINDOW, {"steps": -5}, "Window.steps: -5 is not from 0"),
+            (WINDOW, {"steps": 1.0}, "Window.steps: 1.0 is no whole number"),
+            (WINDOW, {"examples": 10**18}, "Window.examples: 10+ is not from 0"),
+            (WINDOW, {"input_ns": 10**9}, "Window: its parts take 1180000000 ns of 200000000"),
+            (WINDOW, {"histogram": [[-1, 1]]}, "Window.histogram: -1 is not"),
+            (WINDOW, {"histogram": [[99_999, 1]]}, "Window.histogram: 99999 is not from 0 to 4096"),
+            (WINDOW, {"histogram": [[1, -1]]}, "Window.histogram: -1 is not"),
+            (WINDOW, {"histogram": {"1": 1}}, "Window.histogram: '1' is no whole number"),
+            (WINDOW, {"computing_share": 1.5}, "Window.computing_share: 1.5 is not from 0 to 1"),
+            (WINDOW, {"computing_share": "nan"}, "Window.computing_share: nan is not from 0 to 1"),
+            (WINDOW, {"settings": {"rate": math.nan}}, "Window.settings: nan is not from"),
+            (WINDOW, {"loss": "much"}, "Window.loss: 'much' is no"),
+            (SliceEnded(at_ns=1, round=1), {"at_ns": -1}, "SliceEnded.at_ns: -1 is not"),
+            (SliceEnded(at_ns=1, round=1), {"at_ns": 10**18}, "SliceEnded.at_ns"),
+            (Progressed(at_ns=1, doing=""), {"batch": -1}, "Progressed.batch: -1 is not"),
+            (Built(at_ns=1, parameters=1, examples=1, settings={}), {"examples": -1}, "Built.examples: -1 is not"),
+            (Finished(at_ns=1, steps=1), {"steps": -1}, "Finished.steps: -1 is not"),
+            (
+                KnobApplied(at_ns=1, request=1, knob="k", value=1, step=1, gap_ns=1),
+                {"value": -math.inf}, "KnobApplied.value: -inf is not",
+            ),
+            (
+                KnobOffered(at_ns=1, knob="k", value=1, default=1, help=""),
+                {"choices": [1, math.inf]}, "KnobOffered.choices: inf is not",
+            ),
+        ],
+    )  # fmt: skip
+    def test_a_figure_that_cannot_be_is_refused_by_name(self, message, wrong, said):
+        with pytest.raises(CodecError, match=said):
+            decode_event(line_of(message, **wrong), "cpu")
+
+    def test_unknown_keys_are_ignored_and_the_reader_names_the_lane(self):
+        hello = Hello(at_ns=1, protocol=PROTOCOL, pid=1, python="3")
+        assert "lane" not in json.loads(encode_message(replace(hello, lane="x")))
+        assert decode_event(line_of(hello, lane="gpu:7", later=[1]), "cpu") == replace(hello, lane="cpu")
+
+    @pytest.mark.parametrize("version", [1, PROTOCOL + 1, str(PROTOCOL), None, True, [PROTOCOL]])
+    def test_another_protocol_version_is_refused(self, version):
+        with pytest.raises(CodecError, match=rf"protocol .*expected {PROTOCOL}"):
+            decode_request(json.dumps({"v": version, "type": "Run"}).encode())
+
+    @pytest.mark.parametrize("kind", ["Nothing", None, 3, ["Run"], "Hello", ...])
+    def test_an_unknown_type_is_refused_and_events_are_no_requests(self, kind):
+        with pytest.raises(CodecError, match="type"):
+            decode_request(line_of(Run(), type=kind))
+
+    def test_a_knob_keeps_the_type_of_its_value_and_nan_is_text(self):
+        for value in (True, 1, 1.5, "on", "nan"):
+            request = decode_request(encode_message(SetKnob(request=1, knob="k", value=value)))
+            assert request.value == value and type(request.value) is type(value)
+
+    def test_a_line_end_in_a_text_does_not_end_the_line(self):
+        request = Assign(scenario="a\nb", device="cpu")
+        assert encode_message(request).count(b"\n") == 1
+        assert decode_request(encode_message(request)) == request
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"\n", b"{", b"\xff\xfe", b"[1]", b'"Run"', b"null", b"[" * 100_000, b"9" * 5_000]
+)
+def test_what_is_no_json_object_is_refused(line):
+    with pytest.raises(CodecError, match="not"):
+        decode_request(line)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**400), 10**400)
+    | st.floats()
+    | st.text(st.characters(), max_size=9),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200), JSON, st.sampled_from([WINDOW, RunSlice(round=1, seconds=1.0)]), st.data())
+def test_any_line_is_read_or_refused(binary, value, message, data):
+    body = json.loads(encode_message(message))
+    changed = {name: data.draw(JSON) for name in data.draw(st.sets(st.sampled_from(sorted(body))))}
+    for line in (binary, json.dumps(value).encode(), json.dumps({**body, **changed}).encode()):
+        for decode in (decode_request, lambda text: decode_event(text, "cpu")):
+            try:
+                assert isinstance(decode(line), MESSAGES)
+            except CodecError:
+                continue
+
+
+class TestText:
+    def test_all_text_that_is_read_is_clean_and_cut(self):
+        failed = LaneFailed(at_ns=1, kind="error", message="")
+        assert decode_event(line_of(failed, message=DIRTY), "cpu").message == "abc"
+        window = decode_event(line_of(WINDOW, marks=[DIRTY], settings={DIRTY: DIRTY}), "cpu")
+        assert (window.marks, window.settings) == (("abc",), {"abc": "abc"})
+        assert decode_request(line_of(SetKnob(request=1, knob="k", value=1), value=DIRTY)).value == "abc"
+        assert len(decode_event(line_of(failed, message="x" * 9_000), "cpu").message) == LONGEST_MESSAGE_TEXT
+        long = BadLine(lane=DIRTY, at_ns=1, problem="x" * 9_000)
+        assert read(json.loads(json.dumps(plain(long))), Event) == replace(long, lane="abc")
+
+    @pytest.mark.parametrize(
+        ("dirty", "shown"),
+        [
+            ("\x1b[31mred\x1b[0m", "red"),
+            ("\x1b[2J\x1b[10;20Hgone", "gone"),
+            ("\x1b[?25lhidden", "hidden"),
+            ("\x9b31mred", "red"),
+            ("\x1b]0;title\x07text", "text"),
+            ("\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x1b\\", "link"),
+            ("\x9d0;title\x9ctext", "text"),
+            ("\x1bPq#0\x1b\\text", "text"),
+            ("\x1b(Btext\x1b7\x1bM\x1bc", "text"),
+            ("\x1b]0;no end\nthe error", "\nthe error"),
+            ("text\x1b", "text"),
+            ("text\x1b[31", "text"),
+            ("a\x00b\x07c\rd\x7fe\x85f", "abcdef"),
+            ("one\ntwo\tthree", "one\ntwo    three"),
+            ("safe\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069exe", "safeexe"),
+            ("a\ud800b\udcff", "ab"),
+            ("Größe 大きさ × שלום 🙂", "Größe 大きさ × שלום 🙂"),
+        ],
+    )
+    def test_what_steers_a_terminal_goes_and_other_text_stays(self, dirty, shown):
+        assert clean(dirty) == shown
+
+    @settings(deadline=None)
+    @given(
+        st.text(st.characters(), max_size=60) | st.text("\x1b[]P0;m\x07\\\n\x9b\x9d\x9c\u202e\ud800a", max_size=30)
+    )
+    def test_any_text_is_safe_and_short_enough(self, text):
+        shown = clean(text, limit=50)
+        shown.encode()
+        assert len(shown) <= 50
+        assert not {one for one in shown if unicodedata.category(one) == "Cc"} - {"\n"}
+        assert clean(shown, limit=50) == shown
+        assert clean("x" * 11, limit=10) == "x" * 9 + "…"

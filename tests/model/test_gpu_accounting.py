@@ -1,0 +1,220 @@
+"""What a lane uses of a GPU: memory, time and energy, in containers and on drivers that hide it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.events import GPU, HIDDEN, SECOND, gpu_sample, phase, tree_sample, window
+from tfmon.model.events import LaneStarted
+from tfmon.model.gpu_accounting import (
+    HIDDEN as BY_CONTAINER,
+)
+from tfmon.model.gpu_accounting import (
+    NO_GPU,
+    NO_SHARE,
+    NOT_LISTED,
+    TOGETHER,
+    TOO_EVEN,
+    TOO_SHORT,
+    GpuEnergy,
+    busy_pct,
+    used_bytes_of_lane,
+)
+from tfmon.model.lane_events import LibrariesLoaded
+from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
+from tfmon.model.lane_statistics import Point
+from tfmon.model.race import Machine, Race
+from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.session import Session
+from tfmon.model.spec import LaneSpec, name_lanes
+
+SAMPLE = replace(GPU, used_bytes=900.0)
+
+
+def used(pids=(7, 8), *, only_lane=True, peak=None, before=None, **changes):
+    sample = replace(SAMPLE, **changes)
+    return used_bytes_of_lane(sample, pids, only_lane=only_lane, peak_bytes=peak, before_bytes=before)
+
+
+class TestMemory:
+    def test_the_drivers_figures_for_the_lanes_processes_come_first(self):
+        assert used(used_by_pid={7: 100, 8: 20, 9: 5_000}, peak=3) == (120.0, "driver")
+
+    def test_in_a_container_the_only_listed_process_is_the_lanes(self):
+        inside = {"used_by_pid": {31_337: 500}, "foreign_pids": True}
+        assert used(**inside) == (500.0, "only process")
+        assert used(**inside, only_lane=False) == (BY_CONTAINER, "")
+        assert used(**{**inside, "foreign_pids": False}) == (NOT_LISTED, "")
+        assert used(used_by_pid={31_337: 500, 31_338: 1}, foreign_pids=True) == (BY_CONTAINER, "")
+
+    @pytest.mark.parametrize("amount", [0, None])
+    def test_a_listed_process_without_an_amount_says_nothing(self, amount):
+        listed = {"used_by_pid": {7: amount}, "foreign_pids": True}
+        assert used(**listed) == (BY_CONTAINER, "")
+        assert used(**listed, peak=300) == (300.0, "TensorFlow's allocator")
+
+    def test_the_change_of_the_device_comes_last_and_only_for_one_lane(self):
+        assert used(before=250.0) == (650.0, "device change")
+        assert used(before=250.0, peak=300) == (300.0, "TensorFlow's allocator")
+        assert used(before=250.0, only_lane=False) == used(before=950.0) == (NOT_LISTED, "")
+
+    def test_the_drivers_own_reason_is_given(self):
+        assert used(no_processes_reason="too old a driver") == (Missing("too old a driver"), "")
+
+
+class TestBusy:
+    def test_it_is_the_sum_over_the_lanes_processes(self):
+        sample = replace(SAMPLE, busy_by_pid={7: 30.0, 8: 0.0, 9: 60.0})
+        assert [busy_pct(sample, pids, only_lane=True) for pids in ((7, 8), (8,), (1,))] == [30, 0, NO_SHARE]
+        assert busy_pct(replace(SAMPLE, busy_by_pid=HIDDEN), (7,), only_lane=True) == HIDDEN
+
+    def test_in_a_container_the_only_process_is_the_lanes(self):
+        sample = replace(SAMPLE, busy_by_pid={31_337: 30.0}, foreign_pids=True)
+        assert [busy_pct(sample, (7,), only_lane=only) for only in (True, False)] == [30, BY_CONTAINER]
+        assert busy_pct(replace(sample, busy_by_pid={}), (7,), only_lane=True) == BY_CONTAINER
+
+
+class SimulatedGpu:
+    """Draws 300 W while the lane trains and 80 W while it does not."""
+
+    def __init__(self, slices) -> None:
+        self.slices = slices
+        self.points = [
+            Point(int(end * SECOND), int((end - begin) * SECOND), examples=1, steps=1, steady=True)
+            for begin, end in slices
+        ]
+
+    def joules(self, at_s: float) -> float:
+        trained = sum(max(0.0, min(end, at_s) - begin) for begin, end in self.slices)
+        return 80 * (at_s - trained) + 300 * trained
+
+    def watch(self, ticks, *, shared=False, late_s: float = 0.0) -> GpuEnergy:
+        energy = GpuEnergy()
+        for at_s in ticks:
+            known = [one for one in self.points if one.at_ns <= (at_s - late_s) * SECOND]
+            energy = energy.plus(sample(at_s, self.joules(at_s)), known, shared=shared)
+        return energy
+
+
+def sample(at_s: float, energy_j=HIDDEN, power_w=HIDDEN) -> GpuSample:
+    return gpu_sample(at_ns=int(at_s * SECOND), energy_j=energy_j, power_w=power_w)
+
+
+INTERLEAVED = SimulatedGpu([(2 * n + 0.5, 2 * n + 1.5) for n in range(60)])
+ALWAYS = SimulatedGpu([(n * 0.2, (n + 1) * 0.2) for n in range(300)])
+UNEVEN = [0.1 + 1.07 * n for n in range(60)]
+SECONDS = [float(n) for n in range(20)]
+
+
+class TestEnergy:
+    @pytest.mark.parametrize("how", [{}, {"shared": True}, {"late_s": 4.0}], ids=["", "shared", "late windows"])
+    def test_the_power_of_interleaved_training_is_found_though_no_second_holds_only_training(self, how):
+        energy = INTERLEAVED.watch(UNEVEN, **how)
+        assert energy.training_w == pytest.approx(300, rel=1e-6)
+        assert energy.waiting, "the last windows are not known yet"
+
+    def test_slices_in_step_with_the_sampling_give_no_figure(self):
+        halves = SimulatedGpu([(n + 0.0, n + 0.5) for n in range(60)])
+        assert halves.watch([float(n) for n in range(60)]).training_w == TOO_EVEN
+
+    def test_a_lane_that_trains_all_the_time_gets_all_that_the_gpu_draws(self):
+        assert ALWAYS.watch(SECONDS).training_w == pytest.approx(300, rel=1e-6)
+        assert ALWAYS.watch(SECONDS, shared=True).training_w == TOGETHER, "no share is made up"
+        assert ALWAYS.watch(SECONDS[:4]).training_w == TOO_SHORT
+
+    def test_without_a_counter_the_power_of_each_sample_counts(self):
+        energy = GpuEnergy()
+        for at_s in range(20):
+            points = [one for one in ALWAYS.points if one.at_ns <= at_s * SECOND]
+            energy = energy.plus(sample(at_s, power_w=120.0), points, shared=False)
+        assert energy.training_w == pytest.approx(120)
+
+    def test_gaps_resets_and_samples_without_a_value_do_not_count(self):
+        energy = ALWAYS.watch(SECONDS[:10])
+        for odd in (sample(30, 1e9), sample(31, 5.0), sample(32)):
+            energy = energy.plus(odd, ALWAYS.points, shared=False)
+        assert energy.training_w == pytest.approx(300, rel=1e-6)
+
+    def test_the_time_of_an_interruption_does_not_count(self):
+        energy = ALWAYS.watch(SECONDS[:10]).interrupted().plus(sample(11, 1e9), ALWAYS.points, shared=False)
+        assert energy.training_w == pytest.approx(300, rel=1e-6)
+
+
+@pytest.fixture
+def begin():
+    def begin(*devices: str) -> Session:
+        session = Session(Machine(), lambda: 0)
+        session.begin(Race(), name_lanes([LaneSpec(device) for device in devices]))
+        for lane in session.snapshot().lanes:
+            session.accept(LaneStarted(lane=lane.spec.name, at_ns=1, pid=7, settings={}))
+        session.accept(tree_sample(pids=(7,), lane="gpu:0"))
+        return session
+
+    return begin
+
+
+def gpu_lane(session: Session) -> LaneState:
+    return session.snapshot().lane("gpu:0")
+
+
+class TestInASession:
+    def test_the_device_change_is_since_before_the_lane_opened_the_gpu(self, begin):
+        session = begin("cpu", "gpu:0")
+        session.accept(phase(IMPORTING, lane="gpu:0"))
+        session.accept(replace(SAMPLE, used_bytes=100.0))
+        session.accept(replace(SAMPLE, used_bytes=180.0))  # the first one counts: importing may open the GPU
+        session.accept(phase(BUILDING, lane="gpu:0"))
+        session.accept(SAMPLE)
+        assert isinstance(gpu_lane(session).gpu_memory_used_bytes, Missing)
+        session.accept(phase(RACING, lane="gpu:0"))
+        session.accept(SAMPLE)
+        lane = gpu_lane(session)
+        assert (lane.gpu_memory_used_bytes, lane.gpu_memory_source) == (800.0, "device change")
+        session.accept(replace(SAMPLE, used_by_pid={7: 120}))
+        assert gpu_lane(session).gpu_memory_source == "driver"
+
+    def test_it_is_unknown_for_two_lanes_on_one_gpu(self, begin):
+        session = begin("gpu:0", "gpu:0")
+        session.accept(replace(SAMPLE, used_bytes=100.0))
+        for lane in session.snapshot().lanes:
+            session.accept(phase(RACING, lane=lane.spec.name))
+        session.accept(SAMPLE)
+        assert {lane.gpu_memory_source for lane in session.snapshot().lanes} == {""}
+
+    def test_busy_time_belongs_to_the_lane_that_trains_on_the_gpu(self, begin):
+        session = begin("cpu", "gpu:0")
+        session.accept(replace(SAMPLE, busy_pct=5.0, busy_by_pid={7: 35.0, 8: 20.0}))
+        for pct, index in ((40.0, 0), (60.0, 0), (90.0, 1)):
+            session.accept(phase(RACING, lane="gpu:0"))
+            session.accept(gpu_sample(f"GPU-{index}", index, busy_pct=pct, busy_by_pid={7: 35.0, 8: 20.0}))
+        assert gpu_lane(session).gpu_lane_busy_pct == 35
+        assert gpu_lane(session).racing_gpu_busy_pct.value == 50, "averaged while it races"
+        cpu = session.snapshot().lane("cpu")
+        assert (cpu.gpu_lane_busy_pct, cpu.racing_gpu_busy_pct.value) == (NO_GPU, None)
+
+    def test_a_mig_instance_is_recognised_by_the_uuid_that_cuda_gives(self, begin):
+        session = begin("cpu", "gpu:0")
+        physical, instance = gpu_sample("GPU-1"), gpu_sample("MIG-2", kind="mig", part_of="GPU-1")
+        session.accept(physical)
+        session.accept(instance)
+        assert session.snapshot().gpu_of(gpu_lane(session)) == physical
+        versions = {"tensorflow": "2", "keras": "3", "numpy": "2", "device_name": "A GPU"}
+        session.accept(LibrariesLoaded(lane="gpu:0", at_ns=2, gpu_uuid="GPU-2", **versions))
+        assert session.snapshot().gpu_of(gpu_lane(session)) == instance
+
+    def test_energy_of_1000_examples(self, begin):
+        session = begin("cpu", "gpu:0")
+        session.accept(phase(RACING, lane="gpu:0"))
+        assert isinstance(gpu_lane(session).gpu_j_per_1000_examples, Missing)
+        for second in range(1, 12):
+            at_ns = second * SECOND
+            session.accept(window(at_ns, SECOND, lane="gpu:0", examples=500))
+            session.accept(replace(SAMPLE, at_ns=at_ns, energy_j=200.0 * second))
+        lane = gpu_lane(session)
+        assert lane.gpu_training_w == pytest.approx(200)
+        assert lane.gpu_j_per_1000_examples == pytest.approx(400)
+        assert session.snapshot().lane("cpu").gpu_j_per_1000_examples == NO_GPU
+        session.set_mode("concurrent")
+        assert isinstance(gpu_lane(session).gpu_j_per_1000_examples, Missing), "steady state begins anew"

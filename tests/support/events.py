@@ -1,0 +1,50 @@
+"""Events with plausible figures, of which a test names only what matters to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tfmon.model.lane_events import PhaseEntered, Window
+from tfmon.model.lane_reducer import advance
+from tfmon.model.lane_state import LaneState
+from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.spec import LaneSpec
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+HIDDEN = Missing("hidden")
+
+WINDOW = Window(
+    lane="cpu", at_ns=SECOND, span_ns=200 * MS, steps=10, examples=320, step=10, input_ns=20 * MS, call_ns=150 * MS,
+    sync_ns=25 * MS, report_ns=5 * MS, longest_ns=30 * MS, histogram={1552: 10}, loss=0.5,
+    settings={"prefetch": "auto"},
+)  # fmt: skip
+"""Ten steps of 20 ms."""
+GPU = GpuSample(
+    at_ns=1, key="GPU-a", index=0, name="A GPU", busy_pct=60.0, busy_source="samples", used_bytes=HIDDEN,
+    total_bytes=HIDDEN, power_w=HIDDEN, power_limit_w=HIDDEN, temperature_c=HIDDEN,
+)  # fmt: skip
+
+
+def window(at_ns: int = SECOND, span_ns: int = 200 * MS, **changes) -> Window:
+    return replace(WINDOW, at_ns=at_ns, span_ns=span_ns, **changes)
+
+
+def gpu_sample(key: str = "GPU-a", index: int = 0, **changes) -> GpuSample:
+    return replace(GPU, key=key, index=index, **changes)
+
+
+def tree_sample(cpu_pct=200.0, pids: tuple[int, ...] = (7, 8), lane: str = "cpu") -> TreeSample:
+    return TreeSample(lane=lane, at_ns=1, cpu_pct=cpu_pct, private_bytes=1e6, processes=len(pids), pids=pids)
+
+
+def phase(name: str, at_ns: int = 1, lane: str = "cpu") -> PhaseEntered:
+    return PhaseEntered(lane=lane, at_ns=at_ns, phase=name)
+
+
+def lane(device: str = "cpu", *events) -> LaneState:
+    """Return what is known of a lane after these events."""
+    state = LaneState(spec=LaneSpec(device, name=device))
+    for event in events:
+        state = advance(state, event)
+    return state
