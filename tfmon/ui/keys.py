@@ -34,13 +34,13 @@ RACE_KEYS = (
     Key("xla", "x", "step_knob('xla', 1)", "x", "compile the tf.function with XLA, or not", "Knobs"),
     Key("mixed", "m", "step_knob('mixed_precision', 1)", "m", "mixed precision: off, bfloat16, float16", "Knobs"),
     Key("knobs", "k", "show_knobs", "k", "all the knobs of this scenario", "Knobs"),
-    Key("pause", "space", "pause_or_resume", "Space", "pause training, or go on", "Race"),
-    Key("mode", "t", "switch_mode", "t", "train in turns (a fair race), or all at once", "Race"),
+    Key("pause", "space", "pause_or_resume", "Space", "pause training, or resume", "Race"),
+    Key("mode", "t", "switch_mode", "t", "take turns (a fair race), or train all at once", "Race"),
     Key("crossover", "c", "show_crossover", "c", "find the value of a knob at which the lead changes", "Race"),
     Key("try", "e", "try_advice", "e", "try what may help a lane, and keep it if it does", "Race"),
     Key("undo", "u", "undo_advice", "u", "take back what was kept last", "Race"),
     Key("tune", "E", "show_tuning", "E", "try one change after the other until nothing helps", "Race"),
-    Key("restart", "r", "restart", "r", "start again with the settings in force", "Race"),
+    Key("restart", "r", "restart", "r", "start again with the settings in effect", "Race"),
     Key("scenario", "s", "pick_scenario", "s", "race another scenario", "Race"),
     Key("lane.detail", "enter,i", "show_lane", "Enter", "all about a lane, and what may help it", "Lanes"),
     Key(
@@ -55,8 +55,8 @@ RACE_KEYS = (
     Key("focus.next", "tab", "move_focus(1)", "Tab", "keys act on the next lane only, then on all", "Lanes"),
     Key("focus.previous", "shift+tab", "move_focus(-1)", "Shift+Tab", "keys act on the lane before only", "Lanes"),
     Key("focus.all", "escape", "focus_all", "Esc", "keys act on all lanes", "Lanes"),
-    Key("page.next", "pagedown", "move_page(1)", "PgDn", "show the lanes that found no room", "Lanes"),
-    Key("page.previous", "pageup", "move_page(-1)", "PgUp", "show the lanes before them", "Lanes"),
+    Key("page.next", "pagedown", "move_page(1)", "PgDn", "show hidden lanes", "Lanes"),
+    Key("page.previous", "pageup", "move_page(-1)", "PgUp", "show the hidden lanes before", "Lanes"),
     Key("doctor", "d", "show_doctor", "d", "examine TensorFlow, GPU and machine", "tfmon"),
     Key(
         "picture",
@@ -92,11 +92,11 @@ PAGE_KEYS = (
     Key("move.page.up", "pageup", "scroll_rows(-10)", "PgUp", "up by ten lines", "On a page"),
     Key("move.home", "home", "scroll_home", "Home", "to the first line", "On a page"),
     Key("move.end", "end", "scroll_end", "End", "to the last line; the log follows from there on", "On a page"),
-    Key("lane.stack", "S", "ask_stack", "S", "where a lane's threads stand, on the page of the lane", "On a page"),
-    Key("lane.kill", "K", "kill", "K", "end the lane, by force if it must be, on its page", "On a page"),
+    Key("lane.stack", "S", "ask_stack", "S", "the stacks of a lane's threads, on its page", "On a page"),
+    Key("lane.kill", "K", "kill", "K", "end the lane, by force if necessary, on its page", "On a page"),
     Key("filter", "slash", "filter", "/", "show only the lines of a log with these words", "On a page"),
 )
-"""Keys of the pages over the race. A page may bind an id to other keys where these are ids that one types."""
+"""Keys of the pages over the race. A page on which one types may bind an id to other keys."""
 
 REPLAY_KEYS = (
     Key(
@@ -128,7 +128,7 @@ _WATCHING = (
     "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
     "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
 )  # fmt: skip
-"""Actions of the race screen that change nothing, so that a replay has them, too."""
+"""Actions of the race screen that change nothing, so that a replay has them too."""
 
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "Ctrl+C", "end the lanes and leave, from any page", "On a page")
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
@@ -155,7 +155,7 @@ def key_of(binding: str, keys: Mapping[str, str]) -> str:
 
 def label(key: str) -> str:
     """Return how a key that Textual names is written on the screen: `Ctrl+X`, `?`, `Esc`."""
-    *held, name = key.strip().split("+")
+    *modifiers, name = key.strip().split("+")
     if name in _WRITTEN:
         name = _WRITTEN[name]
     elif name in _NAMED or (len(name) > 1 and name[0] == "f" and name[1:].isdigit()):
@@ -165,9 +165,9 @@ def label(key: str) -> str:
             name = unicodedata.lookup(name.replace("_", " "))
         except KeyError:
             name = name.capitalize()
-    elif held:
+    elif modifiers:
         name = name.upper()
-    return "+".join([*(part.capitalize() for part in held), name])
+    return "+".join([*(part.capitalize() for part in modifiers), name])
 
 
 # ---------------------------------------------------------------- keys of the user's own
@@ -176,7 +176,7 @@ _ALIASES = {
     "esc": "escape", "return": "enter", "pgdn": "pagedown", "pgup": "pageup", "del": "delete", "ins": "insert",
     "?": "question_mark",
 }  # fmt: skip
-_HELD = ("ctrl", "alt", "shift", "super", "hyper", "meta")
+_MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _BUILT_IN = {key.id: tuple(key.keys.split(",")) for key in KEYS}
 _EVERYWHERE = {STOP.id, "picture", "palette"}
 _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
@@ -216,21 +216,21 @@ def key_named(word: str) -> str:
     from tfmon.ui.textual_compat import key_of_character
 
     word = word.strip()
-    *held, name = word.split("+") if len(word) > 1 else [word]
-    held = [part.strip().lower() for part in held]
+    *modifiers, name = word.split("+") if len(word) > 1 else [word]
+    modifiers = [part.strip().lower() for part in modifiers]
     name = name.strip()
-    if not name or any(part not in _HELD for part in held):
+    if not name or any(part not in _MODIFIERS for part in modifiers):
         return ""
     if len(name) == 1 and name.isprintable():
-        if held == ["shift"]:
+        if modifiers == ["shift"]:
             return name.upper() if name.isalpha() else ""
-        name = key_of_character(name.lower() if held else name)
+        name = key_of_character(name.lower() if modifiers else name)
     else:
         name = _ALIASES.get(name.lower(), name.lower())
         known = {key.value for key in Keys} | set(KEY_NAME_REPLACEMENTS.values())
         if name not in known and not _is_character(name):
             return ""
-    return "+".join([*sorted(held), name])
+    return "+".join([*sorted(modifiers), name])
 
 
 def _is_character(name: str) -> bool:

@@ -98,7 +98,7 @@ class ByteRate:
 
 
 class TerminalApp(App[Result]):
-    """An app whose output is counted, and held back while the terminal is slow.
+    """An app whose output is counted, and delayed while the terminal is slow.
 
     Thread: the app's only.
     """
@@ -166,7 +166,7 @@ class TerminalApp(App[Result]):
         return cast(type[Driver], make)
 
     def _draw_again(self) -> None:
-        """Draw what was held back. Thread: the one that writes."""
+        """Draw what was delayed. Thread: the one that writes."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
             self.call_later(self.pull)
 

@@ -1,4 +1,4 @@
-"""The top line: what is raced, with which settings, for how long, and on what machine. Pure."""
+"""The lines above and below the panes: what is raced, messages, progress, and the keys. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 
 def header_row(snapshot: Snapshot, width: int) -> Row:
-    """Return the line; parts that do not fit are left out, the least needed first."""
+    """Return the line; parts that do not fit are dropped, the least important first."""
     race, machine = snapshot.race, snapshot.machine
     left: list[tuple[int, list[Span]]] = [
         (0, [(" tfmon", DIM)]),
@@ -60,7 +60,7 @@ def _joined(parts: list[tuple[int, list[Span]]], least: int, gap: str) -> Row:
 
 
 def _settings(snapshot: Snapshot, *, common: bool) -> str:
-    """Name the settings that all lanes share; those that differ stand in the panes."""
+    """Name the settings that all lanes share; those that differ are in the panes."""
     words = []
     for knob in snapshot.race.knobs:
         if (knob.name in _COMMON) is not common:
@@ -72,7 +72,7 @@ def _settings(snapshot: Snapshot, *, common: bool) -> str:
 
 
 def _elapsed(snapshot: Snapshot) -> str:
-    """Return the time since the start signal; it stands still once every lane is over."""
+    """Return the time since the start signal; it stops once every lane is over."""
     started_ns = snapshot.race.started_ns
     if started_ns is None:
         return "0:00"
@@ -234,7 +234,7 @@ def _items(snapshot: Snapshot, view: View) -> list[_Item]:
             items.append(_knob_item(pair, knob, lanes, "step_knob('batch_size', 1)"))
     running = any(lane.phase == RACING for lane in lanes) or not any(lane.phase == PAUSED for lane in lanes)
     items += [
-        _item(3, "pause", "pause" if running else "go on", "pause_or_resume", keys),
+        _item(3, "pause", "pause" if running else "resume", "pause_or_resume", keys),
         _item(7, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys),
         _item(5, "restart", "restart", "restart", keys),
         _item(6, "knobs", "knobs", "show_knobs", keys),
@@ -253,15 +253,15 @@ def _item(importance: int, binding: str, word: str, action: str, keys: Mapping[s
 
 
 def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> _Item:
-    now, asked = shared_value(lanes, knob)
+    now, requested = shared_value(lanes, knob)
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
-    if asked:
-        spans.append((f" {crop(asked, 8)} asked", DIM))
+    if requested:
+        spans.append((f" {crop(requested, 8)} requested", DIM))
     return _Item(1, tuple(spans), action, knob.name)
 
 
 def failure_line(view: View, snapshot: Snapshot, key: str) -> str:
-    """Say which lane failed out of sight, when and why, and the key that removes this line; "" for none."""
+    """Return which lane failed while hidden, when and why, and the key that removes this line; "" for none."""
     unseen = [lane for lane in snapshot.lanes if lane.spec.name in view.unseen]
     if not unseen:
         return ""
@@ -281,14 +281,14 @@ def progress_row(snapshot: Snapshot) -> Row:
     Of steps, those of the lane that has done the fewest count: the race ends with it.
     """
     race = snapshot.race
-    still = [lane for lane in snapshot.lanes if not lane.over]
-    if race.started_ns is None or not still:
+    training = [lane for lane in snapshot.lanes if not lane.over]
+    if race.started_ns is None or not training:
         return ()
     if race.seconds is not None:
         share = (snapshot.at_ns - race.started_ns) / 1e9 / race.seconds
         words = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
     elif race.steps is not None:
-        done = min(lane.steps for lane in still)
+        done = min(lane.steps for lane in training)
         share = done / race.steps
         words = f"{units.count(done)} of {units.count(race.steps)} steps"
     else:

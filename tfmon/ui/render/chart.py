@@ -19,7 +19,7 @@ from tfmon.ui.requests import short_name
 
 SPAN_S = 60
 LONGEST_REST_NS = 10_000_000_000
-"""A longer rest before a slice is a gap all the same."""
+"""A longer rest before a slice is drawn as a gap."""
 LABEL_CELLS = 6
 """Cells that the scale takes at the left."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -43,13 +43,13 @@ class TimeAxis:
 
 
 def time_axis(now_ns: int, width: int) -> TimeAxis:
-    """Return the axis of `width` cells whose last cell holds `now_ns`."""
+    """Return the axis of `width` cells whose last cell contains `now_ns`."""
     cell_ns = max(1, SPAN_S * 1_000_000_000 // max(1, width))
     return TimeAxis(width, now_ns // cell_ns - width + 1, cell_ns)
 
 
 def nice_top(peak: float, previous: float = 0.0) -> float:
-    """Return a round top of the scale, 1, 2 or 5 times a power of ten, that holds the peak.
+    """Return a round top of the scale, 1, 2 or 5 times a power of ten, that the peak fits under.
 
     The previous top is kept until the peak leaves it, or fits the next smaller one with 15 % to spare. Without
     a peak there is no scale yet: 0.
@@ -74,7 +74,7 @@ def _round_up(value: float) -> float:
 def throughput(points: Sequence[Point], axis: TimeAxis, per_cell: int) -> list[float | None]:
     """Return examples/s in each part of each cell, None where no window reaches into it.
 
-    The first window of a slice reaches back over the rest before it, which was another lane's turn.
+    The first window of a slice reaches back over the rest before it, in which another lane trained.
     Units: examples over the time the lane trained, each window spread evenly over its stretch.
     """
     part_ns = axis.cell_ns / per_cell
@@ -124,7 +124,7 @@ class _Past:
 def past_throughput(
     points: Sequence[Point], until_ns: int, axis: TimeAxis, per_cell: int
 ) -> tuple[float | None, ...]:
-    """Return `throughput` of the points up to a moment; remembered, for a screen asks again and again."""
+    """Return `throughput` of the points up to a moment; cached, because most refreshes need it again."""
     known = points[: bisect_right(points, until_ns, key=lambda point: point.at_ns)]
     return _past_throughput(_Past(known), axis, per_cell) if known else (None,) * (axis.width * per_cell)
 
@@ -135,7 +135,7 @@ def _past_throughput(past: _Past, axis: TimeAxis, per_cell: int) -> tuple[float 
 
 
 def parts_per_cell(charset: Charset) -> int:
-    """Return how many values stand side by side in one cell."""
+    """Return how many values one cell shows side by side."""
     return 2 if charset == "braille" else 1
 
 
@@ -190,7 +190,7 @@ def _level(value: float | None, top: float, steps: int) -> int:
 
 
 def scale_label(value: float) -> str:
-    """Write a value of the scale, right-aligned, with its tick: `  8k ┤`; without one yet, the tick alone."""
+    """Write a value of the scale, right-aligned, with its tick: `  8k ┤`; without one yet, only the tick."""
     if value <= 0:
         return "┤".rjust(LABEL_CELLS)
     return f"{units.short_count(value):>{LABEL_CELLS - 2}} ┤"

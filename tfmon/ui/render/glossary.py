@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-EXPLAINED = (
+IN_PANE = (
     (
         "examples/s",
         "Throughput: examples whose step was done, over wall time between two points at which the lane had "
@@ -11,20 +11,20 @@ EXPLAINED = (
     ),
     (
         "step",
-        "Time from the end of one step to the end of the next: the median, then what 95 % and 99 % of the "
-        "steps stay under, since the last knob change. From the lane's histogram, to within 0.55 %.",
+        "Time from the end of one step to the end of the next: the median (p50), then what 95 % and 99 % of "
+        "the steps stay under, since the last knob change. From the lane's histogram, to within 0.55 %.",
     ),
     (
         "time",
         "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (█ "
         "input), copying it to the device (▚ copy), starting the step (▓ dispatch), computing (▒ compute), "
-        "making graphs anew (▞ retrace), reading the loss (═ sync), tfmon's own work (·), and the rest (░). "
+        "tracing graphs again (▞ retrace), reading the loss (═ sync), tfmon's own work (·), and the rest (░). "
         "Timed in the lane, with a step between two barriers once a second; on the CPU a profile of a few "
         "steps tells dispatch from compute.",
     ),
     (
-        "why",
-        "What bounds the lane, by the same figures; the page of the lane shows all of them and what may help.",
+        "bottleneck",
+        "What limits the lane, by the same figures; the page of the lane shows all of them and what may help.",
     ),
     (
         "loss",
@@ -32,13 +32,12 @@ EXPLAINED = (
     ),
     (
         "done",
-        "Steps and examples since the lane began to race, and how many of its windows no figure has a part "
-        "in: those with a knob change, a pause, a trace, a collection of garbage or a disturbance of the "
-        "machine.",
+        "Steps and examples since the lane began to race, and how many of its windows are discarded: those "
+        "with a knob change, a pause, a trace, a garbage collection or a disturbance of the machine.",
     ),
     (
         "knobs",
-        "Settings in force, as the lane said. What was asked and is not in force yet is quiet: 20 asked.",
+        "Settings in effect, as the lane reported. What is requested and not yet in effect is dim: 20 requested.",
     ),
     (
         "cpu",
@@ -51,16 +50,16 @@ EXPLAINED = (
     ),
     (
         "gpu",
-        "Share of the last second in which the GPU ran a kernel, whoever started it, and its power in watts"
+        "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts"
         " of the limit. From the driver: NVML, on a Mac ioreg.",
     ),
     (
         "gpu mem",
-        "What the driver holds for the lane, or how else that is known; what TensorFlow's live tensors take"
-        " of it, and the most they took.",
+        "Memory used by the lane, as the driver says, or how else that is known; what TensorFlow's allocator "
+        "has allocated of it, and its peak.",
     ),
     ("refused", "Why the last knob could not be changed; the lane trains on as before."),
-    ("note", "Lines of the lane's reports that could not be read, and were passed over."),
+    ("note", "Lines of the lane's reports that could not be read, and were skipped."),
     (
         "chart",
         "Examples/s over the last 60 s on one scale for all lanes, each window spread over its stretch of "
@@ -71,7 +70,7 @@ EXPLAINED = (
         "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old.",
     ),
 )
-"""In a pane, by the names that stand there."""
+"""By the labels in a pane."""
 
 AROUND = (
     (
@@ -81,13 +80,13 @@ AROUND = (
     ),
     (
         "trying",
-        "What e tries on a lane: the gain in examples/s of the new setting over the old one, from slices by "
-        "turns, with its 95 % interval, and how many pairs of slices of those that are needed.",
+        "What e tries on a lane: the gain in examples/s of the new setting over the old one, from alternating "
+        "slices, with its 95 % interval, and how many pairs of slices of those that are needed.",
     ),
-    ("0:42", "Time since all lanes got the start signal; beside a lane's name, how long it has been as it is."),
+    ("0:42", "Time since all lanes got the start signal; beside a lane's name, how long its state has lasted."),
     (
-        "its turn",
-        "In turns one lane trains for a slice (--slice) while the others are frozen; then the next does.",
+        "training",
+        "Taking turns, one lane trains for a slice (--slice) while the others are suspended; then the next does.",
     ),
     (
         "cores",
@@ -95,22 +94,22 @@ AROUND = (
     ),
     (
         "× faster",
-        "Throughput of the fastest lane over that of another, since each one's last knob change. In turns "
-        "each round gives one ratio (a pair); told is their trimmed mean, and a winner only when the "
-        "interval leaves 1 out.",
+        "Throughput of the fastest lane over that of another, since each one's last knob change. Taking turns, "
+        "each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when the "
+        "interval excludes 1.",
     ),
     (
         "95 % CI",
         "Where the ratio lies with 95 % certainty: the interval of Tukey and McLaughlin for trimmed means, "
-        "and what two processes that do the same differ by, so it is never narrower than ±1.6 %.",
+        "plus the between-process variance of equal processes, so it is never narrower than ±1.6 %.",
     ),
-    ("contended", "All lanes train at once and fight for the cores: not what each would do alone."),
+    ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
     ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
 )
 """Above and below the panes."""
 
 ON_LANE_PAGE = (
-    ("left out", "Windows that no figure has a part in, by reason, since the lane began to race."),
+    ("discarded", "Windows that do not count, by reason, since the lane began to race."),
     (
         "step call",
         "Share of the time in the step's call in which an operation computes, on the CPU; the rest is "
@@ -122,11 +121,12 @@ ON_LANE_PAGE = (
     ),
     (
         "energy",
-        "Joules for 1,000 examples: the GPU's energy while the lane trains, by least squares from its rests.",
+        "Joules for 1,000 examples: the GPU's energy while the lane trains, told from its idle power by least "
+        "squares.",
     ),
     (
         "clocks",
-        "Clock of the GPU's processors now and at most, in MHz, and what holds it down; from the driver.",
+        "Clock of the GPU's processors now and at most, in MHz, and what limits it; from the driver.",
     ),
     ("PCIe", "Bytes per second to and from the GPU over the last second, and the link they go over."),
     ("ECC", "Errors of the GPU's memory that could not be corrected, since the driver was loaded."),
@@ -138,8 +138,8 @@ ON_LANE_PAGE = (
     ("steal", "Time of a core that a hypervisor gave to other machines, in percent of one core."),
     ("throttled", "Share of its periods in which a container had used up its quota of CPU time."),
     ("for a core", "Share of the last 10 s in which some process waited for a core; Linux calls it pressure."),
-    ("power", "Watts of the GPU, or of all CPU packages where the system tells (mostly to root alone)."),
+    ("power", "Watts of the GPU, or of all CPU packages where the system tells (mostly to root only)."),
 )
-"""On the page of a lane, where the name alone does not say it."""
+"""On the page of a lane, where the name does not explain itself."""
 
-SECTIONS = (("In a pane", EXPLAINED), ("Above and below", AROUND), ("On the page of a lane", ON_LANE_PAGE))
+SECTIONS = (("In a pane", IN_PANE), ("Above and below", AROUND), ("On the page of a lane", ON_LANE_PAGE))

@@ -1,4 +1,4 @@
-"""Where everything stands on a terminal of a given size. Pure."""
+"""Where everything is placed on a terminal of a given size. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
 MIN_LINE_WIDTH = 24
-"""Narrower than this nothing can be told."""
+"""Narrower terminals show nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +19,14 @@ class Rect:
     width: int
     height: int
 
-    def holds(self, x: int, y: int) -> bool:
-        """Tell whether a cell lies inside."""
+    def contains(self, x: int, y: int) -> bool:
+        """Return whether a cell lies inside."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
 
 @dataclass(frozen=True, slots=True)
 class PanePosition:
-    """Where a lane's pane stands."""
+    """Where a lane's pane is."""
 
     lane: int
     rect: Rect
@@ -34,10 +34,10 @@ class PanePosition:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The parts of the screen; a part that found no room has height 0."""
+    """The parts of the screen; a part without room has height 0."""
 
     kind: Literal["panes", "lines", "tiny"]
-    """`lines` is one line a lane or less; `tiny` only says that the terminal is too small."""
+    """`lines` is one line a lane or less; `tiny` only reports that the terminal is too small."""
     header: Rect
     panes: tuple[PanePosition, ...]
     verdict: Rect

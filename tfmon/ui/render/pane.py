@@ -38,7 +38,7 @@ _HALVES = {("#", "#"): "█", ("#", "."): "▀", (".", "#"): "▄", (".", "."): 
 
 
 def large(text: str) -> tuple[str, str, str]:
-    """Return three rows of equal width that show the text; it may hold digits, points, dashes and blanks."""
+    """Return three rows of equal width that show the text; it may contain digits, points, dashes and blanks."""
     rows = ["", "", ""]
     for place, character in enumerate(text):
         dots = _DOTS[character].split()
@@ -53,7 +53,7 @@ def large(text: str) -> tuple[str, str, str]:
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
 _FRAME_CELLS = 4
-"""Cells of a line that its frame and the space inside it take."""
+"""Cells of a line for its frame and the space inside."""
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 
@@ -62,18 +62,18 @@ class PaneView:
     """What a pane shows besides its lane."""
 
     index: int
-    """Place of the lane; it settles the accent."""
+    """Place of the lane; its accent follows from it."""
     now_ns: int
     machine: Machine
     device: str = ""
     """Model of the lane's processor."""
     gpu: GpuSample | None = None
     gpu_stale_s: float | None = None
-    """How old its readings are, if they should be younger."""
+    """Age of its readings, if they are stale."""
     any_gpu: bool = False
-    """True if some lane of the race has a GPU: then every pane keeps a line for GPU memory."""
+    """True if some lane of the race has a GPU: every pane then keeps a line for GPU memory."""
     bottleneck: Bottleneck | None = None
-    """What bounds the lane; None while that is not known."""
+    """What limits the lane; None while that is not known."""
     lead: str = ""
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
     focused: bool = False
@@ -149,9 +149,9 @@ def _state(lane: LaneState, view: PaneView) -> str:
     if lane.over:
         after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
-    silent_s = lifecycle.stalled_s(lane, view.now_ns)
-    if silent_s is not None:
-        return f"stalled {units.clock(silent_s)}"
+    hung_s = lifecycle.stalled_s(lane, view.now_ns)
+    if hung_s is not None:
+        return f"stalled {units.clock(hung_s)}"
     since = units.clock((view.now_ns - lane.phase_since_ns) / 1e9)
     if view.in_turns and lane.phase == RACING:
         return f"▸ training {since}" if view.training else f"waiting {since}"
@@ -162,7 +162,7 @@ def _state(lane: LaneState, view: PaneView) -> str:
 
 
 def _body(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
-    """Fill the pane in the order in which the eye should find things; what does not fit is left out."""
+    """Return the lines that fit, the most important ones first and in a fixed order."""
     large = 3 if height >= 14 else 1
     makers = _makers(lane, view, width)
     shown, chart_height = _plan(height - large, view.any_gpu)
@@ -177,9 +177,22 @@ def _body(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]
 
 
 _ORDER = (
-    "gap1", "step", "time", "why", "loss", "done", "knobs", "cpu", "memory", "gpu", "gpu memory", "note", "gap2",
+    "gap1", "step", "time", "bottleneck", "loss", "done", "knobs", "cpu", "memory", "gpu", "gpu memory", "note", "gap2",
 )  # fmt: skip
-_PRIORITY = ("step", "cpu", "gpu", "why", "knobs", "time", "loss", "chart", "memory", "done", "gpu memory", "note")
+_PRIORITY = (
+    "step",
+    "cpu",
+    "gpu",
+    "bottleneck",
+    "knobs",
+    "time",
+    "loss",
+    "chart",
+    "memory",
+    "done",
+    "gpu memory",
+    "note",
+)
 _LEAST_CHART = 3
 
 
@@ -210,9 +223,9 @@ def _plan(height: int, any_gpu: bool) -> tuple[set[str], int]:
 def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[], Row]]:
     accent = view.accent
     return {
-        "step": lambda: readings.step_row(lane),
+        "step": lambda: readings.step_row(lane, width),
         "time": lambda: readings.time_row(view.bottleneck.shares if view.bottleneck else None, width, accent),
-        "why": lambda: readings.why_row(view.bottleneck),
+        "bottleneck": lambda: readings.bottleneck_row(view.bottleneck),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),
@@ -225,21 +238,21 @@ def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[
 
 
 _FIGURE_CELLS = len(large("8 888")[0])
-"""Cells that the large figure takes at least, so that the words beside it stay where they are."""
+"""Least width of the large figure, so that the words beside it keep their place."""
 
 
 def _figure(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
-    """Return the throughput as the largest thing in the pane, or how far the lane is on its way."""
+    """Return the throughput as the largest thing in the pane, or how far a lane is that gets ready."""
     if lifecycle.getting_ready(lane):
         return lifecycle.progress_rows(lane, view.now_ns, width, height, view.accent)
     recent = lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
-    still = lane.phase in (PAUSED, DONE) or lifecycle.stalled_s(lane, view.now_ns) is not None
-    style = DIM if still else strong(view.accent)
+    resting = lane.phase in (PAUSED, DONE) or lifecycle.stalled_s(lane, view.now_ns) is not None
+    style = DIM if resting else strong(view.accent)
     number = units.rate(speed) if speed is not None else "---"
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else _no_speed(lane)
     lead = (("▲ " + view.lead, strong(view.accent)),) if view.lead else ()
-    unit = ("examples/s", DIM if still else STRONG)
+    unit = ("examples/s", DIM if resting else STRONG)
     if height < HEIGHT:
         return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
     figure = [row.ljust(_FIGURE_CELLS) for row in large(number)]
@@ -279,7 +292,7 @@ def _chart(lane: LaneState, view: PaneView, width: int, height: int) -> tuple[Ro
 def _area(
     values: tuple[float | None, ...], top: float, height: int, charset: Charset, edge: str, inside: str
 ) -> tuple[Row, ...]:
-    """Return the area under the values, with the scale at its left; remembered until a value changes."""
+    """Return the area under the values, with the scale at its left; cached until a value changes."""
     lines = chart.plot(values, top, height, charset)
     blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
     rows: list[Row] = []

@@ -19,7 +19,7 @@ from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, 
 from tfmon.ui.view import View, focused_index
 
 CHART_NS = 1_000_000_000
-"""Charts are drawn anew so often."""
+"""Interval at which charts are drawn again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def in_sight(snapshot: Snapshot, view: View, width: int, height: int) -> tuple[s
 
 
 def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
-    """Return the top of the one scale that all charts share: it holds the highest column of any of them."""
+    """Return the top of the one scale that all charts share: the highest column of any of them fits."""
     if not layout.panes:
         return view.top
     width = chart_width(layout.panes[0].rect.width)
@@ -78,8 +78,8 @@ def axis_end_ns(snapshot: Snapshot) -> int:
     It is the last full second: so charts move once a second, however often the figures do.
     """
     ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
-    still = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
-    return max(ends) if ends and still else snapshot.at_ns // CHART_NS * CHART_NS
+    ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
+    return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
 
 
 # ---------------------------------------------------------------- panes
@@ -142,14 +142,14 @@ def _blocks(analysis: Analysis, view: View, layout: Layout, top: float) -> list[
 
 
 def _no_lanes(view: View, layout: Layout) -> list[Row]:
-    """Say what goes on before there are lanes, or why there are none."""
+    """Return what is being done before there are lanes, or why there are none."""
     height, width = layout.verdict.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
     if view.no_race:
         rows += [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]
-        rows.append((("   another scenario may do; see the keys below", TEXT),))
+        rows.append((("   another scenario may work; see the keys below", TEXT),))
     else:
-        rows.append((("   looking at the machine and its devices…", TEXT),))
+        rows.append((("   examining the machine and its devices…", TEXT),))
     return (rows + [BLANK] * height)[:height]
 
 
@@ -236,7 +236,7 @@ def verdict_rows(analysis: Analysis, undo_key: str, width: int, height: int) -> 
 
 
 def _tried(analysis: Analysis, undo_key: str) -> str:
-    """Say what is tried on a lane, or what came of it and how to take it back."""
+    """Return what is tried on a lane, or its result and the key that undoes it."""
     news, state = analysis.news, analysis.snapshot.tuned
     kept = news and state is not None and state.over and state.latest and state.latest.outcome == KEPT
     return f"{news} · {undo_key} to undo" if kept else news

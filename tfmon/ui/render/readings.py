@@ -1,4 +1,4 @@
-"""The lines of a pane that show one reading each. Pure; every line stands where it always stands."""
+"""The lines of a pane that show one reading each. Pure; a line has the same place in every pane."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABEL_CELLS = 8
 _WIDE = 44
 """From so many cells on, the words after a bar may be longer."""
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
-"""Cells kept for these words, so that the bars of all the lines are of one length."""
+"""Cells kept for these words, so that the bars of all the lines have one length."""
 UNKNOWN = "–"
 NO_GPU = Missing("no GPU in this lane")
 NO_SAMPLE = Missing("not sampled yet")
@@ -27,16 +27,17 @@ NO_SAMPLE = Missing("not sampled yet")
 
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
     """Return a line that begins with a quiet label."""
-    return ((label.ljust(LABEL_CELLS), DIM), *spans)
+    return ((label.ljust(LABEL_CELLS - 1) + " ", DIM), *spans)
 
 
-def step_row(lane: LaneState) -> Row:
+def step_row(lane: LaneState, width: int) -> Row:
     """Show step time, median and tail, over the steady windows since the last knob change."""
     p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
     if p50 is None or p95 is None or p99 is None:
         return labelled("step", (UNKNOWN, DIM))
     return labelled(
         "step",
+        ("p50 " if width >= _WIDE else "", DIM),
         (units.milliseconds(p50).ljust(9), TEXT),
         ("p95 ", DIM),
         (_bare_ms(p95), TEXT),
@@ -57,12 +58,12 @@ def loss_row(lane: LaneState) -> Row:
 
 
 def done_row(lane: LaneState, width: int) -> Row:
-    """Count steps and examples since the lane began to race, and the windows that no figure has a part in."""
+    """Count steps and examples since the lane began to race, and the windows that are discarded."""
     if not lane.points:
         return labelled("done", (UNKNOWN, DIM))
     if lane.progress is not None and lane.progress.epochs:
         return _epoch_row(lane, width)
-    left_out = sum(lane.discarded.values())
+    discarded = sum(lane.discarded.values())
     row = labelled(
         "done",
         (units.count(lane.steps), TEXT),
@@ -70,12 +71,12 @@ def done_row(lane: LaneState, width: int) -> Row:
         (units.count(lane.examples), TEXT),
         (" ex.", DIM),
     )
-    windows = (f" · {units.count(left_out)} of {units.count(lane.measurements.windows)} left out", DIM)
+    windows = (f" · {units.count(discarded)} of {units.count(lane.measurements.windows)} discarded", DIM)
     return (*row, windows) if cells((*row, windows)) <= width else row
 
 
 def _epoch_row(lane: LaneState, width: int) -> Row:
-    """Show how far a script's `fit` is: the epoch, a bar of its batches, and the lane's own time left."""
+    """Show how far a script's `fit` is: the epoch, a bar of its batches, and the time left."""
     progress = lane.progress
     assert progress is not None
     head = f"epoch {progress.epoch}/{progress.epochs} "
@@ -100,24 +101,24 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
     """Show the CPU of the lane's process tree against the cores it may use; 100 % is one core."""
     value = known(lane.tree_cpu_pct)
     if lane.over or value is None:
-        return labelled("cpu", (_why(lane, lane.tree_cpu_pct), DIM))
+        return labelled("cpu", (_unknown(lane, lane.tree_cpu_pct), DIM))
     full = usable_cores * 100
     words = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
     return labelled("cpu", *bar(value / full if full else None, words, width - LABEL_CELLS, accent))
 
 
 def memory_row(lane: LaneState) -> Row:
-    """Show the memory that only this lane's processes hold."""
+    """Show the memory that no other process shares."""
     value = known(lane.private_bytes)
     if lane.over or value is None:
-        return labelled("memory", (_why(lane, lane.private_bytes), DIM))
-    return labelled("memory", (units.memory(value), TEXT), (" private", DIM))
+        return labelled("memory", (_unknown(lane, lane.private_bytes), DIM))
+    return labelled("memory", (units.memory(value), TEXT))
 
 
 def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, stale_s: float | None = None) -> Row:
     """Show the share of time in which the GPU ran anything, and its power; one quiet line in a CPU lane.
 
-    Readings that should be younger are not shown, but how old they are.
+    Readings that should be younger are not shown, but their age.
     """
     if lane.spec.kind != "gpu":
         return labelled("gpu", (units.absent(NO_GPU), DIM))
@@ -136,32 +137,32 @@ def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, sta
 
 
 def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
-    """Show GPU memory: what the driver holds for the lane, and what its live tensors take."""
+    """Show GPU memory: used by the lane, and allocated by TensorFlow."""
     if lane.spec.kind != "gpu":
         return BLANK
     for peak in (True, False):
-        words = " · ".join(part for part in (_held(lane, gpu), _in_use(lane, peak=peak)) if part)
+        words = " · ".join(part for part in (_used(lane, gpu), _allocated(lane, peak=peak)) if part)
         row = labelled("gpu mem", (words, TEXT) if words else (units.absent(NO_SAMPLE), DIM))
         if cells(row) <= width:
             break
     return row
 
 
-def _held(lane: LaneState, gpu: GpuSample | None) -> str:
-    """Say what the driver holds for the lane, or where it does not tell, for everybody on the board."""
-    held = known(lane.gpu_memory_used_bytes)
-    if held is not None:
+def _used(lane: LaneState, gpu: GpuSample | None) -> str:
+    """Return what the lane uses, or where the driver does not say, what all processes use."""
+    by_lane = known(lane.gpu_memory_used_bytes)
+    if by_lane is not None:
         source = lane.gpu_memory_source
-        return f"{units.memory(held)} held" + (f" ({source})" if source not in ("", "driver") else "")
+        return f"{units.memory(by_lane)} used" + (f" ({source})" if source not in ("", "driver") else "")
     if gpu is None:
         return ""
     used, total = gpu.used_bytes, gpu.total_bytes
     if isinstance(used, Missing) or isinstance(total, Missing):
         return units.reading(used, units.memory)
-    return f"board {units.memory(used)} of {units.memory(total)}"
+    return f"GPU {units.memory(used)} of {units.memory(total)}"
 
 
-def _in_use(lane: LaneState, *, peak: bool) -> str:
+def _allocated(lane: LaneState, *, peak: bool) -> str:
     if lane.gpu_memory_allocated_bytes is None:
         return ""
     most = (
@@ -169,7 +170,7 @@ def _in_use(lane: LaneState, *, peak: bool) -> str:
         if peak and lane.gpu_memory_peak_bytes is not None
         else ""
     )
-    return f"{units.memory(lane.gpu_memory_allocated_bytes)} in use{most}"
+    return f"{units.memory(lane.gpu_memory_allocated_bytes)} allocated{most}"
 
 
 _PARTS = (
@@ -218,15 +219,15 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
     return labelled("time", *spans, (words, TEXT))
 
 
-def why_row(bottleneck: Bottleneck | None) -> Row:
-    """Say what bounds the lane."""
-    return labelled("why", (UNKNOWN, DIM) if bottleneck is None else (bottleneck.text, TEXT))
+def bottleneck_row(bottleneck: Bottleneck | None) -> Row:
+    """Return what limits the lane."""
+    return labelled("bottleneck", (UNKNOWN, DIM) if bottleneck is None else (bottleneck.text, TEXT))
 
 
 def knobs_row(lane: LaneState, width: int) -> Row:
-    """Show every knob: in force as the lane said, and dim what was asked and is not in force yet.
+    """Show every knob: the value in effect, and dim what is requested and not yet in effect.
 
-    Where they do not all fit, those go first that nobody asks to change.
+    Where they do not all fit, those without a request are dropped first.
     """
     settings = lane.settings or lane.spec.settings
     names = [*settings, *(name for name in lane.requested if name not in settings)]
@@ -247,25 +248,25 @@ def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
         if name in settings:
             spans.append((f" {show(settings[name])}", style))
         if name in lane.requested:
-            spans.append((f" {show(lane.requested[name].value)} asked", DIM))
+            spans.append((f" {show(lane.requested[name].value)} requested", DIM))
     return tuple(spans) or ((UNKNOWN, DIM),)
 
 
 def note_row(lane: LaneState) -> Row:
-    """Say what goes wrong, or went wrong on the way, if anything did."""
+    """Return what is wrong with the lane; blank if nothing is."""
     if lane.heartbeat.stalled_since_ns is not None:
         return labelled("stalled", (lifecycle.NOTE, WARN))
     if lane.refused:
         return labelled("refused", (lane.refused, WARN))
     if lane.bad_lines:
         lines = "line" if lane.bad_lines == 1 else "lines"
-        said = f"{units.count(lane.bad_lines)} unreadable {lines} passed over: {lane.last_bad_line}"
+        said = f"{units.count(lane.bad_lines)} unreadable {lines} skipped: {lane.last_bad_line}"
         return labelled("note", (said, WARN))
     return BLANK
 
 
 def bar(share: float | None, words: str, width: int, accent: str) -> Row:
-    """Draw a bar, then words that take a fixed place after it; None draws the words alone."""
+    """Draw a bar, then words in a fixed place after it; without a share, only the words."""
     tail = f" {words}"
     length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= _WIDE else _BAR_TAIL))
     if share is None or length < 4:
@@ -275,7 +276,7 @@ def bar(share: float | None, words: str, width: int, accent: str) -> Row:
     return tuple(span for span in row if cells((span,)))
 
 
-def _why(lane: LaneState, reading: Reading) -> str:
+def _unknown(lane: LaneState, reading: Reading) -> str:
     if lane.over:
         return UNKNOWN
     return units.reading(reading, units.rate)

@@ -68,7 +68,7 @@ def strong(style: str) -> str:
 
 
 def banded(style: str, share: float) -> str:
-    """Return the variant of a style that stands for a load: quiet below 10 %, bold from 75 % on.
+    """Return the variant of a style for a load: quiet below 10 %, bold from 75 % on.
 
     Source: the bands of nvitop for utilisation.
     """
@@ -149,8 +149,7 @@ def _between(colour: str, ground: str, share: float) -> str:
     return "#" + "".join(f"{round(top + (bottom - top) * share):02x}" for top, bottom in pairs)
 
 
-# ---------------- which characters the terminal can show, and how everything else is written with ASCII alone
-
+# ---------------------------------------------------------------- characters
 
 Charset: TypeAlias = Literal["braille", "block", "ascii"]
 

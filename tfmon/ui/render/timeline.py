@@ -18,7 +18,7 @@ _WORDS = ("", "5 s", "step", "speed", "mark")
 _SIGNS = {"knob": ("┬", STRONG), "request": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
 _RANKS = {"request": 0, "knob": 1, "trouble": 2}
 TOLD_NS = 4_000_000_000
-"""How long the words of a mark stay."""
+"""How long the words of a mark are shown."""
 LEAST_BAR = 10
 
 
@@ -38,7 +38,7 @@ def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
 
 
 def bar(replay: ReplayState, width: int) -> list[Span]:
-    """Draw the time line: what was played, where it is, what is left, and the marks."""
+    """Draw the time line: what was played, the current moment, what is left, and the marks."""
     at = cell_of(replay, replay.at_ns, width)
     spans: list[Span] = [("━", TEXT) if place < at else ("─", DIM) for place in range(width)]
     for mark in sorted(replay.marks, key=lambda mark: _RANKS[mark.kind]):
@@ -54,12 +54,12 @@ def cell_of(replay: ReplayState, at_ns: int, width: int) -> int:
 
 
 def time_of(replay: ReplayState, cell: int, width: int) -> int:
-    """Return the moment that a cell of the bar stands for."""
+    """Return the moment of a cell of the bar."""
     return replay.from_ns + (replay.to_ns - replay.from_ns) * cell // max(1, width - 1)
 
 
 def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int) -> Row:
-    """Return the keys of the replay, or what is to be said now."""
+    """Return the keys of the replay, or the message."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
     for least in range(5, -1, -1):

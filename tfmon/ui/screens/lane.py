@@ -1,4 +1,4 @@
-"""The page of one lane: why it is as slow as it is, what may help, and every reading with its source."""
+"""The page of one lane: its bottleneck, what may help, and every reading with its source."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MEANINGS = {
     "copy": "copying the batch to the device, at most",
     "dispatch": "starting the step's operations, while none of them ran",
     "compute": "the device computes",
-    "retrace": "making new graphs of a tf.function",
-    "step": "the step: no profile tells how much of it computes",
+    "retrace": "tracing a tf.function again",
+    "step": "the step: no profile says how much of it computes",
     "sync": "waiting for the device where the loss is read",
     "tfmon": "tfmon's own work in the lane",
     "other": "Python between the steps",
@@ -112,7 +112,7 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     sections: list[tuple[str, Lines]] = [
         ("Lane", _of_lane(lane)),
-        ("Signs of life", lifecycle.lines(lane, snapshot)),
+        ("Heartbeat", lifecycle.lines(lane, snapshot)),
     ]
     gpu = snapshot.gpu_of(lane)
     if gpu is not None:
@@ -153,7 +153,7 @@ def _aged(heading: str, snapshot: Snapshot, sample: GpuSample | HostSample) -> s
 
 def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]:
     yield BLANK
-    yield (("  Why", STRONG),)
+    yield (("  Bottleneck", STRONG),)
     if bottleneck is None:
         yield (("  not known before some steady windows are measured", TEXT),)
         return
@@ -190,10 +190,10 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     yield "memory", _said(lane.private_bytes, units.memory, " that no other process shares")
-    left_out = ", ".join(f"{reason} {count}" for reason, count in sorted(lane.discarded.items()))
-    yield "left out", f"{left_out or 'nothing'}; of {units.count(lane.measurements.windows)} windows"
+    discarded = ", ".join(f"{reason} {count}" for reason, count in sorted(lane.discarded.items()))
+    yield "discarded", f"{discarded or 'nothing'}; of {units.count(lane.measurements.windows)} windows"
     for reason in lane.measurements.constant:
-        yield "all the time", f"{reason}: windows are not left out for it, for it is there most of the time"
+        yield "all the time", f"{reason}: windows with it count, because it is there most of the time"
     if lane.computing_share is not None:
         yield "step call", f"{100 * lane.computing_share:.0f} % of it computes, by a profile of a few steps"
     if lane.traced:
@@ -211,7 +211,7 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         + (", shared with the CPU" if gpu.unified else ""),
     )
     source = f" ({lane.gpu_memory_source})" if lane.gpu_memory_source else ""
-    yield "held", _said(lane.gpu_memory_used_bytes, units.memory) + source
+    yield "used by lane", _said(lane.gpu_memory_used_bytes, units.memory) + source
     yield (
         "power",
         f"{_said(gpu.power_w, _watts)} of {_said(gpu.power_limit_w, _watts)} {gpu.power_source}".rstrip(),
@@ -221,9 +221,9 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "clocks", f"{_said(gpu.sm_clock_mhz, _mhz)} of {_said(gpu.sm_clock_max_mhz, _mhz)}"
     reasons = gpu.clock_reasons
     if isinstance(reasons, Missing):
-        yield "held down by", units.absent(reasons)
+        yield "limited by", units.absent(reasons)
     else:
-        yield "held down by", "; ".join(one.text for one in reasons) or "nothing"
+        yield "limited by", "; ".join(one.text for one in reasons) or "nothing"
     sent, received = gpu.pcie_sent_bytes_per_s, gpu.pcie_received_bytes_per_s
     yield "PCIe", f"{_said(received, _rate)} to the GPU, {_said(sent, _rate)} from it {gpu.pcie_source}".rstrip()
     yield (
@@ -255,7 +255,7 @@ def _of_host(host: HostSample) -> Lines:
 
 
 def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:
-    """Write a reading and what it is of, or why it is not known."""
+    """Write a reading with its words, or why it is not known."""
     return units.reading(reading, lambda value: write(value) + after)
 
 

@@ -1,4 +1,4 @@
-"""The command palette: every action by what it is for, with its key. Loaded when it is first asked for."""
+"""The command palette: every action by what it is for, with its key. Loaded when it is first opened."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def open_palette(screen: Screen[Any], keys: Mapping[str, str], charset: Charset)
 
 
 def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what stands in the palette, and the action behind it: those of the screen's keys, then the themes."""
+    """Return the lines of the palette with their actions: those of the screen's keys, then the themes."""
     found = []
     for binding in type(screen).BINDINGS:
         if isinstance(binding, Binding) and binding.action != "refuse":

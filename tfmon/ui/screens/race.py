@@ -98,7 +98,7 @@ class RaceScreen(Screen[None]):
             self.action_move_page(direction)
 
     def _zone_at(self, event: events.MouseEvent) -> Zone | None:
-        return next((zone for zone in self.zones if zone.rect.holds(event.screen_x, event.screen_y)), None)
+        return next((zone for zone in self.zones if zone.rect.contains(event.screen_x, event.screen_y)), None)
 
     # ------------------------------------------------------------ knobs
 
@@ -194,7 +194,7 @@ class RaceScreen(Screen[None]):
         self.monitor.view = replace(self.monitor.view, focused=focused, message_until_ns=0)
         self.monitor.pull()
 
-    # ------------------------------------------------------------ other pages, loaded when first asked for
+    # ------------------------------------------------------------ pages, loaded when first opened
 
     def action_show_help(self) -> None:
         """Open the help."""

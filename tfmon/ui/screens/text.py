@@ -18,7 +18,7 @@ from tfmon.ui.screens.page import ScrollPage, bound, closer
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
-Ask: TypeAlias = Callable[[Callable[[str], None]], None]
+Request: TypeAlias = Callable[[Callable[[str], None]], None]
 """Starts making a report, and takes what is to be called with it."""
 _STYLES = (("✗", TROUBLE), ("!", WARN))
 
@@ -52,7 +52,7 @@ def help_rows(keys: Mapping[str, str], width: int, listed: Iterable[Key] = HelpP
 
 
 class ReportPage(ScrollPage):
-    """Asks for a report when it opens, and shows it once it is there."""
+    """Requests a report when it opens, and shows it once it is ready."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         closer("doctor"),
@@ -64,22 +64,22 @@ class ReportPage(ScrollPage):
         self,
         monitor: MonitorApp,
         title: str,
-        ask: Ask,
+        request: Request,
         meanwhile: str,
         note: str,
     ) -> None:
         """Show `meanwhile` until there is a report, and `note` below it."""
         super().__init__(monitor)
         self.title_text = title
-        self._ask = ask
+        self._request = request
         self._meanwhile = meanwhile
         self._note = note
         self._report: list[str] | None = None
 
     def on_mount(self) -> None:
-        """Ask for the report."""
+        """Request the report."""
         super().on_mount()
-        self._ask(self._take)
+        self._request(self._take)
 
     def _take(self, report: str) -> None:
         self._report = report.splitlines()
@@ -100,7 +100,7 @@ def doctor_page(monitor: MonitorApp) -> ReportPage:
         monitor,
         "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?",
         monitor.examine,
-        "looking at TensorFlow, drivers and the machine…",
+        "examining TensorFlow, drivers and the machine…",
         "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too.",
     )
 

@@ -38,9 +38,9 @@ class Canvas(Widget):
         self._rows: tuple[Row, ...] = ()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows; what is on the screen already is left alone.
+        """Show these rows; what the screen shows already is not painted again.
 
-        A terminal that still takes the frame before gets the rows of a later call instead.
+        A terminal that has not taken the frame before gets the rows of a later call instead.
         """
         terminal = cast(TerminalApp[object], self.app)
         if not terminal.may_paint():
