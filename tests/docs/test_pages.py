@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from test_layers import ALLOWED
 
 from tfmon.catalog import list_scenarios, read_scenario
 from tfmon.cli.main import cli
@@ -70,6 +71,12 @@ def is_there(name: str) -> bool:
         return True
     module, _, attribute = name.rpartition(".")
     return is_there(module) and hasattr(importlib.import_module(module), attribute)
+
+
+def test_the_table_of_packages_is_the_one_that_the_imports_are_held_against():
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", TEXTS[DOCS / "architecture.md"], re.M)
+    table = {package: set(re.findall(r"`(\w+)`", cell)) for package, cell in rows}
+    assert table == {name: allowed for name, allowed in ALLOWED.items() if not name.startswith("__")}
 
 
 def test_commands_that_pages_show_can_be_typed():
