@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.analysis.claims import Claim, ClaimResult, judge, measured, prediction
+from tfmon.analysis.claims import Claim, judge
 from tfmon.model.readings import Estimate
 
 
@@ -43,17 +43,3 @@ def test_at_least_needs_an_interval_above_it(low, high, outcome):
 )
 def test_at_most_holds_in_both_directions(low, high, outcome):
     assert judge(claim(at_most=1.1), estimate(low, high)) == outcome
-
-
-def test_predictions_are_written_as_comparisons():
-    assert prediction(claim()) == "cpu,graph=on > cpu,graph=off"
-    assert prediction(claim(at_least=3)) == "cpu,graph=on > cpu,graph=off by 3.0×"
-    assert prediction(claim(at_most=1.1)) == "cpu,graph=on ≈ cpu,graph=off (within 1.10×)"
-    assert prediction(Claim("an-id", "an article", "says so", corrected="no")) == ""
-
-
-def test_what_was_measured_is_written_with_its_interval():
-    assert (
-        measured(ClaimResult("s", claim(), "supported", estimate(15.4, 15.8))) == "15.6× (15.4 to 15.8, 12 pairs)"
-    )
-    assert measured(ClaimResult("s", claim(), "not testable here")) == ""

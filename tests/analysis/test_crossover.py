@@ -19,9 +19,9 @@ from tfmon.analysis.crossover import (
 )
 from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import Earlier, Measured, SliceSpeed
-from tfmon.model.race import CrossoverState
-from tfmon.model.session import Machine, Race, Snapshot
+from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
+from tfmon.model.race import CrossoverState, Machine, Race
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 VALUES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -37,9 +37,11 @@ def lane(name: str, pace, pairs: dict[int, int], scatter: float, seed: int) -> L
             SliceSpeed(1_000 * value + n, n, round(1_000 * pace(value) * noise), LONG_NS)
             for n, noise in enumerate(np.exp(random.normal(0, scatter, count)))
         )
-        earlier.append(Earlier({"batch_size": value}, slices))
+        earlier.append(EarlierSlices({"batch_size": value}, slices))
     return LaneState(
-        spec=LaneSpec(name, name=name), settings={"batch_size": 0}, measured=Measured(earlier=tuple(earlier))
+        spec=LaneSpec(name, name=name),
+        settings={"batch_size": 0},
+        measurements=Measurements(earlier=tuple(earlier)),
     )
 
 

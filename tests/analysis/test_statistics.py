@@ -6,17 +6,20 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import mstats
+from scipy.stats import mstats, t
 
 from tfmon.analysis.statistics import (
     BETWEEN_PROCESSES_95,
     LEAST_PAIRS,
     TRIM,
+    LogSpeeds,
     drift,
     gain,
+    log_speeds,
     outliers,
     ratio,
     speed,
+    student_95,
     trimmed,
 )
 from tfmon.model.lane_statistics import SliceSpeed
@@ -32,8 +35,20 @@ def slices(speeds, first: int = 1) -> list[SliceSpeed]:
     ]
 
 
+def logs(speeds, first: int = 1) -> LogSpeeds:
+    return log_speeds(slices(speeds, first))
+
+
 def noisy(middle: float, number: int, scatter: float = 0.02, seed: int = 1) -> list[float]:
     return list(middle * np.exp(np.random.default_rng(seed).normal(0, scatter, number)))
+
+
+def test_the_quantile_of_students_t_is_that_of_scipy():
+    """The figures that SciPy itself gives for 1 and 2 degrees are exact: 12.7062 and 4.3027."""
+    degrees = np.array([*range(1, 80), 200, 1_199])
+    ours = np.array([student_95(int(number)) for number in degrees])
+    assert ours == pytest.approx(t.ppf(0.975, degrees), rel=2e-8)
+    assert ours[:30] == pytest.approx(t.ppf(0.975, degrees[:30]), rel=1e-12)
 
 
 class TestTrimmed:
@@ -81,22 +96,21 @@ class TestTrimmed:
 
 class TestRatio:
     def test_a_constant_ratio_is_found(self):
-        estimate = ratio(slices([300.0] * 6), slices([100.0] * 6))
+        estimate = ratio(logs([300.0] * 6), logs([100.0] * 6))
         assert estimate.value == pytest.approx(3)
 
     def test_the_interval_is_never_narrower_than_what_two_processes_differ_by(self):
-        estimate = ratio(slices([300.0] * 6), slices([100.0] * 6))
+        estimate = ratio(logs([300.0] * 6), logs([100.0] * 6))
         assert math.log(estimate.high / 3) == pytest.approx(BETWEEN_PROCESSES_95)
         assert math.log(3 / estimate.low) == pytest.approx(BETWEEN_PROCESSES_95)
 
     def test_one_wide_for_other_reasons_is_hardly_widened(self):
-        fast, slow = slices(noisy(300, 12, scatter=0.2)), slices(noisy(100, 12, scatter=0.2, seed=2))
-        logs = [math.log(a.examples_per_s / b.examples_per_s) for a, b in zip(fast, slow, strict=True)]
-        bare, estimate = trimmed(logs), ratio(fast, slow)
+        fast, slow = logs(noisy(300, 12, scatter=0.2)), logs(noisy(100, 12, scatter=0.2, seed=2))
+        bare, estimate = trimmed([fast[one] - slow[one] for one in fast]), ratio(fast, slow)
         assert math.log(estimate.high) - bare.value == pytest.approx(bare.high - bare.value, rel=0.02)
 
     def test_the_other_way_round_it_is_the_inverse(self):
-        fast, slow = slices(noisy(300, 12)), slices(noisy(100, 12, seed=2))
+        fast, slow = logs(noisy(300, 12)), logs(noisy(100, 12, seed=2))
         forth, back = ratio(fast, slow), ratio(slow, fast)
         assert forth.low < 3 < forth.high
         assert (back.value, back.low, back.high) == (
@@ -107,28 +121,28 @@ class TestRatio:
 
     def test_what_drifts_slowly_cancels_in_the_pairs(self):
         heat = [1.0 - 0.05 * number for number in range(10)]
-        estimate = ratio(slices([300 * factor for factor in heat]), slices([100 * factor for factor in heat]))
+        estimate = ratio(logs([300 * factor for factor in heat]), logs([100 * factor for factor in heat]))
         assert (estimate.low, estimate.high) == (pytest.approx(3, rel=0.02), pytest.approx(3, rel=0.02))
 
     def test_only_rounds_that_both_ran_in_are_pairs(self):
-        first = slices([900.0, *[200.0] * 5, None, 200.0], first=1)
-        second = slices([100.0] * 7, first=2)
+        first = logs([900.0, *[200.0] * 5, None, 200.0], first=1)
+        second = logs([100.0] * 7, first=2)
         estimate = ratio(first, second)
         assert (estimate.value, estimate.pairs) == (pytest.approx(2), 6)
 
     def test_without_five_rounds_in_common_there_is_no_ratio(self):
-        assert ratio(slices([2.0] * 9, first=1), slices([1.0] * 9, first=6)) is None
-        assert ratio(slices([2.0] * 9, first=1), slices([1.0] * 9, first=5)) is not None
-        assert ratio([], []) is None
+        assert ratio(logs([2.0] * 9, first=1), logs([1.0] * 9, first=6)) is None
+        assert ratio(logs([2.0] * 9, first=1), logs([1.0] * 9, first=5)) is not None
+        assert ratio({}, {}) is None
 
     def test_a_slice_in_which_nothing_was_trained_is_no_pair(self):
-        assert ratio(slices([0.0] + [2.0] * 5), slices([1.0] * 6)).pairs == 5
-        assert ratio(slices([2.0] * 6), slices([1.0] * 5 + [0.0])).pairs == 5
+        assert ratio(logs([0.0] + [2.0] * 5), logs([1.0] * 6)).pairs == 5
+        assert ratio(logs([2.0] * 6), logs([1.0] * 5 + [0.0])).pairs == 5
 
     def test_one_disturbed_pair_hardly_moves_it(self):
         fast, slow = noisy(300, 20), noisy(100, 20, seed=2)
-        calm = ratio(slices(fast), slices(slow))
-        disturbed = ratio(slices([3.0, *fast[1:]]), slices(slow))
+        calm = ratio(logs(fast), logs(slow))
+        disturbed = ratio(logs([3.0, *fast[1:]]), logs(slow))
         assert disturbed.value == pytest.approx(calm.value, rel=0.01)
         assert disturbed.half_width < 0.03
 
@@ -158,11 +172,11 @@ class TestGain:
 
 class TestSpeed:
     def test_is_that_of_the_slices(self):
-        estimate = speed(slices([100.0] * 5))
+        estimate = speed(logs([100.0] * 5))
         assert (estimate.value, estimate.pairs) == (pytest.approx(100), 5)
 
     def test_needs_five_slices_in_which_something_was_trained(self):
-        assert speed(slices([100.0] * 4 + [0.0])) is None
+        assert speed(logs([100.0] * 4 + [0.0])) is None
 
 
 class TestEstimate:
@@ -182,25 +196,25 @@ class TestEstimate:
 
 class TestDrift:
     def test_a_clear_change_is_told(self):
-        assert drift(slices([*noisy(100, 12), *noisy(80, 12, seed=2)])) == pytest.approx(0.8, rel=0.03)
+        assert drift(logs([*noisy(100, 12), *noisy(80, 12, seed=2)])) == pytest.approx(0.8, rel=0.03)
 
     def test_a_change_of_a_few_percent_is_not_worth_a_word(self):
-        assert drift(slices([*noisy(100, 12, 0.001), *noisy(97, 12, 0.001, seed=2)])) is None
+        assert drift(logs([*noisy(100, 12, 0.001), *noisy(97, 12, 0.001, seed=2)])) is None
 
     def test_a_change_within_the_scatter_is_not_told(self):
-        assert drift(slices([*noisy(100, 6, 0.5), *noisy(80, 12, 0.5, seed=2)])) is None
+        assert drift(logs([*noisy(100, 6, 0.5), *noisy(80, 12, 0.5, seed=2)])) is None
 
     def test_needs_three_times_five_slices(self):
-        assert drift(slices([100.0] * 7 + [50.0] * 7)) is None
-        assert drift(slices([100.0] * 7 + [50.0] * 8)) == pytest.approx(0.5)
+        assert drift(logs([100.0] * 7 + [50.0] * 7)) is None
+        assert drift(logs([100.0] * 7 + [50.0] * 8)) == pytest.approx(0.5)
 
 
 class TestOutliers:
     def test_pairs_far_off_the_others_are_counted(self):
         fast, slow = noisy(300, 20), noisy(100, 20, seed=2)
-        assert outliers(slices(fast), slices(slow)) == 0
-        assert outliers(slices([30.0, 3000.0, *fast[2:]]), slices(slow)) == 2
+        assert outliers(logs(fast), logs(slow)) == 0
+        assert outliers(logs([30.0, 3000.0, *fast[2:]]), logs(slow)) == 2
 
     def test_too_few_pairs_or_equal_ones_have_none(self):
-        assert outliers(slices([1.0, 1.0, 1.0, 90.0]), slices([1.0] * 4)) == 0
-        assert outliers(slices([2.0] * 8), slices([1.0] * 8)) == 0
+        assert outliers(logs([1.0, 1.0, 1.0, 90.0]), logs([1.0] * 4)) == 0
+        assert outliers(logs([2.0] * 8), logs([1.0] * 8)) == 0

@@ -23,7 +23,7 @@ from tfmon.analysis.tuning import (
 )
 from tfmon.model.knobs import COMMON, VARIANT
 from tfmon.model.lane_state import LaneState
-from tfmon.model.lane_statistics import Earlier, Measured, SliceSpeed
+from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
 from tfmon.model.readings import Estimate, known
@@ -48,8 +48,12 @@ def tried(
             speed = 1_000 * (factor if changed else 1) * np.exp(random.normal(0, scatter))
             slices[changed].append(SliceSpeed(clock, clock, round(1_000 * speed), 1_000 * SECOND))
         blocks.append(Block(changed, since, clock))
-    measured = Measured(earlier=(Earlier(OFF, tuple(slices[False])), Earlier(AUTO, tuple(slices[True]))))
-    lane = LaneState(LaneSpec("cpu", name="cpu"), settings={"prefetch": "off", "batch_size": 1}, measured=measured)
+    measured = Measurements(
+        earlier=(EarlierSlices(OFF, tuple(slices[False])), EarlierSlices(AUTO, tuple(slices[True])))
+    )
+    lane = LaneState(
+        LaneSpec("cpu", name="cpu"), settings={"prefetch": "off", "batch_size": 1}, measurements=measured
+    )
     return lane, Attempt("cpu", OFF, AUTO, restarts=restarts, blocks=tuple(blocks))
 
 
@@ -133,12 +137,12 @@ class TestAdvised:
         attempt = plan_attempt(lane, first, "input", COMMON)
         for outcome in (WITHDRAWN, REFUSED, UNDONE, STOPPED):
             vain = Attempt("cpu", attempt.before, attempt.after, "input", outcome=outcome)
-            demo.session.set_trial(TuneState("cpu", attempts=(vain,)))
+            demo.session.set_experiment(TuneState("cpu", attempts=(vain,)))
             assert advised(demo.session.snapshot(), lane).advice[0] == second
         kept = Attempt("cpu", {"hue": 1}, {"hue": 2}, "input", outcome=KEPT)
-        demo.session.set_trial(TuneState("cpu", attempts=(vain, kept)))
+        demo.session.set_experiment(TuneState("cpu", attempts=(vain, kept)))
         assert advised(demo.session.snapshot(), lane).advice[0] == first
-        demo.session.set_trial(TuneState("cpu", attempts=(kept, vain)))
+        demo.session.set_experiment(TuneState("cpu", attempts=(kept, vain)))
         assert advised(demo.session.snapshot(), lane).advice[0] == second
 
     def test_what_was_tried_on_another_lane_does_not_count(self):
@@ -146,7 +150,7 @@ class TestAdvised:
         lane = demo.session.snapshot().lanes[0]
         first = advised(demo.session.snapshot(), lane).advice[0]
         vain = Attempt("gpu:0", {first.knob: "off"}, {first.knob: first.value}, outcome=WITHDRAWN)
-        demo.session.set_trial(TuneState("gpu:0", attempts=(vain,)))
+        demo.session.set_experiment(TuneState("gpu:0", attempts=(vain,)))
         assert advised(demo.session.snapshot(), lane).advice[0] == first
 
     def test_what_was_kept_is_proposed_again_once_it_is_no_longer_in_force(self):
@@ -155,7 +159,7 @@ class TestAdvised:
         first = advised(demo.session.snapshot(), lane).advice[0]
         attempt = plan_attempt(lane, first, "input", COMMON)
         kept = Attempt("cpu", attempt.before, attempt.after, "input", outcome=KEPT)
-        demo.session.set_trial(TuneState("cpu", attempts=(kept,), over=True))
+        demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))
         assert advised(demo.session.snapshot(), lane).advice[0] == first
 
     def test_but_not_in_the_same_series_lest_it_go_round_in_circles(self):
@@ -163,9 +167,9 @@ class TestAdvised:
         lane = demo.session.snapshot().lanes[0]
         first, second, *_ = advised(demo.session.snapshot(), lane).advice
         kept = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=KEPT) for one in (first, second)]
-        demo.session.set_trial(TuneState("cpu", attempts=tuple(kept)))
+        demo.session.set_experiment(TuneState("cpu", attempts=tuple(kept)))
         assert first not in advised(demo.session.snapshot(), lane).advice
-        demo.session.set_trial(TuneState("cpu", attempts=tuple(kept), first=2))
+        demo.session.set_experiment(TuneState("cpu", attempts=tuple(kept), first=2))
         assert first in advised(demo.session.snapshot(), lane).advice
 
     def test_what_surely_costs_is_not_tried_again_in_the_same_series(self):
@@ -176,7 +180,7 @@ class TestAdvised:
 
         def again(gain: Estimate, **state) -> bool:
             lost = Attempt("cpu", {first.knob: 0}, {first.knob: first.value}, outcome=WITHDRAWN, gain=gain)
-            demo.session.set_trial(TuneState("cpu", attempts=(lost, kept), **state))
+            demo.session.set_experiment(TuneState("cpu", attempts=(lost, kept), **state))
             return first in advised(demo.session.snapshot(), lane).advice
 
         assert again(Estimate(0.95, 0.85, 1.05, 6))
@@ -193,7 +197,7 @@ class TestAdvised:
         further = advised(snapshot, lane, everything=True).advice
         assert further[: len(bound)] == bound and {"batch_size"} <= {one.knob for one in further[len(bound) :]}
         vain = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=WITHDRAWN) for one in further]
-        demo.session.set_trial(TuneState("cpu", attempts=tuple(vain)))
+        demo.session.set_experiment(TuneState("cpu", attempts=tuple(vain)))
         assert advised(demo.session.snapshot(), lane, everything=True).advice == ()
 
     def test_an_attempt_knows_whether_it_restarts_the_lane(self):
@@ -205,7 +209,7 @@ class TestAdvised:
 class TestSeries:
     def test_begins_after_what_was_tried_before(self):
         demo = waiting_demo()
-        demo.session.set_trial(TuneState("cpu", attempts=(Attempt("cpu", OFF, AUTO),), over=True))
+        demo.session.set_experiment(TuneState("cpu", attempts=(Attempt("cpu", OFF, AUTO),), over=True))
         assert plan_tuning(demo.session.snapshot(), "cpu", everything=True).first == 1
 
     def test_undo_finds_the_last_change_that_is_in_force(self):
@@ -213,7 +217,7 @@ class TestSeries:
         settings = dict(demo.session.snapshot().lanes[0].settings)
         gone = Attempt("cpu", OFF, AUTO, outcome=KEPT)
         there = Attempt("cpu", {"cache": True}, {"cache": settings["cache"]}, outcome=KEPT)
-        demo.session.set_trial(TuneState("cpu", attempts=(there, gone), over=True))
+        demo.session.set_experiment(TuneState("cpu", attempts=(there, gone), over=True))
         state, attempt = find_kept(demo.session.snapshot())
         assert attempt is there
         assert [one.outcome for one in state.attempts] == [UNDONE, KEPT]
@@ -256,12 +260,12 @@ class TestWords:
         demo = waiting_demo()
         lane = demo.session.snapshot().lanes[0]
         attempt = plan_attempt(lane, Advice("cache", True, ""), "input", COMMON)
-        demo.session.set_trial(TuneState("cpu"))
+        demo.session.set_experiment(TuneState("cpu"))
         assert news(demo.session.snapshot()) == "looking what bounds it"
-        demo.session.set_trial(TuneState("cpu", attempts=(attempt,)))
+        demo.session.set_experiment(TuneState("cpu", attempts=(attempt,)))
         assert news(demo.session.snapshot()) == "trying cache on: 0 of 6 pairs"
         kept = Attempt("cpu", attempt.before, attempt.after, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6))
-        demo.session.set_trial(TuneState("cpu", attempts=(kept,), over=True))
+        demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))
         assert news(demo.session.snapshot()) == ""
         demo.apply("cpu", "cache", True)
         assert news(demo.session.snapshot()) == "cache on: +38 % (CI +31 to +44), kept"

@@ -58,7 +58,7 @@ class Analysis:
     discarded: Mapping[str, int]
     """Windows of all lanes that do not count, by reason, in the order of the reasons."""
     news: str
-    """What is tried on a lane, or what came of the last change while it is in effect; empty if there is nothing."""
+    """What is tried on a lane, or what came of the last change that is in effect; empty if there is nothing."""
     curve: Curve | None
     """The crossover that runs or ran last; None if the last experiment is none."""
 
@@ -76,8 +76,8 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
     `before` is the analysis of an earlier snapshot, if there is one: the throughput of lanes that completed no
     window since is taken from it. In an interleaved race these are all lanes but one.
 
-    Cost: after an hour, with 2,000 slices a lane, 2.3 ms for two lanes and 7 ms for eight with `before`; 3.3 ms and
-    13 ms without.
+    Cost: after an hour, with 2,000 slices a lane, 2.3 ms for two lanes and 7 ms for eight with `before`; 3.3 ms
+    and 13 ms without.
     """
     known = {one.lane.spec.name: one.throughput for one in before.lanes} if before else {}
     throughputs = {}

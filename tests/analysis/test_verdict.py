@@ -9,10 +9,10 @@ import pytest
 
 from tfmon.analysis.verdict import CONTENDED, find_verdict
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
-from tfmon.model.lane_statistics import Measured, SliceSpeed, Tally
-from tfmon.model.readings import Missing
-from tfmon.model.samples import GpuSample
-from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
+from tfmon.model.lane_statistics import Measurements, SliceSpeed, WindowSums
+from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
+from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 LONG_NS = 2_000_000_000_000_000
@@ -24,12 +24,14 @@ def lane(name: str, speeds=(), phase: str = RACING, first: int = 1) -> LaneState
         SliceSpeed(number, number, round(speed * LONG_NS / 1e9), LONG_NS)
         for number, speed in enumerate(speeds, first)
     )
-    steady = Tally(
+    steady = WindowSums(
         windows=len(slices),
         examples=sum(one.examples for one in slices),
         span_ns=sum(one.span_ns for one in slices),
     )
-    return LaneState(spec=LaneSpec(name, name=name), phase=phase, measured=Measured(slices=slices, steady=steady))
+    return LaneState(
+        spec=LaneSpec(name, name=name), phase=phase, measurements=Measurements(slices=slices, steady=steady)
+    )
 
 
 def snapshot(*lanes: LaneState, mode: str = TURNS) -> Snapshot:
@@ -60,14 +62,14 @@ class TestNothingToSay:
 
     def test_counts_the_pairs_that_there_are(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 3), lane("gpu:0", [300.0] * 4)))
-        assert (verdict.text, verdict.winner) == ("no verdict yet: 3 of the 5 pairs that an interval takes", None)
+        assert (verdict.text, verdict.winner) == ("no verdict yet: measured 3 of 5 rounds", None)
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
-        assert verdict.text == "no verdict yet: 2 of the 5 pairs that an interval takes"
+        assert verdict.text == "no verdict yet: measured 2 of 5 rounds"
 
 
-class TestInTurns:
+class TestInterleaved:
     def test_the_winner_is_named_with_the_factor_and_its_interval(self):
         verdict = find_verdict(snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))))
         assert (verdict.winner, verdict.note) == ("gpu:0", "")
@@ -135,20 +137,20 @@ class TestInTurns:
     def test_a_lane_that_became_slower_is_noted(self):
         hot = [*noisy(300), *noisy(150, seed=2)]
         verdict = find_verdict(snapshot(lane("cpu", noisy(100, 24, seed=3)), lane("gpu:0", hot)))
-        assert verdict.note.startswith("gpu:0 has become ") and verdict.note.endswith(" % slower meanwhile")
+        assert verdict.note.startswith("gpu:0 slowed by ") and verdict.note.endswith(" % during this measurement")
 
     @pytest.mark.parametrize(("disturbed", "noted"), [(0, False), (1, False), (5, True)])
-    def test_many_pairs_out_of_line_are_noted_and_one_is_not(self, disturbed, noted):
+    def test_many_outlying_pairs_are_noted_and_one_is_not(self, disturbed, noted):
         fast = noisy(300, 20)
         odd = [
             speed / 9 if number % 4 == 1 and number < 4 * disturbed else speed for number, speed in enumerate(fast)
         ]
         verdict = find_verdict(snapshot(lane("cpu", noisy(100, 20, seed=3)), lane("gpu:0", odd)))
-        assert (f"{disturbed} pairs out of line" in verdict.note) is noted
+        assert (f"{disturbed} outlying pairs" in verdict.note) is noted
         assert verdict.winner == "gpu:0"
 
 
-class TestAtOnce:
+class TestConcurrent:
     def test_the_factor_is_that_of_the_totals_and_is_called_contended(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0, 300.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
         assert verdict.text == "gpu:0 is 2.5× faster than cpu"
@@ -172,17 +174,17 @@ class TestWhatLimitsIt:
     @pytest.mark.parametrize(
         ("clocks", "noted"), [((1_980, 345, 1_980), True), ((1_980, 1_900), False), ((345,), False)]
     )
-    def test_clocks_that_sink_between_turns_are_noted(self, clocks, noted):
+    def test_clocks_that_fall_between_slices_are_noted(self, clocks, noted):
         samples = self.gpu_samples(*clocks)
         raced = replace(
             snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))),
             gpus=samples[-1:],
             gpu_history={"GPU-1": samples},
         )
-        assert ("clocks sink between its slices (345 to 1980 MHz)" in find_verdict(raced).note) is noted
+        assert ("clock of gpu:0 falls between slices (345 to 1980 MHz)" in find_verdict(raced).note) is noted
 
     def test_a_disturbance_that_is_always_there_is_noted(self):
         slow = lane("cpu", noisy(100))
-        slow = replace(slow, measured=replace(slow.measured, constant=("cgroup throttled",)))
+        slow = replace(slow, measurements=replace(slow.measurements, constant=("cgroup throttled",)))
         note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
-        assert note == "cgroup throttled most of the time: the figures are those of such a machine"
+        assert note == "the container's CPU quota is used up most of the time; the figures include that"

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.lanes.watchdog import LEAST_S, PREPARING_S, SCRIPT_S, STARTING_S, expected, patience_s, silent_since_ns
+from tfmon.lanes.watchdog import (
+    LEAST_S,
+    PREPARING_S,
+    SCRIPT_S,
+    STARTING_S,
+    expected,
+    patience_s,
+    unresponsive_since_ns,
+)
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import (
     ABSENT,
@@ -24,7 +32,8 @@ from tfmon.model.lane_state import (
     KnobRequest,
     LaneState,
 )
-from tfmon.model.session import CONCURRENT, TURNS, Machine, Race, Snapshot
+from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 SECOND = 1_000_000_000
@@ -52,9 +61,9 @@ def test_a_lane_that_gets_ready_is_waited_for_whosever_turn_it_is(phase):
     ("race", "waited_for"),
     [
         ({"mode": CONCURRENT}, ["cpu", "gpu:0"]),
-        ({"mode": TURNS, "turn": "cpu"}, ["cpu"]),
-        ({"mode": TURNS, "turn": ""}, []),
-        ({"mode": CONCURRENT, "alone": "gpu:0", "turn": "gpu:0"}, ["gpu:0"]),
+        ({"mode": TURNS, "training": "cpu"}, ["cpu"]),
+        ({"mode": TURNS, "training": ""}, []),
+        ({"mode": CONCURRENT, "exclusive": "gpu:0", "training": "gpu:0"}, ["gpu:0"]),
     ],
 )
 def test_a_lane_that_races_is_waited_for_in_its_turn_only(race, waited_for):
@@ -70,9 +79,9 @@ def test_a_lane_alone_is_always_waited_for():
     ("heartbeat", "seconds"),
     [
         (Heartbeat(), LEAST_S),
-        (Heartbeat(slowest_ns=SECOND // 5, warm_up_ns=SECOND), LEAST_S),
-        (Heartbeat(slowest_ns=3 * SECOND), 90),
-        (Heartbeat(slowest_ns=SECOND // 5, warm_up_ns=60 * SECOND), 180),
+        (Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=SECOND), LEAST_S),
+        (Heartbeat(longest_window_ns=3 * SECOND), 90),
+        (Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND), 180),
     ],
     ids=["nothing known", "quick steps", "slow steps", "a long compilation"],
 )
@@ -110,7 +119,7 @@ def test_between_its_steps_a_script_may_do_other_things(progress, seconds):
 
 
 def test_a_knob_that_is_asked_for_may_mean_a_compilation():
-    assert patience_s(replace(LANE, asked={"xla": KnobRequest(1, True, 0)})) == PREPARING_S
+    assert patience_s(replace(LANE, requested={"xla": KnobRequest(1, True, 0)})) == PREPARING_S
 
 
 @pytest.mark.parametrize(
@@ -118,4 +127,4 @@ def test_a_knob_that_is_asked_for_may_mean_a_compilation():
 )
 def test_silence_begins_with_the_last_word_or_the_turn(heard_s, expected_s, since_s):
     lane = replace(LANE, heartbeat=Heartbeat(heard_ns=heard_s * SECOND))
-    assert silent_since_ns(lane, expected_s * SECOND, 10 * SECOND) == since_s * SECOND
+    assert unresponsive_since_ns(lane, expected_s * SECOND, 10 * SECOND) == since_s * SECOND

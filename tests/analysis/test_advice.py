@@ -1,0 +1,72 @@
+"""What may help against a bottleneck, the likeliest first, and the code that does it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.measured_lanes import KNOBS
+from support.measured_lanes import measured_lane as lane
+
+from tfmon.analysis.advice import Advice, advice_for, code_for
+from tfmon.model.knobs import Knob
+
+
+def advised(kind: str, **settings) -> list[str]:
+    return [one.text for one in advice_for(kind, lane(settings=settings), KNOBS)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "first"),
+    [
+        ("input", {}, "cache on"),
+        ("step", {}, "xla on"),
+        ("eager", {"graph": False}, "graph on"),
+        ("dispatch", {}, "batch 128"),
+        ("compute", {}, "xla on"),
+        ("compute", {"batch_size": 31}, "batch 124"),
+        ("compute", {"batch_size": 1}, "batch 32"),
+    ],
+)
+def test_the_likeliest_comes_first_and_a_larger_batch_where_it_is_small(kind, settings, first):
+    assert advised(kind, **settings)[0] == first
+
+
+@pytest.mark.parametrize(("examples", "first"), [(310_000, "cache on"), (330_000, "parallel calls auto")])
+def test_a_cache_comes_first_where_an_epoch_is_short(examples, first):
+    state = replace(lane(), data_examples=examples)
+    assert advice_for("input", state, KNOBS)[0].text == first, "32,000 examples take 1 s"
+
+
+def test_without_an_end_of_the_data_a_cache_is_never_full():
+    assert advice_for("input", replace(lane(), data_examples=None), KNOBS)[0].text == "parallel calls auto"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "absent"),
+    [
+        ("input", {"parallel_calls": "auto"}, "parallel calls auto"),
+        ("compute", {"graph": False}, "xla on"),
+        ("compute", {}, "mixed precision float16"),
+    ],
+    ids=["in effect already", "XLA without a graph", "float16 on a CPU"],
+)
+def test_what_cannot_help_is_not_advised(kind, settings, absent):
+    assert absent not in advised(kind, **settings)
+
+
+def test_a_batch_is_never_larger_than_the_data():
+    assert "batch 1000" in advised("dispatch", batch_size=900)
+    assert not [text for text in advised("dispatch", batch_size=1_000) if text.startswith("batch")]
+
+
+def test_only_variants_that_do_the_same_work_are_advised():
+    variant = Knob("variant", "a", "Which.", choices=("a", "b", "c"), remedies=("a", "b"))
+    advice = advice_for("retracing", lane(settings={"variant": "a"}), (variant,))
+    assert [one.text for one in advice] == ["variant b"]
+
+
+def test_the_code_that_does_it_is_at_hand():
+    assert "prefetch(tf.data.AUTOTUNE)" in code_for(Advice("prefetch", "auto", ""))[0]
+    assert "batch(128)" in code_for(Advice("batch_size", 128, ""))[0]
+    assert "variant fast" in code_for(Advice("variant", "fast", ""))[0]

@@ -1,0 +1,213 @@
+"""The table of rules at its thresholds, and the bottleneck of lanes whose sums are known or whose GPU is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.measured_lanes import KNOBS
+from support.measured_lanes import measured_lane as lane
+from support.simulated_gpu import Gpu, busy_share, simulate
+
+from tfmon.analysis.attribution import shares_of
+from tfmon.analysis.bottleneck import LEAST_WINDOWS, Evidence, find_bottleneck, find_kinds
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import Machine, Race
+from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing
+from tfmon.model.session import (
+    Snapshot,
+)
+from tfmon.model.spec import LaneSpec
+
+
+def kind_of(state: LaneState, **more):
+    snapshot = Snapshot(0, Machine(usable_cores=4), Race(knobs=KNOBS), (state,), **more)
+    return find_bottleneck(snapshot, state)
+
+
+CASES = {
+    "retracing": lane(call_ns=900, traced_steps=1_000, traced_ns=850, traced="train: argument 3 was 1, then 2"),
+    "compute": lane(computing=0.95, call_ns=950, input_ns=20),
+    "input": lane(computing=0.9, input_ns=700, call_ns=250),
+    "eager": lane(computing=0.3, call_ns=900, settings={"graph": False}),
+    "step": lane(call_ns=900),
+    "dispatch": lane(computing=0.4, input_ns=100, call_ns=800),
+    "other": lane(computing=0.9, call_ns=300, input_ns=100),
+    "sync": lane(
+        "gpu:0", call_ns=100, sync_ns=850, settings={"sync_every_step": True},
+        sampled=1, sampled_call_ns=0.05, sampled_tail_ns=0.1,
+    ),
+    "transfer": lane(
+        "gpu:0", call_ns=600, input_ns=300,
+        sampled=1, sampled_call_ns=0.1, sampled_tail_ns=0.2, sampled_copy_ns=0.45,
+    ),
+}  # fmt: skip
+
+
+EVEN = Evidence(
+    retraced_steps=0, eager=False, input=10, transfer=0, dispatch=20, compute=60, step=80, reading=0, sync=0,
+    other=10, retracing=0,
+)  # fmt: skip
+UNSPLIT = {"dispatch": None, "compute": None}
+
+
+def step(dispatch: float, compute: float) -> dict[str, float]:
+    return {"dispatch": dispatch, "compute": compute, "step": dispatch + compute}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds"),
+    [
+        ({}, "compute"),
+        ({"retraced_steps": 2.0}, "compute"),
+        ({"retraced_steps": 2.1}, "retracing"),
+        ({"retraced_steps": 2.1, **step(0, 95)}, "retracing"),
+        # Where the device works nearly all the time, other waits are hidden, and eager execution costs nothing.
+        ({**step(20, 80), "reading": 90, "transfer": 26}, "compute"),
+        ({**step(20, 79), "reading": 90}, "sync"),
+        ({**step(20, 79), "eager": True}, "compute"),
+        ({**step(10, 20), "input": 40.1}, "input"),
+        ({**step(10, 41), "input": 40}, "compute input"),
+        ({**step(10, 51), "input": 40}, "compute"),
+        ({**step(10, 51), "input": 40.1}, "input compute"),
+        # Below its threshold input is named where it is the largest part. A step that is not split is two halves.
+        ({**step(20, 20), "input": 38}, "input"),
+        ({**step(20, 38), "input": 39}, "input compute"),
+        ({**UNSPLIT, "step": 60, "input": 31}, "input"),
+        ({**UNSPLIT, "step": 64, "input": 31}, "step"),
+        # A loop that would wait for batches anyway does not lack them because it reads its results.
+        ({**step(10, 20), "input": 41, "reading": 50}, "input"),
+        ({**step(10, 30), "input": 20, "reading": 30.1}, "sync"),
+        ({**step(10, 30), "input": 20.2, "reading": 30.1}, "sync input"),
+        ({**step(10, 30), "input": 20, "reading": 30}, "compute"),
+        ({**step(10, 15), "transfer": 25.1}, "transfer"),
+        ({**step(10, 15.2), "transfer": 25.1}, "transfer compute"),
+        ({**step(10, 45), "transfer": 25}, "compute"),
+        ({**step(30, 30), "other": 40.1}, "other"),
+        ({**step(10, 45), "other": 40}, "compute other"),
+        ({**step(10, 20), "input": 20, "other": 35}, "other"),
+        # Dispatch is named from 35 % of the step on, and not alone while the lane computes for longer.
+        ({**step(35, 65)}, "compute"),
+        ({**step(35.1, 64.9)}, "dispatch compute"),
+        ({**step(30, 54)}, "dispatch compute"),
+        ({**step(29, 54)}, "compute"),
+        ({**step(50, 39)}, "dispatch"),
+        ({**step(60, 10), "eager": True}, "eager"),
+        ({**step(30, 20), "input": 39, "eager": True}, "input dispatch"),
+        ({"dispatch": 20, "compute": None, "step": 20, "input": 19}, "dispatch input"),
+        ({"dispatch": 70, "compute": None, "step": 70}, "dispatch"),
+        ({**UNSPLIT, "step": 90}, "step"),
+    ],
+)
+def test_each_rule_at_its_threshold_and_in_its_order(changes, kinds):
+    assert " ".join(find_kinds(replace(EVEN, **changes))) == kinds
+
+
+class TestLanes:
+    @pytest.mark.parametrize("kind", CASES)
+    def test_each_kind_is_named_with_the_number_behind_it(self, kind):
+        found = kind_of(CASES[kind])
+        assert found.kind == kind
+        assert any(character.isdigit() for character in found.text)
+
+    def test_the_sentence_names_the_shares(self):
+        assert kind_of(CASES["input"]).text == "input-bound: waiting for batches takes 70 % of the time"
+        mixed = kind_of(lane(computing=0.6, input_ns=395, call_ns=605))
+        assert mixed.text == "mixed: waiting for batches takes 40 % of the time, computing 36 %"
+        assert {"cache on", "xla on"} <= {one.text for one in mixed.advice}
+        assert kind_of(CASES["retracing"]).text == (
+            "retracing: every step, 85 % of the time (train: argument 3 was 1, then 2)"
+        )
+        assert kind_of(CASES["step"]).text.startswith("90 % of the time is spent in the step")
+
+    def test_reading_each_loss_costs_a_cpu_nothing(self):
+        state = lane(computing=0.95, call_ns=600, sync_ns=390, settings={"sync_every_step": True})
+        assert kind_of(state).kind == "compute"
+
+    def test_the_read_at_the_end_of_a_window_is_no_stall(self):
+        state = CASES["sync"]
+        assert kind_of(replace(state, settings={**state.settings, "sync_every_step": False})).kind != "sync"
+
+    def test_too_few_windows_say_nothing(self):
+        assert kind_of(LaneState(spec=LaneSpec("cpu"))) is None
+        few = lane(computing=0.9, call_ns=900)
+        sums = replace(few.steady, windows=LEAST_WINDOWS - 1)
+        assert kind_of(replace(few, measurements=replace(few.measurements, steady=sums))) is None
+
+
+HOST_US = {"input": 200, "launch": 300, "copy": 100, "device": 1_000}
+"""A lane that is none of the extremes; each case changes what makes it one."""
+GPUS = {
+    "the device is slow": ({"device": 5_000}, "compute"),
+    "the device is slow, and the input nearly as much": ({"device": 5_000, "input": 4_000}, "compute"),
+    "the device is slow, and the loss is read each step": ({"device": 5_000, "reads": True}, "compute"),
+    "the input is slow": ({"input": 5_000}, "input"),
+    "the input is slow, and the loss is read each step": ({"input": 5_000, "reads": True}, "input"),
+    "many small kernels": ({"device": 300, "launch": 3_000}, "dispatch"),
+    "many small kernels, one by one": ({"device": 300, "launch": 3_000, "graph": False}, "eager"),
+    "the batches are large": ({"copy": 4_000}, "transfer"),
+    "the loss is read each step": ({"input": 700, "launch": 500, "device": 1_800, "reads": True}, "sync"),
+    "Python between the steps": ({"between": 4_000}, "other"),
+    "input and copies alike": ({"input": 2_000, "copy": 2_000, "device": 500}, "mixed"),
+}
+
+
+class TestOnAGpu:
+    @pytest.mark.parametrize("case", GPUS)
+    def test_each_kind_of_lane_is_told(self, case):
+        changed, kind = GPUS[case]
+        assert kind_of(simulate(Gpu(**{**HOST_US, **changed}))).kind == kind
+
+    @pytest.mark.parametrize("case", GPUS)
+    def test_the_device_is_as_busy_as_it_is_said_to_be(self, case):
+        gpu = Gpu(**{**HOST_US, **GPUS[case][0]})
+        state = simulate(gpu)
+        shares = shares_of(state)
+        if isinstance(shares.device_pct, Missing):
+            assert GPUS[case][1] in ("dispatch", "eager")
+        else:
+            assert shares.device_pct == pytest.approx(100 * busy_share(state, gpu), abs=3)
+
+
+def host(**readings) -> HostSample:
+    return HostSample(at_ns=0, cpu_pct=100.0, memory_used_bytes=1.0, memory_total_bytes=2.0, **readings)
+
+
+def gpu(*reasons: ClockReason, **more) -> GpuSample:
+    nothing = Missing("not asked")
+    return GpuSample(
+        at_ns=0, key="GPU-1", index=0, name="GPU", busy_pct=5.0, busy_source="samples", used_bytes=nothing,
+        total_bytes=nothing, power_w=nothing, power_limit_w=nothing, temperature_c=nothing, clock_reasons=reasons,
+        **more,
+    )  # fmt: skip
+
+
+class TestWhatElseSlowsIt:
+    @pytest.mark.parametrize(
+        ("readings", "said"),
+        [
+            ({"swap_in_bytes_per_s": 5e7}, "short of memory"),
+            ({"throttled_pct": 40.0}, "CPU quota is used up in 40 % of its periods"),
+            ({"others_cpu_pct": 150.0}, "other programs keep 1.5 cores busy"),
+            ({"steal_pct": 20.0}, "gives 20 % of a core to other machines"),
+        ],
+    )
+    def test_a_machine_that_is_not_calm_is_told(self, readings, said):
+        assert any(said in line for line in kind_of(CASES["compute"], host=host(**readings)).also)
+
+    def test_a_calm_one_is_not(self):
+        calm = host(swap_in_bytes_per_s=0.0, throttled_pct=0.0, others_cpu_pct=5.0, steal_pct=0.0)
+        assert kind_of(CASES["compute"], host=calm).also == ()
+
+    def test_too_few_threads_are_told(self):
+        state = lane(computing=0.95, call_ns=950, settings={"threads": 1})
+        assert "threads=1 leaves cores idle: 4 may be used" in kind_of(state, host=host()).also
+
+    def test_a_gpu_that_is_held_down_is_told(self):
+        hot = gpu(ClockReason("it is too hot", "alarm"), pcie_warning="4 of 16 lanes", used_by_pid={99: 5})
+        lines = kind_of(CASES["sync"], gpus=(hot,)).also
+        assert lines == (
+            "the GPU runs below full clocks: it is too hot",
+            "the GPU's link is narrow: 4 of 16 lanes",
+            "1 other programs hold memory of this GPU",
+        )
