@@ -13,7 +13,7 @@ from tfmon.model.events import BadLine
 from tfmon.model.lane_events import KnobRefused
 from tfmon.model.readings import HostSample
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
-from tfmon.ui.render.glossary import EXPLAINED, ON_LANE_PAGE, SECTIONS
+from tfmon.ui.render.glossary import IN_PANE, ON_LANE_PAGE, SECTIONS
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane
@@ -21,7 +21,7 @@ from tfmon.ui.screens.text import help_rows
 from tfmon.ui.view import View
 
 SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory"}
-EXPLAINED_WITH = {"busy", "held", "held down by", "link"}
+EXPLAINED_WITH = {"busy", "used by lane", "limited by", "link"}
 """Those of `gpu`, `gpu mem`, `clocks` and `PCIe`."""
 
 
@@ -34,9 +34,9 @@ def test_every_line_of_a_pane_is_explained(machine):
         KnobRefused(lane=last, at_ns=demo.clock(), request=1, knob="prefetch", value=1, reason="no")
     )
     rows = plain(draw(analyse(demo.session.snapshot()), View(), 160, 50).rows)
-    labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,7}?) {1,7}(?=\S)", row)}
-    assert {"step", "time", "why", "loss", "done", "knobs", "cpu", "memory", "gpu", "note", "refused"} <= labels
-    assert labels <= {name for name, _ in EXPLAINED}
+    labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,9}?) {1,7}(?=\S)", row)}
+    assert {"step", "time", "bottleneck", "loss", "done", "knobs", "cpu", "memory", "gpu", "note", "refused"} <= labels
+    assert labels <= {name for name, _ in IN_PANE}
 
 
 def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it_is():
@@ -45,7 +45,7 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
     lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5), snapshot.gpus[0]
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host))}
-    assert {"cpu", "left out", "clocks", "steal"} <= shown
+    assert {"cpu", "discarded", "clocks", "steal"} <= shown
     explained = {name for _, section in SECTIONS for name, _ in section}
     assert shown <= explained | SAYS_ITSELF | EXPLAINED_WITH
     assert {name for name, _ in ON_LANE_PAGE} <= shown

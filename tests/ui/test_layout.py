@@ -90,5 +90,5 @@ def test_two_panes_stand_side_by_side_and_share_the_width():
 
 def test_a_rectangle_holds_its_own_cells_only():
     rect = Rect(2, 3, 4, 1)
-    assert rect.holds(2, 3) and rect.holds(5, 3)
-    assert not rect.holds(6, 3) and not rect.holds(2, 4) and not rect.holds(1, 3)
+    assert rect.contains(2, 3) and rect.contains(5, 3)
+    assert not rect.contains(6, 3) and not rect.contains(2, 4) and not rect.contains(1, 3)

@@ -43,7 +43,7 @@ async def test_it_lists_every_action_with_its_key(key):
         for one in RACE_KEYS:
             if one.id not in ("palette", "pause"):
                 assert any(text.startswith(f"{one.help}  ({one.label})") for text in listed), one.id
-        assert any(text.startswith("pause training, or go on  (F5)") for text in listed)
+        assert any(text.startswith("pause training, or resume  (F5)") for text in listed)
         await press(pilot, "escape")
         assert isinstance(pilot.app.screen, RaceScreen)
 

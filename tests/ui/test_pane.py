@@ -55,13 +55,13 @@ def test_a_racing_lane_shows_its_figures():
     assert "examples/s" in text and "122 steps/s" in text
     assert rows[0].startswith("╭─ G  gpu:0  NVIDIA H200 ")
     assert rows[0].endswith(" racing 0:42 ─╮")
-    assert line(rows, "step").split() == ["step", "8.43", "ms", "p95", "11.7", "p99", "12.6"]
+    assert line(rows, "step").split() == ["step", "p50", "8.43", "ms", "p95", "11.7", "p99", "12.6"]
     assert line(rows, "loss") == "loss    2.2948 → 1.9441"
-    assert line(rows, "done") == "done    6 612 steps · 90 410 ex. · 1 of 210 left out"
+    assert line(rows, "done") == "done    6 612 steps · 90 410 ex. · 1 of 210 discarded"
     assert line(rows, "cpu").endswith("104 % of 800")
-    assert line(rows, "memory") == "memory  612 MiB private"
+    assert line(rows, "memory") == "memory  612 MiB"
     assert line(rows, "gpu ").endswith("6 % busy · 118 W of 700")
-    assert line(rows, "gpu mem") == "gpu mem 612 MiB held · 38 MiB in use (peak 51 MiB)"
+    assert line(rows, "gpu mem") == "gpu mem 612 MiB used · 38 MiB allocated (peak 51 MiB)"
     assert line(rows, "knobs") == "knobs   batch 20 · prefetch off"
     assert any("┬ batch 20" in row or "batch 20 ┬" in row for row in rows)
 
@@ -100,7 +100,7 @@ def test_memory_of_the_board_stands_in_where_the_driver_names_no_process():
     gpu = demo.session.snapshot().gpus[0]
     lane = replace(demo.session.snapshot().lane("gpu:0"), gpu_memory_used_bytes=Missing("hidden"))
     words = "".join(text for text, _ in readings.gpu_memory_row(lane, gpu, 80))
-    assert words == "gpu mem board 1.2 GiB of 139 GiB · 38 MiB in use (peak 51 MiB)"
+    assert words == "gpu mem GPU 1.2 GiB of 139 GiB · 38 MiB allocated (peak 51 MiB)"
 
 
 def test_importing_is_never_a_blank_screen():
@@ -111,7 +111,7 @@ def test_importing_is_never_a_blank_screen():
     rows = drawn(demo, "cpu", 64)
     assert "importing TensorFlow…" in rows[1] and rows[1].rstrip("│ ").endswith("2.1 s")
     assert "✓ start  ▸ import  · build" in rows[2]
-    assert "step 2 of 6" in rows[3] and "2.5 s since the start" in rows[3]
+    assert "stage 2 of 6: loading" in rows[3] and "2.5 s since the start" in rows[3]
     narrow = drawn(demo, "cpu", 40)
     assert narrow[2].count("■") == 2 * narrow[2].split()[1].count("■")
 
@@ -160,7 +160,7 @@ def test_after_a_change_the_figure_waits_for_new_windows():
 def test_a_refused_wish_and_unreadable_lines_are_said():
     demo = racing_demo()
     demo.session.accept(BadLine(lane="cpu", at_ns=demo.clock(), problem="not JSON"))
-    assert line(drawn(demo, "cpu"), "note") == "note    1 unreadable line passed over: not JSON"
+    assert line(drawn(demo, "cpu"), "note") == "note    1 unreadable line skipped: not JSON"
     demo.session.accept(
         KnobRefused(lane="cpu", at_ns=demo.clock(), request=9, knob="batch_size", value=2000, reason="too large")
     )
@@ -267,4 +267,4 @@ def test_memory_that_the_driver_does_not_tell_names_who_does():
     snapshot = racing_demo().session.snapshot()
     lane = replace(snapshot.lane("gpu:0"), gpu_memory_source="only process")
     row = readings.gpu_memory_row(lane, snapshot.gpus[0], 80)
-    assert "612 MiB held (only process)" in "".join(words for words, _ in row)
+    assert "612 MiB used (only process)" in "".join(words for words, _ in row)

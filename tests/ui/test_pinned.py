@@ -11,7 +11,7 @@ from tfmon.ui.view import View, acknowledged, with_failures
 
 from .test_app import app_of, press, shown
 
-LINE = "gpu:0 failed 0:00 ago while hidden (Esc): no module named 'keras_hub'"
+LINE = "gpu:0 failed 0:00 ago, while hidden (Esc): no module named 'keras_hub'"
 
 
 async def test_a_lane_that_fails_behind_a_page_is_pinned_there_and_on_the_race_until_esc():

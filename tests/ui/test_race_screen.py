@@ -141,7 +141,7 @@ def test_space_says_what_it_would_do():
     assert "Space pause" in text(page(demo))
     for name in demo.names:
         demo.enter(name, "paused")
-    assert "Space go on" in text(page(demo))
+    assert "Space resume" in text(page(demo))
 
 
 def test_a_message_goes_away_after_its_time():
@@ -180,7 +180,7 @@ def test_before_there_are_lanes_the_screen_says_what_goes_on():
     session = Session(CPU_MACHINE, lambda: 0)
     session.begin(Race(), [])
     shown = text(draw(analyse(session.snapshot()), View(), 80, 24))
-    assert "looking at the machine" in shown and "faster" not in shown
+    assert "examining the machine" in shown and "faster" not in shown
     failed = text(draw(analyse(session.snapshot()), View(no_race="batch_size=0 is not possible"), 80, 24))
     assert "batch_size=0 is not possible" in failed
 

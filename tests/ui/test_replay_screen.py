@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from support.recordings import REAL
+from support.recordings import RECORDED
 from textual.command import CommandList
 from textual.pilot import Pilot
 
@@ -23,7 +23,7 @@ SECOND = 1_000_000_000
 @pytest.fixture
 def player():
     """A player that is paused, so that nothing happens but what the keys do."""
-    with Recording(REAL) as opened:
+    with Recording(RECORDED) as opened:
         player = Player(opened)
         player.toggle()
         yield player
@@ -62,7 +62,7 @@ async def test_it_draws_the_race_with_its_time_line(player):
         lines = screen.splitlines()
         assert lines[-2].startswith(" end ")
         assert lines[-1].startswith(" Space play")
-        assert player.session.snapshot().lanes == play_all(REAL)[1].lanes
+        assert player.session.snapshot().lanes == play_all(RECORDED)[1].lanes
 
 
 async def test_keys_move_through_the_race(player):

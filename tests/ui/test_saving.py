@@ -8,6 +8,7 @@ import stat
 import pytest
 from support.ui import racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.reports import race
 
 from .test_app import app_of, press, shown
@@ -16,7 +17,7 @@ from .test_app import app_of, press, shown
 async def test_w_saves_the_screen_and_the_table_and_says_where(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     demo = racing_demo()
-    app = app_of(demo, table=lambda: race.to_text(demo.session.snapshot()))
+    app = app_of(demo, table=lambda: race.to_text(analyse(demo.session.snapshot())))
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "w")
         stem = re.search(r"saved .*(tfmon-small-dense-\d{8}-\d{6})\.svg and \.txt", shown(pilot))

@@ -37,7 +37,7 @@ def shown(demo: Demo, width: int = 120, height: int = 36) -> str:
 def test_its_pane_says_since_when_and_which_keys_help():
     text = shown(stalled_demo())
     assert "stalled 0:25" in text
-    assert "Enter, then S tells where it stands, K ends it" in text
+    assert "Enter, then S shows its stacks, K ends it" in text
 
 
 def test_its_next_word_ends_that():
@@ -65,8 +65,8 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
         app.pull()
         await pilot.pause()
         text = "\n".join(line.text for line in app.screen._compositor.render_strips())
-        assert "Where it stands" in text and "line 7 in data [bold]no markup[/]" in text
-        assert "it said nothing for 25" in text and "while racing" in text
+        assert "Stacks" in text and "line 7 in data [bold]no markup[/]" in text
+        assert "no message for 25" in text and "while racing" in text
         await pilot.press("K")
         assert demo.controls.calls[-1] == ("kill", "gpu:0")
 
@@ -76,7 +76,7 @@ async def test_a_lane_that_cannot_tell_or_has_ended_is_not_asked():
     app = MonitorApp(demo.session, demo.controls, demo.experiments)
     async with app.run_test(size=(120, 50)) as pilot:
         await pilot.press("tab", "enter", "S")
-        assert "cannot be requested" in app.view.message
+        assert "cannot report its stacks" in app.view.message
         end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=0, signal=None, requested=True)
         demo.session.accept(end)
         app.pull()

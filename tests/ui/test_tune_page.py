@@ -68,7 +68,7 @@ class TestKeys:
         demo = tuned_demo(over=False)
         async with app_of(demo).run_test(size=(120, 36)) as pilot:
             await press(pilot, key)
-            assert "trying batch 256; E, Enter stops it" in shown(pilot)
+            assert "; E, Enter stops it" in shown(pilot)
         assert not demo.controls.calls or demo.controls.calls == [("stop",)]
 
     async def test_the_page_starts_and_stops_a_series_on_the_chosen_lane(self):
