@@ -10,8 +10,9 @@ from tfmon.analysis.crossover import curve_of
 from tfmon.experiments.control import ExperimentControl
 from tfmon.model.lane_state import RACING
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import CrossoverState
-from tfmon.model.session import CONCURRENT, TURNS
+from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
+
+pytestmark = pytest.mark.process
 
 GPU_FASTER_ABOVE = {"gpu:0": {"EQUAL_AT": "24"}}
 
@@ -51,30 +52,15 @@ def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, 
     wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes))
 
 
-def test_a_knob_that_restarts_the_lanes_is_raced_too(group, bench):
-    begin(group)
-    bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 128)))
-    assert bench.join(60)
-    snapshot = group.session.snapshot()
-    assert all(place.pairs >= 6 for place in curve_of(snapshot, snapshot.experiment).places)
-    assert any("'width': 64" in request for request in group.requests("cpu"))
-
-
-def test_a_value_at_which_a_lane_fails_is_left_out_and_says_why(group, bench):
+def test_a_knob_that_restarts_the_lanes_is_raced_and_a_value_at_which_one_fails_says_why(group, bench):
     begin(group, environment={"gpu:0": {"FAILS_AT": "256"}})
-    bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 128, 256)))
-    assert bench.join(60)
+    bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 256)))
+    assert bench.join(100)
     snapshot = group.session.snapshot()
-    places = curve_of(snapshot, snapshot.experiment).places
-    assert [place.refused for place in places] == ["", "", "out of memory: it is too wide"]
+    low, high = curve_of(snapshot, snapshot.experiment).places
+    assert low.pairs >= 6 and any("'width': 64" in request for request in group.requests("cpu"))
+    assert (low.refused, high.refused) == ("", "out of memory: it is too wide")
     wait_for(lambda: group.lane("gpu:0").phase == RACING, 30, "the lane that failed trains again")
-
-
-def test_a_refused_value_is_left_out_and_says_why(group, bench):
-    begin(group)
-    bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (13, 16)))
-    assert bench.join(60)
-    assert state(group).refused == {13: "13 brings bad luck"}
 
 
 def test_stopping_keeps_what_there_is(group, bench):
@@ -88,12 +74,13 @@ def test_stopping_keeps_what_there_is(group, bench):
     assert first.ratio is not None
 
 
-def test_lanes_that_train_at_once_take_turns_meanwhile(group, bench):
+def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(group, bench):
     begin(group, mode=CONCURRENT)
-    bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (32, 64)))
-    wait_for(lambda: group.session.snapshot().race.mode == TURNS, 10, "turns")
-    assert bench.join(60)
+    bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (13, 16)))
+    wait_for(lambda: group.session.snapshot().race.mode == TURNS, 30, "turns")
+    assert bench.join(100)
     assert group.session.snapshot().race.mode == CONCURRENT
+    assert state(group).refused == {13: "13 brings bad luck"}
 
 
 def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):
@@ -115,30 +102,24 @@ def test_another_race_ends_it(group, bench):
     assert group.session.snapshot().race.scenario == "other"
 
 
-class TestRefusals:
-    def test_one_lane_is_too_few(self, group, bench):
-        begin(group, "cpu")
-        with pytest.raises(ExperimentError, match="this race has fewer"):
-            bench.start_crossover("batch_size")
-
-    def test_the_knob_that_tells_the_lanes_apart_has_no_curve(self, group, bench):
-        begin(group, "cpu,batch_size=8", "cpu,batch_size=16")
-        with pytest.raises(ExperimentError, match="needs another knob"):
-            bench.start_crossover("batch_size")
-
-    @pytest.mark.parametrize(("knob", "why"), [("graph", "a knob that is a number"), ("hue", "no knob 'hue'")])
-    def test_a_knob_without_a_curve_is_refused(self, group, bench, knob, why):
-        begin(group)
+def test_what_cannot_be_raced_is_refused_and_a_batch_is_never_larger_than_the_data(group, bench):
+    begin(group)
+    for knob, why in [("graph", "a knob that is a number"), ("hue", "no knob 'hue'")]:
         with pytest.raises(ExperimentError, match=why):
             bench.start_crossover(knob)
-
-    def test_two_at_once_are_refused(self, group, bench):
-        begin(group)
+    bench.start_crossover("batch_size")
+    assert state(group).values[-1] == 512
+    with pytest.raises(ExperimentError, match="running already"):
         bench.start_crossover("batch_size")
-        with pytest.raises(ExperimentError, match="under way already"):
-            bench.start_crossover("batch_size")
 
-    def test_a_batch_is_never_larger_than_the_data(self, group, bench):
-        begin(group)
+
+def test_one_lane_is_too_few(group, bench):
+    begin(group, "cpu")
+    with pytest.raises(ExperimentError, match="this race has fewer"):
         bench.start_crossover("batch_size")
-        assert state(group).values[-1] == 512
+
+
+def test_the_knob_that_tells_the_lanes_apart_has_no_curve(group, bench):
+    begin(group, "cpu,batch_size=8", "cpu,batch_size=16")
+    with pytest.raises(ExperimentError, match="needs another knob"):
+        bench.start_crossover("batch_size")

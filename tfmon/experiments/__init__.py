@@ -1,1 +1,1 @@
-"""Series of measurements on lanes that race: the crossover. They wish for knobs as a user would, and wait."""
+"""Series of measurements on lanes that race: crossover and tuning. They set knobs as a user would, and wait."""

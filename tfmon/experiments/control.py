@@ -14,7 +14,7 @@ from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Session
 
 STOP_PATIENCE_S = 2.0
-"""How long `stop` waits for a experiment to give the lanes their settings back."""
+"""How long `stop` waits for an experiment to give the lanes their settings back."""
 
 
 class ExperimentControl:
@@ -33,7 +33,8 @@ class ExperimentControl:
     def start_crossover(self, knob: str) -> None:
         """Race the first two lanes that can train over the values of a knob.
 
-        Errors: ExperimentError when that cannot be.
+        Raises:
+            ExperimentError: That cannot be.
         """
         snapshot = self._session.snapshot()
         lanes = [lane for lane in snapshot.lanes if not lane.over]
@@ -44,15 +45,16 @@ class ExperimentControl:
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
 
-        Errors: ExperimentError when that cannot be.
+        Raises:
+            ExperimentError: That cannot be.
         """
-        snapshot = self._session.snapshot()
-        self.run(plan_tuning(snapshot, lane, everything=everything))
+        self.run(plan_tuning(self._session.snapshot(), lane, everything=everything))
 
     def undo(self) -> str:
         """Take back the change that was kept last, and return what that was.
 
-        Errors: ExperimentError when there is none, or a experiment is under way.
+        Raises:
+            ExperimentError: There is none, or an experiment runs.
         """
         with self._lock:
             self._check_idle()
@@ -63,9 +65,10 @@ class ExperimentControl:
         return change_text(attempt)
 
     def run(self, state: Experiment) -> None:
-        """Run a experiment that was planned.
+        """Run a planned experiment.
 
-        Errors: ExperimentError while another one is under way.
+        Raises:
+            ExperimentError: Another one runs.
         """
         with self._lock:
             self._check_idle()
@@ -83,7 +86,7 @@ class ExperimentControl:
 
     def _check_idle(self) -> None:
         if self._thread is not None and self._thread.is_alive():
-            raise ExperimentError("a experiment is under way already")
+            raise ExperimentError("an experiment is running already")
 
     def stop(self) -> None:
         """End the experiment that runs, if one does; the lanes get their settings back."""

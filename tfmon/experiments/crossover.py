@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tfmon.analysis.crossover import Curve, curve_of, next_value, pairs_left
-from tfmon.experiments.driver import LaneDriver, StoppedError
+from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
 from tfmon.model.knobs import KnobValue
-from tfmon.model.race import CrossoverState
-from tfmon.model.session import TURNS
+from tfmon.model.race import STOPPED, TURNS, CrossoverState
 
 LONG_PAIR_S = 20.0
-"""Where a pair takes longer than this, higher values are left out: they would take longer still."""
+"""Where a pair takes longer than this, higher values are not measured: they would take longer still."""
 
 
 class Crossover:
-    """One run. The lanes get back the setting they had before, whatever happens.
+    """One crossover. The lanes get back the setting they had before, whatever happens.
 
     Thread: `run` in one of its own.
     """
@@ -27,72 +27,66 @@ class Crossover:
         self._state = state
         self._pair_s: list[float] = []
 
-    def run(self) -> CrossoverState:
-        """Measure until all is known or somebody stops it; return the state at the end."""
-        lanes, knob = self._state.lanes, self._state.knob
+    def run(self) -> None:
+        """Measure until all is known or somebody stops it."""
+        driver, lanes, knob = self._driver, self._state.lanes, self._state.knob
         before: dict[str, KnobValue] = {}
-        mode = self._driver.snapshot().race.mode
+        mode = driver.snapshot().race.mode
         ended = ""
         try:
             if mode != TURNS:
-                self._driver.controls.set_mode(TURNS)
-            why = self._driver.wait_until_racing(lanes)
-            if why:
-                raise StoppedError(why)
-            before = {name: self._driver.lane(name).settings[knob] for name in lanes}
-            while (wanted := next_value(self._curve())) is not None:
-                self._measure(*wanted)
-        except StoppedError as stopped:
-            ended = str(stopped) or "stopped"
+                driver.controls.set_mode(TURNS)
+            driver.wait_until_racing(lanes)
+            before = {name: driver.lane(name).settings[knob] for name in lanes}
+            while (due := next_value(self._curve())) is not None:
+                self._measure(*due)
+        except (StoppedError, FailedError) as stopped:
+            ended = str(stopped) or STOPPED
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
             for name, value in before.items():
-                if self._driver.lane(name).settings.get(knob) != value:
-                    self._driver.controls.set_knob(name, knob, value)
+                if driver.lane(name).settings.get(knob) != value:
+                    driver.controls.set_knob(name, knob, value)
             if mode != TURNS:
-                self._driver.controls.set_mode(mode)
+                driver.controls.set_mode(mode)
         self._tell(replace(self._state, at=None, left_s=None, over=True, ended=ended))
-        return self._state
+
+    def _measure(self, value: KnobValue, pairs: int) -> None:
+        """Race at a value until there are so many pairs in all."""
+        began = time.monotonic()
+        before = self._pairs_at(value)
+        try:
+            self._tell(replace(self._state, at=value, left_s=self._left_s()))
+            self._driver.set_knob(self._state.lanes, self._state.knob, value)
+            while (now := self._pairs_at(value)) < pairs:
+                self._wait_for_more(now, value)
+                self._tell(replace(self._state, left_s=self._left_s()))
+        except FailedError as failed:
+            self._refuse([value], str(failed))
+            return
+        self._pair_s.append((time.monotonic() - began) / max(1, pairs - before))
+        if self._pair_s[-1] > LONG_PAIR_S:
+            higher = [other for other in self._state.values if float(other) > float(value)]
+            reason = f"not measured: a pair takes {self._pair_s[-1]:.0f} s at {value} already"
+            self._refuse([other for other in higher if not self._pairs_at(other)], reason)
+
+    def _wait_for_more(self, pairs: int, value: KnobValue) -> None:
+        def more() -> bool:
+            if self._pairs_at(value) > pairs:
+                return True
+            for name in self._state.lanes:
+                self._driver.check(name)
+            return False
+
+        self._driver.wait(more, "no slice ended")
 
     def _curve(self) -> Curve:
         return curve_of(self._driver.snapshot(), self._state)
 
-    def _measure(self, value: KnobValue, pairs: int) -> None:
-        began = time.monotonic()
-        had = self._pairs_at(value)
-        self._tell(replace(self._state, at=value, left_s=self._left_s()))
-        why = self._driver.bring_into_force(self._state.lanes, self._state.knob, value)
-        while not why and (now := self._pairs_at(value)) < pairs:
-            why = self._wait_for_more_than(now, value)
-            self._tell(replace(self._state, left_s=self._left_s()))
-        if why:
-            self._refuse([value], why)
-            return
-        self._pair_s.append((time.monotonic() - began) / max(1, pairs - had))
-        if self._pair_s[-1] > LONG_PAIR_S:
-            higher = [other for other in self._state.values if float(other) > float(value)]
-            self._refuse(
-                [other for other in higher if not self._pairs_at(other)],
-                f"left out: a pair takes {self._pair_s[-1]:.0f} s at {value} already",
-            )
-
-    def _wait_for_more_than(self, pairs: int, value: KnobValue) -> str:
-        return self._driver.wait(
-            lambda: "" if self._pairs_at(value) > pairs else self._failure(), "no slice ended"
-        )
-
     def _pairs_at(self, value: KnobValue) -> int:
-        return next(place.pairs for place in self._curve().places if place.value == value)
+        return next(point.pairs for point in self._curve().places if point.value == value)
 
-    def _failure(self) -> str | None:
-        """Return why a lane cannot go on, or None if both can."""
-        for name in self._state.lanes:
-            lane = self._driver.lane(name)
-            if lane.over:
-                return lane.trouble.message if lane.trouble else f"{lane.title} has ended"
-        return None
-
-    def _refuse(self, values: list[KnobValue], why: str) -> None:
-        refused = {**self._state.refused, **dict.fromkeys(values, why)}
+    def _refuse(self, values: Sequence[KnobValue], reason: str) -> None:
+        refused = {**self._state.refused, **dict.fromkeys(values, reason)}
         self._tell(replace(self._state, refused=refused))
 
     def _left_s(self) -> float | None:

@@ -1,4 +1,4 @@
-"""Wishes and waits: brings a knob into force on some lanes, and waits until enough is measured."""
+"""Drives lanes for an experiment: sets a knob, and waits until it is in effect or enough is measured."""
 
 from __future__ import annotations
 
@@ -12,21 +12,27 @@ from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
 from tfmon.model.ports import Controls
 from tfmon.model.race import Experiment
-from tfmon.model.samples import HostSample
+from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
 
 PATIENCE_S = 120.0
-"""How long a knob may take to come into force, or a measurement to get any further."""
+"""How long a knob may take to come into effect, or a measurement to get any further."""
+POLL_S = 0.5
 
 
 class StoppedError(Exception):
     """Somebody ended the experiment; the text says why, empty when the user did."""
 
 
-class LaneDriver:
-    """Drives lanes for one experiment.
+class FailedError(Exception):
+    """What the experiment waits for cannot happen; the text says why."""
 
-    Thread: the experiment's; `stop` from any.
+
+class LaneDriver:
+    """Drives the lanes of one race for one experiment.
+
+    Every method that reads a lane raises StoppedError when another race has begun.
+    Thread: the experiment's; `stop` may be called from any.
     """
 
     def __init__(self, session: Session, controls: Controls, patience_s: float = PATIENCE_S) -> None:
@@ -35,7 +41,7 @@ class LaneDriver:
         self._patience_s = patience_s
         self._stopped = threading.Event()
         self._news = threading.Condition()
-        self._turns: dict[str, int] = {}
+        self._slices: dict[str, int] = {}
         self._race = session.snapshot().race.number
         self._forget = session.listen(self._hear)
 
@@ -54,93 +60,97 @@ class LaneDriver:
         return self._session.snapshot()
 
     def lane(self, name: str) -> LaneState:
-        """Return a lane as it is now.
-
-        Errors: StoppedError when another race has begun.
-        """
+        """Return a lane as it is now."""
         snapshot = self.snapshot()
         if snapshot.race.number != self._race:
             raise StoppedError("another race was started")
         return snapshot.lane(name)
 
+    def check(self, name: str) -> None:
+        """Raise FailedError if a lane does not train any more."""
+        lane = self.lane(name)
+        if lane.over:
+            raise FailedError(lane.trouble.message if lane.trouble else f"{lane.title} has ended")
+
+    def slices_ended(self, lane: str) -> int:
+        """Return how many slices of a lane have ended since the experiment began."""
+        return self._slices.get(lane, 0)
+
     def tell(self, experiment: Experiment) -> None:
-        """Note how far the experiment is, unless another race has begun."""
+        """Record how far the experiment is, unless another race has begun."""
         if self.snapshot().race.number == self._race:
             self._session.set_experiment(experiment)
 
-    def bring_into_force(self, lanes: Sequence[str], knob: str, value: KnobValue) -> str:
-        """Set a knob on lanes and wait until they train under it; return why that cannot be, or "".
+    def set_knob(self, lanes: Sequence[str], knob: str, value: KnobValue) -> None:
+        """Set a knob of lanes and wait until they train under it.
 
-        Errors: StoppedError.
+        Raises:
+            FailedError: The value is refused, or a lane fails under it.
         """
         began_ns = self.snapshot().at_ns
         live = find(self.snapshot().race.knobs, knob).kind == "live"
         for name in lanes:
-            state = self.lane(name)
-            if state.over or state.settings.get(knob) != value or knob in state.requested:
+            lane = self.lane(name)
+            if lane.over or lane.settings.get(knob) != value or knob in lane.requested:
                 self.controls.set_knob(name, knob, value)
-            if state.over and live:
+            if lane.over and live:
                 self.controls.restart([name])
 
-        def answer() -> str | None:
+        def in_effect() -> bool:
             states = [self.lane(name) for name in lanes]
-            for state in states:
-                if state.phase in (FAILED, ABSENT) and state.phase_since_ns >= began_ns and state.trouble:
-                    return state.trouble.message
-                if state.refused and knob not in state.requested and state.settings.get(knob) != value:
-                    return state.refused
-            if all(state.settings.get(knob) == value and not state.requested and not state.over for state in states):
-                return ""
-            return None
+            for lane in states:
+                if lane.phase in (FAILED, ABSENT) and lane.phase_since_ns >= began_ns and lane.trouble:
+                    raise FailedError(lane.trouble.message)
+                if lane.refused and knob not in lane.requested and lane.settings.get(knob) != value:
+                    raise FailedError(lane.refused)
+            settled = not any(lane.requested or lane.over for lane in states)
+            return settled and all(lane.settings.get(knob) == value for lane in states)
 
-        return self.wait(answer, f"{knob} did not come into force")
+        self.wait(in_effect, f"{knob} did not come into effect")
 
-    def wait(self, answer: Callable[[], str | None], otherwise: str) -> str:
-        """Wait until there is an answer and return it, or that there was none within the patience.
+    def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """Wait until a condition holds, which may raise FailedError.
 
-        Errors: StoppedError.
+        Raises:
+            FailedError: It did not hold within the patience; the text begins with `otherwise`.
         """
         deadline = time.monotonic() + self._patience_s
         while True:
             if self._stopped.is_set():
                 raise StoppedError
-            found = answer()
-            if found is not None:
-                return found
+            if condition():
+                return
             left_s = deadline - time.monotonic()
             if left_s <= 0:
-                return f"{otherwise} within {self._patience_s:.0f} s"
+                raise FailedError(f"{otherwise} within {self._patience_s:.0f} s")
             with self._news:
                 if not self._stopped.is_set():
-                    self._news.wait(min(left_s, 0.5))
+                    self._news.wait(min(left_s, POLL_S))
 
-    def turns_ended(self, lane: str) -> int:
-        """Return how many slices of a lane have ended since the experiment began."""
-        return self._turns.get(lane, 0)
+    def wait_until_racing(self, lanes: Sequence[str]) -> None:
+        """Wait until lanes have trained in this race, paused ones too.
 
-    def wait_until_racing(self, lanes: Sequence[str]) -> str:
-        """Wait until lanes have trained in this race; return why they cannot, or "".
-
-        Errors: StoppedError.
+        Raises:
+            FailedError: One of them cannot.
         """
 
-        def answer() -> str | None:
+        def racing() -> bool:
             states = [self.lane(name) for name in lanes]
-            for state in states:
-                if state.phase in (FAILED, ABSENT):
-                    return state.trouble.message if state.trouble else f"{state.title} is {state.phase}"
-                if state.phase == DONE:
-                    return f"{state.title} has ended"
-            paused = [state.spec.name for state in states if state.phase == PAUSED]
+            for lane in states:
+                if lane.phase in (FAILED, ABSENT):
+                    raise FailedError(lane.trouble.message if lane.trouble else f"{lane.title} is {lane.phase}")
+                if lane.phase == DONE:
+                    raise FailedError(f"{lane.title} has ended")
+            paused = [lane.spec.name for lane in states if lane.phase == PAUSED]
             if paused:
                 self.controls.resume(paused)
-            return "" if all(state.points for state in states) else None
+            return all(lane.points for lane in states)
 
-        return self.wait(answer, "the lanes did not begin to train")
+        self.wait(racing, "the lanes did not begin to train")
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, SliceEnded):
-            self._turns[event.lane] = self._turns.get(event.lane, 0) + 1
+            self._slices[event.lane] = self._slices.get(event.lane, 0) + 1
         if event.lane or isinstance(event, HostSample):
             with self._news:
                 self._news.notify_all()
