@@ -1,1 +1,1 @@
-"""The commands of the command line, one module each; what takes long to load is imported when one runs."""
+"""The command line. A command imports what takes long to load when it runs, so that `--help` stays fast."""

@@ -1,4 +1,4 @@
-"""`tfmon config`: where the settings file is, what is in force, and where that comes from."""
+"""`tfmon config`: where the settings file is, which settings are in effect, and where each comes from."""
 
 from __future__ import annotations
 
@@ -12,36 +12,33 @@ import click
 
 from tfmon.cli import options
 from tfmon.errors import EXIT_FINE, EXIT_USAGE, UsageError
-from tfmon.runner import settings as in_force
-from tfmon.runner.settings import SETTINGS
+from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, read_file, resolve
 
 
-@click.command()
-@click.option("--init", is_flag=True, help="Write a file with every setting and key in comments, for you to edit.")
+@click.command(short_help="Show the settings in effect.")
+@click.option("--init", is_flag=True, help="Write a settings file for you to edit, with everything in comments.")
 @options.as_json
 @options.flags
 def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
-    """Show the settings in force, and where each comes from.
+    """Show the settings in effect, and where each comes from.
 
-    A flag goes before an environment variable such as TFMON_THEME, that before the file, and that before what is
-    built in. TFMON_CONFIG names another file.
+    A flag goes before an environment variable such as TFMON_THEME, a variable before the settings file, and the
+    file before the built-in value. TFMON_CONFIG names another file.
     """
-    path = in_force.config_path()
+    path = config_path()
     if init:
         _write(path)
         click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
         sys.exit(EXIT_FINE)
-    found = in_force.read_file(path)
+    found = read_file(path)
     mistakes = list(found.mistakes)
     rows: dict[str, dict[str, Any]] = {}
     for setting in SETTINGS:
-        resolved = in_force.Resolved(setting.default, "default")
-        given = flags.get(setting.name)
+        resolved = Resolved(setting.default, "default")
         try:
-            resolved = in_force.find(setting, given, lambda: found)
-        except ValueError as error:
-            where = f"--{setting.name}" if given is not None else setting.variable
-            mistakes.append(f"{where}: {error}")
+            resolved = resolve(setting.name, flags.get(setting.name), found)
+        except UsageError as error:
+            mistakes.append(error.message)
         rows[setting.name] = {"value": resolved.value, "source": resolved.source}
     if as_json:
         report = {"path": str(path), "exists": found.exists, "settings": rows}
@@ -53,7 +50,7 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
 
 
-def _text(found: in_force.ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
+def _text(found: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
     where = "" if found.exists else "   (not there; tfmon config --init writes it)"
     lines = [f"{found.path}{where}", ""]
     shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
@@ -65,9 +62,10 @@ def _text(found: in_force.ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
 
 
 def _write(path: Path) -> None:
-    """Write the file with everything in comments, for its owner's eyes alone.
+    """Write a new settings file that only its owner may read.
 
-    Errors: UsageError where there is one already, or none can be.
+    Raises:
+        UsageError: there is one already, or it cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -80,10 +78,10 @@ def _write(path: Path) -> None:
 
 
 def template() -> str:
-    """Return a file that sets nothing: every setting and every key with its built-in value, in comments."""
+    """Return a settings file with every setting and key in comments, with its built-in value."""
     from tfmon.ui.keys import KEYS
 
-    lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in force.", ""]
+    lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in effect.", ""]
     for setting in SETTINGS:
         lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
     lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -13,9 +12,9 @@ import click
 from tfmon.cli import options
 
 
-@click.command()
+@click.command(short_help="Say why TensorFlow uses no GPU here.")
 @options.as_json
-@click.option("-v", "--verbose", is_flag=True, help="Show what was seen, and the checks that do not apply.")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the evidence, and checks that do not apply.")
 @click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
 @options.python
 def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) -> NoReturn:
@@ -25,10 +24,9 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) ->
     """
     from tfmon.doctor.report import run_checks
     from tfmon.reports.doctor import to_json, to_text
-    from tfmon.runner.planner import find_python
     from tfmon.ui.render.style import charset
 
-    report = run_checks(find_python(python) if python else Path(sys.executable), imports=not no_import)
+    report = run_checks(options.interpreter(python), imports=not no_import)
     if as_json:
         click.echo(json.dumps(to_json(report), indent=2))
         sys.exit(report.exit_code)

@@ -1,4 +1,4 @@
-"""The command line: finds the command, prints errors, returns exit codes."""
+"""The command line: finds the command, prints errors, returns exit codes. The other modules hold the commands."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.cli import config, crossover, diff, doctor, export, profile, race, replay, runs, scenarios, tune, verify
+from tfmon.cli import config, doctor, experiments, profile, race, recordings, scenarios, verify
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
 class Commands(click.Group):
-    """Commands, with a hint for whoever names a scenario where a command belongs."""
+    """The commands of tfmon. An unknown one is answered with the nearest, or with how to race a scenario."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own type
         """Find a command.
 
-        Errors: click.UsageError for an unknown one, with the nearest.
+        Raises:
+            click.UsageError: there is none of that name.
         """
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
@@ -33,11 +34,11 @@ class Commands(click.Group):
 @click.version_option(tfmon.__version__, prog_name="tfmon")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Race TensorFlow training on the CPU and the GPU, live, and see who is faster and why.
+    """Race TensorFlow training on the CPU and the GPU, live, and see which is faster and why.
 
-    Without a command, tfmon races small-dense. Press ? in the screen for the keys.
+    Without a command, tfmon races the scenario small-dense. Press ? on the screen for the keys.
 
-    Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that was asked for is not there,
+    Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that a lane names is not there,
     130 interrupted.
     """
     if ctx.invoked_subcommand is None:
@@ -48,13 +49,13 @@ def cli(ctx: click.Context) -> None:
 for command in (
     race.race,
     race.watch,
-    crossover.crossover,
-    tune.tune,
+    experiments.crossover,
+    experiments.tune,
     profile.profile,
-    replay.replay,
-    runs.runs,
-    diff.diff,
-    export.export,
+    recordings.replay,
+    recordings.runs,
+    recordings.diff,
+    recordings.export,
     doctor.doctor,
     config.config,
     verify.verify,
@@ -81,8 +82,8 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
     except SystemExit as leaving:
-        # Whoever read our output has gone, as `head` does: Click replaces stdout then and leaves with 1, which
-        # here means a failed lane.
+        # Click replaces stdout and leaves with 1 when the reader of the output is gone, as `head` is. Here 1 means
+        # that a lane failed.
         code = leaving.code if sys.stdout is stdout else 0
     sys.exit(code if isinstance(code, int) else 0)
 

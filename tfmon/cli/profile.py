@@ -1,4 +1,4 @@
-"""`tfmon profile`: where the time of some training steps goes, by TensorFlow's own profiler."""
+"""`tfmon profile`: where the time of some training steps goes, measured by TensorFlow's own profiler."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LEAST_WINDOWS = 5
 """Windows that a lane trains before it is profiled."""
 
 
-@click.command()
+@click.command(short_help="Profile some steps of a scenario.")
 @click.argument("scenario")
 @click.option("--steps", type=click.IntRange(1, 1000), default=20, show_default=True, help="Steps to profile.")
-@click.option("--chrome", metavar="FILE", help="Write the trace for ui.perfetto.dev or chrome://tracing.")
-@click.option("--keep", metavar="DIR", help="Keep TensorFlow's own files, for xprof or TensorBoard.")
-@click.option("--lane", metavar="SPEC", help="DEVICE[,KNOB=VALUE…]; the first GPU, or the CPU, if not said.")
+@click.option("--chrome", metavar="FILE", help="Write the trace to FILE, for ui.perfetto.dev or chrome://tracing.")
+@click.option("--keep", metavar="DIR", help="Keep TensorFlow's own files in DIR, for xprof or TensorBoard.")
+@options.one_lane
 @options.settings
 @options.as_json
 @options.python
@@ -43,44 +43,43 @@ def profile(
 ) -> None:
     """Profile some training steps of SCENARIO in one lane.
 
-    The lane trains until it is steady; then TensorFlow's profiler records the steps, and tfmon reads the trace.
+    The lane trains until it is steady. Then TensorFlow's profiler records the steps, and tfmon reads the trace.
     """
     from tfmon.catalog import find_scenario
-    from tfmon.probes.gpus import find_gpus
-    from tfmon.profile import breakdown, xspace
-    from tfmon.profile import chrome as perfetto
-    from tfmon.reports import profile as text
+    from tfmon.profile.breakdown import read_profile
+    from tfmon.profile.chrome import write_chrome
+    from tfmon.profile.xspace import read_space
+    from tfmon.reports.profile import to_json, to_text
     from tfmon.runner.headless import interruption
-    from tfmon.runner.planner import RaceOptions, find_python
+    from tfmon.runner.planner import RaceOptions
     from tfmon.runner.program import Program
 
-    interpreter = find_python(python) if python else Path(sys.executable)
     info = find_scenario(scenario)
-    spec = lane or ("gpu:0" if find_gpus(interpreter).gpus else "cpu")
+    lanes = (lane,) if lane else ()
+    race_options = RaceOptions(lanes=lanes, settings=settings, python=options.interpreter(python), one_lane=True)
     folder = _folder(keep)
-    program = Program(RaceOptions(lanes=(spec,), settings=settings, python=interpreter))
+    program = Program(race_options)
     try:
         with interruption() as interrupted:
             try:
                 program.begin(program.plan(info))
-                name = _until_steady(program, interrupted)
+                name = _wait_until_steady(program, interrupted)
                 if not name:
                     sys.exit(EXIT_INTERRUPTED)
                 taken = program.profile(name, folder, steps)
             finally:
                 program.close()
-        on_gpu = program.session.snapshot().lane(name).spec.kind == "gpu"
-        path = Path(taken.path)
-        found = breakdown.read_profile(path, on_gpu=on_gpu, note=taken.note)
+        path, on_gpu = Path(taken.path), program.session.snapshot().lane(name).spec.kind == "gpu"
+        found = read_profile(path, on_gpu=on_gpu, note=taken.note)
         if chrome:
             try:
-                perfetto.write_chrome(xspace.read_space(path), Path(chrome))
+                write_chrome(read_space(path), Path(chrome))
             except OSError as error:
                 raise UsageError(f"--chrome {chrome} could not be written: {error.strerror or error}") from error
     finally:
         if keep is None:
             shutil.rmtree(folder, ignore_errors=True)
-    click.echo(json.dumps(text.to_json(found), indent=2) if as_json else text.to_text(found))
+    click.echo(json.dumps(to_json(found), indent=2) if as_json else to_text(found))
 
 
 def _folder(keep: str | None) -> Path:
@@ -93,16 +92,17 @@ def _folder(keep: str | None) -> Path:
     return Path(keep).absolute()
 
 
-def _until_steady(program: Program, interrupted: Interruption) -> str:
+def _wait_until_steady(program: Program, interrupted: Interruption) -> str:
     """Wait until the lane has trained for a while; return its name, or "" after a signal.
 
-    Errors: TfmonError when it cannot train.
+    Raises:
+        TfmonError: the lane cannot train.
     """
     while not interrupted.wait():
         (lane,) = program.session.snapshot().lanes
         if lane.over:
-            said = lane.trouble or None
-            failed = TfmonError(said.message if said else "the lane ended", said.hint if said else "")
+            trouble = lane.trouble
+            failed = TfmonError(trouble.message, trouble.hint) if trouble else TfmonError("the lane ended")
             failed.exit_code = EXIT_LANE_FAILED
             raise failed
         if lane.steady.windows >= LEAST_WINDOWS:

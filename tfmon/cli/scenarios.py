@@ -1,4 +1,4 @@
-"""`tfmon list`, `tfmon show` and `tfmon new`: what can be raced, and how to write more of it."""
+"""`tfmon list`, `show` and `new`: the scenarios there are, and a file to start another from."""
 
 from __future__ import annotations
 
@@ -11,20 +11,10 @@ import click
 from tfmon.errors import UsageError
 
 
-@click.command()
-@click.argument("name")
-def new(name: str) -> None:
-    """Write a commented scenario file NAME.py that races at once."""
-    pass
-
-    path = write(name)
-    click.echo(f"wrote {path}; tfmon race ./{path} races it")
-
-
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_scenarios(as_json: bool) -> None:
-    """List the scenarios that can be raced."""
+    """List the scenarios: those that come with tfmon, and your own."""
     from tfmon.catalog import list_scenarios
 
     infos = list_scenarios()
@@ -44,12 +34,12 @@ def list_scenarios(as_json: bool) -> None:
     click.echo("\ntfmon show NAME says more; tfmon race NAME races it, also with a file of your own: ./mine.py")
 
 
-@click.command()
+@click.command(short_help="Show what a scenario trains, and its knobs.")
 @click.argument("scenario")
 def show(scenario: str) -> None:
-    """Show what SCENARIO trains, and its knobs."""
+    """Show what SCENARIO trains, and the knobs it has."""
     from tfmon.catalog import find_scenario
-    from tfmon.model.knobs import show as written
+    from tfmon.model import knobs
 
     info = find_scenario(scenario)
     click.echo(f"{info.name}: {info.title}\n\n{info.doc}\n")
@@ -57,13 +47,40 @@ def show(scenario: str) -> None:
     click.echo(f"contrast  {' | '.join(info.contrast)}  (raced where there is no GPU)\n")
     click.echo("knobs")
     for knob in info.knobs:
-        click.echo(f"  {knob.name}={written(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
+        click.echo(f"  {knob.name}={knobs.show(knob.default)}  ({knob.kind}; {knob.allowed()})\n      {knob.help}")
 
 
-# ---------------- `tfmon new`: a scenario file to start from
+@click.command(short_help="Write a scenario file to start from.")
+@click.argument("name")
+def new(name: str) -> None:
+    """Write a commented scenario file NAME.py that races at once."""
+    path = write(name)
+    click.echo(f"wrote {path}; tfmon race ./{path} races it")
 
 
-_TEXT = '''"""{title}: say in one line what it shows.
+def write(name: str) -> Path:
+    """Write the scenario file to start from into the working directory; return its path.
+
+    Raises:
+        UsageError: the name cannot be a Python name, the file is there already, or it cannot be written.
+    """
+    stem = name.removesuffix(".py").replace("-", "_")
+    if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
+        raise UsageError(f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net")
+    path = Path(f"{stem}.py")
+    words = [word for word in stem.split("_") if word]
+    text = _TEMPLATE.format(title=" ".join(words).capitalize(), name="".join(word.capitalize() for word in words))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise UsageError(f"{path} is there already", "choose another name, or remove it") from error
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    return path
+
+
+_TEMPLATE = '''"""{title}: say in one line what it shows.
 
 Say here what trains, what to expect, and which keys to press.
 """
@@ -105,24 +122,3 @@ class {name}(Scenario):
         model.compile("adam", "sparse_categorical_crossentropy")
         return model
 '''
-
-
-def write(name: str) -> Path:
-    """Write the starter file into the working directory and return its name.
-
-    Errors: UsageError for a name that is no Python name, a file that is there already or cannot be written.
-    """
-    stem = name.removesuffix(".py").replace("-", "_")
-    if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
-        raise UsageError(f"{name!r} cannot be a scenario's name", "ids, digits and dashes will do: my-net")
-    path = Path(f"{stem}.py")
-    words = [word for word in stem.split("_") if word]
-    text = _TEXT.format(title=" ".join(words).capitalize(), name="".join(word.capitalize() for word in words))
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{path} is there already", "choose another name, or remove it") from error
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    return path

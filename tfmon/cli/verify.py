@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import click
 
 from tfmon.cli import options
 from tfmon.errors import EXIT_INTERRUPTED
+from tfmon.runner.settings import Seconds
 
 
-@click.command()
+@click.command(short_help="Measure what is claimed about scenarios.")
 @click.argument("scenarios", nargs=-1)
-@click.option("--seconds", type=options.Seconds(min=3), default=12.0, show_default=True, help="Longest race.")
+@click.option(
+    "--seconds", type=Seconds(min=3), default=12.0, show_default=True, help="Length of a claim's race at most."
+)
 @options.as_json
 @options.python
 def verify(scenarios: tuple[str, ...], seconds: float, as_json: bool, python: str | None) -> None:
-    """Measure what is claimed about SCENARIOS, or about all of them.
+    """Measure what is claimed about SCENARIOS, by default about all of them.
 
-    Each claim is a race of two lanes. A claim that is contradicted is a finding, not a failure: the exit code
-    is 0 unless the command itself is interrupted.
+    Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless
+    the command is interrupted.
     """
     from tfmon.catalog import find_scenario, list_scenarios
-    from tfmon.runner.planner import find_python
-    from tfmon.runner.verification import Verification, to_json, to_text
+    from tfmon.reports.verification import to_json, to_text
+    from tfmon.runner.verification import verify_claims
 
     infos = [find_scenario(name) for name in scenarios] or list_scenarios()
-    verification = Verification(infos, find_python(python) if python else Path(sys.executable), seconds)
-    verification.run()
-    click.echo(json.dumps(to_json(verification), indent=2) if as_json else to_text(verification))
-    if verification.interrupted:
+    results, interrupted = verify_claims(infos, options.interpreter(python), seconds)
+    click.echo(json.dumps(to_json(results, interrupted), indent=2) if as_json else to_text(results, interrupted))
+    if interrupted:
         sys.exit(EXIT_INTERRUPTED)

@@ -1,15 +1,15 @@
-"""How a report is written: in lines for people, in JSON for programs."""
+"""What the doctor found: lines for people, and one JSON object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-import tfmon
 from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING, Finding
 from tfmon.doctor.report import Report
-from tfmon.model.text import clean
+from tfmon.model.codec import clean
+from tfmon.reports import head
 
-SCHEMA = 1
 _HEADINGS = {TENSORFLOW: "TensorFlow", GPU: "GPU", FAIRNESS: "A fair race"}
 _MARKS = {OK: ("✓", "+"), WARNING: ("!", "!"), BROKEN: ("✗", "x"), NOT_APPLICABLE: ("–", "-")}
 _WORDS = {OK: "ok", WARNING: "warning", BROKEN: "broken", NOT_APPLICABLE: "n/a"}
@@ -65,19 +65,18 @@ def _line(text: str) -> str:
     return " ".join(clean(text).split("\n"))
 
 
-def to_json(report: Report) -> dict[str, object]:
-    """Return the report as JSON, schema 1."""
+def to_json(report: Report) -> dict[str, Any]:
+    """Return the report as plain values."""
     facts, obstacle = report.facts, report.no_gpu
     return {
-        "schema": SCHEMA,
-        "tfmon": tfmon.__version__,
+        **head(),
         "python": facts.python.executable,
         "tensorflow": None if facts.wheel is None else facts.wheel.version or None,
         "imported": None if facts.imported is None else facts.imported.works,
         "gpus": None if facts.imported is None else list(facts.imported.gpus),
         "exit_code": report.exit_code,
         "answer": report.answer,
-        "no_gpu": None if obstacle is None else {"why": obstacle.why, "fix": obstacle.hint},
+        "no_gpu": None if obstacle is None else {"reason": obstacle.reason, "fix": obstacle.hint},
         "seconds": round(report.seconds, 3),
         "checks": [
             {

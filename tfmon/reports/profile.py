@@ -10,8 +10,8 @@ from typing import Any
 from tfmon import units
 from tfmon.model.readings import Missing, Reading
 from tfmon.profile.result import Call, DeviceTime, Op, Profile, Repeat
+from tfmon.reports import head
 
-SCHEMA = 1
 WIDTH = 100
 
 _MODES = {
@@ -32,7 +32,7 @@ def to_json(profile: Profile) -> dict[str, Any]:
     """
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
-    return {"schema": SCHEMA, **plain, "missing": missing}
+    return {**head(), **plain, "missing": missing}
 
 
 def _plain(value: Any, path: str, missing: dict[str, str]) -> Any:  # noqa: ANN401 - any part of a profile

@@ -6,104 +6,76 @@ import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import tfmon
 from tfmon import units
-from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
-from tfmon.analysis.statistics import speed
-from tfmon.analysis.verdict import find_verdict
+from tfmon.analysis.analysis import Analysis, LaneAnalysis
+from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.readings import Estimate, Missing, Reading
-from tfmon.model.session import Machine, Snapshot
+from tfmon.model.race import Machine
+from tfmon.model.readings import Missing, Reading
+from tfmon.model.session import Snapshot
+from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
 
-SCHEMA = 1
 NO_STEP = "no steady step was measured"
 FEW_SLICES = "too few slices were measured in turns"
-
+OUTPUT_LINES = 5
+"""Lines of the output of a lane that failed."""
+_PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
+"""Parts of the time of a step."""
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 
 
-def to_json(snapshot: Snapshot, interrupted: str = "") -> dict[str, Any]:
+def to_json(found: Analysis) -> dict[str, Any]:
     """Return the result as plain values.
 
     Units are in the names. What is not known is None, and named under its lane's `missing` with the reason.
     """
-    verdict = find_verdict(snapshot)
+    snapshot, verdict = found.snapshot, found.verdict
     return {
-        "schema": SCHEMA,
-        "tfmon": tfmon.__version__,
+        **head(),
         "scenario": snapshot.race.scenario,
         "mode": snapshot.race.mode,
         "seconds": _seconds(snapshot),
+        "interrupted": snapshot.race.interrupted or None,
         "machine": _machine(snapshot.machine),
-        "lanes": [_lane(snapshot, lane, interrupted) for lane in snapshot.lanes],
+        "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "winner": verdict.winner,
             "ratio": verdict.ratio,
-            "ratio_ci95": _ci(verdict.interval),
+            "ratio_ci95": interval(verdict.interval),
             "pairs": verdict.interval.pairs if verdict.interval else None,
-            "ranking": [
-                {"lane": rank.lane, "ratio": rank.ratio.value, "ratio_ci95": _ci(rank.ratio)}
-                for rank in verdict.ranking
-            ],
+            "ranking": [{"lane": rank.lane, **estimate_json("ratio", rank.ratio)} for rank in verdict.ranking],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
         },
         **recording_json(snapshot),
     }
 
 
-def to_text(snapshot: Snapshot, interrupted: str = "") -> str:
+def to_text(found: Analysis) -> str:
     """Return the result as a table of plain text, no wider than it must be."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="")
-    for title in ("lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"):
-        table.add_column(title, justify="left" if title == "lane" else "right", no_wrap=True)
-    for lane in snapshot.lanes:
-        table.add_row(lane.title, *_cells(lane))
-    console = Console(width=200, no_color=True, highlight=False, markup=False, force_terminal=False)
-    with console.capture() as capture:
-        console.print(table)
-    lines = [line.rstrip() for line in capture.get().splitlines()]
+    snapshot, verdict = found.snapshot, found.verdict
+    titles = ["lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"]
+    rows = [titles, *([lane.title, *_cells(lane)] for lane in snapshot.lanes)]
+    lines = table(rows, right=range(1, len(titles)))
     for lane in snapshot.lanes:
         if lane.trouble is not None:
             lines.append(f"{lane.title}: {lane.trouble.message}")
             lines.extend(f"  {hint}" for hint in [lane.trouble.hint] if hint)
             if lane.trouble.kind == "error" and lane.ended is not None:
-                lines.extend(f"  | {line}" for line in lane.ended.output_tail[-5:])
-    bounds = [(lane.title, bound.text) for lane in snapshot.lanes if (bound := find_bottleneck(snapshot, lane))]
-    lines += ["", *(f"{title}: {text}" for title, text in bounds)] if bounds else []
-    verdict = find_verdict(snapshot)
+                lines.extend(f"  | {line}" for line in lane.ended.output_tail[-OUTPUT_LINES:])
+    bottlenecks = [f"{one.lane.title}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
+    lines += ["", *bottlenecks] if bottlenecks else []
     lines += ["", verdict.text]
-    lines += [text for text in (verdict.note, _left_out(snapshot), interrupted) if text]
+    lines += [text for text in (verdict.note, _discarded(found), snapshot.race.interrupted) if text]
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
-    lines += recording_lines(snapshot)
-    return "\n".join(lines)
+    return "\n".join(lines + recording_lines(snapshot))
 
 
-def recording_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Return where the race was recorded, and why it no longer was; None where there is nothing to say."""
-    found = snapshot.recording
-    return {
-        "recording": found.path or None if found else None,
-        "recording_stopped": found.why or None if found else None,
-    }
-
-
-def recording_lines(snapshot: Snapshot) -> list[str]:
-    """Say the same in words; nothing for a race that was not recorded."""
-    found = snapshot.recording
-    if found is None:
-        return []
-    stopped = f"recording stopped: {found.why}" if found.why else ""
-    return [line for line in (stopped, f"recorded in {found.path}" if found.path else "") if line]
-
-
-def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, Any]:
+def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
+    lane, bottleneck = found.lane, found.bottleneck
     missing: dict[str, str] = {}
 
-    def told(field: str, value: Reading | None, reason: str = NO_STEP) -> float | None:
+    def number(field: str, value: Reading | None, reason: str = NO_STEP) -> float | None:
         if isinstance(value, Missing):
             missing[field] = value.reason
             return None
@@ -117,51 +89,55 @@ def _lane(snapshot: Snapshot, lane: LaneState, interrupted: str) -> dict[str, An
             missing[field] = reason
         return value or None
 
-    def whole(value: float | None) -> int | None:
-        return None if value is None else round(value)
+    def whole(field: str, value: Reading | None, reason: str = NO_STEP) -> int | None:
+        known = number(field, value, reason)
+        return None if known is None else round(known)
 
-    bound = find_bottleneck(snapshot, lane)
-    gpu_reason = "no GPU in this lane" if lane.spec.kind == "cpu" else "not sampled"
-    in_use_reason = gpu_reason if lane.spec.kind == "cpu" else "TensorFlow's allocator keeps no figures here"
+    no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
+    script: dict[str, Any] = {}
+    if lane.command:
+        script = {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
     return {
         "name": lane.spec.name,
         "device": lane.spec.device,
         "device_name": named("device_name", snapshot.device_name(lane)),
-        "state": _state(lane),
-        "why": lane.trouble.message if lane.trouble else interrupted or None,
+        "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
+        "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
         "steps": lane.steps,
         "examples": lane.examples,
-        "examples_per_s": told("examples_per_s", lane.steady.examples_per_s),
-        "examples_per_s_ci95": named("examples_per_s_ci95", _ci(speed(lane.slices)), FEW_SLICES),
+        "examples_per_s": number("examples_per_s", lane.steady.examples_per_s),
+        "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
         "step_ms": {
-            name: told(f"step_ms.{name}", lane.steady.step_ms(fraction))
-            for name, fraction in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+            f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100))
+            for percent in (50, 95, 99)
         },
         "loss": {
-            "first": told("loss.first", lane.first_loss, "no loss was read"),
-            "last": told("loss.last", lane.last_loss, "no loss was read"),
+            "first": number("loss.first", lane.first_loss, "no loss was read"),
+            "last": number("loss.last", lane.last_loss, "no loss was read"),
         },
-        "private_bytes": whole(told("private_bytes", lane.private_bytes)),
-        "cpu_pct": told("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
-        "gpu_busy_pct": told("gpu_busy_pct", lane.racing_gpu_busy_pct.value, gpu_reason),
-        "gpu_memory_used_bytes": whole(told("gpu_memory_used_bytes", lane.gpu_memory_used_bytes)),
+        "private_bytes": whole("private_bytes", lane.private_bytes),
+        "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
+        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or "not sampled"),
+        "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
         "gpu_memory_allocated_bytes": whole(
-            told("gpu_memory_allocated_bytes", lane.gpu_memory_allocated_bytes, in_use_reason)
+            "gpu_memory_allocated_bytes",
+            lane.gpu_memory_allocated_bytes,
+            no_gpu or "TensorFlow's allocator keeps no figures here",
         ),
-        "gpu_memory_source": named("gpu_memory_source", lane.gpu_memory_source, "no memory is known to be held"),
-        "gpu_j_per_1000_examples": told("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
-        "bound": named("bound", bound.kind if bound else "", NO_STEP),
-        "bound_text": named("bound_text", bound.text if bound else "", NO_STEP),
-        "time_pct": {name: told(f"time_pct.{name}", value) for name, value in _time(bound).items()},
-        "discarded": dict(lane.discarded),
-        **(
-            {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
-            if lane.command
-            else {}
-        ),
+        "gpu_memory_source": named("gpu_memory_source", lane.gpu_memory_source, "no memory is known to be used"),
+        "gpu_j_per_1000_examples": number("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
+        "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", NO_STEP),
+        "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", NO_STEP),
+        "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part)) for part in _PARTS},
+        "discarded": dict(found.discarded),
+        **script,
         "missing": missing,
     }
+
+
+def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:
+    return getattr(bottleneck.shares, f"{part}_pct") if bottleneck else None
 
 
 def _fit(lane: LaneState) -> dict[str, Any] | None:
@@ -178,20 +154,6 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,
     }
-
-
-def _time(bound: Bottleneck | None) -> dict[str, Reading | None]:
-    """Return the shares of step time in percent, by name."""
-    parts = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
-    return {part: getattr(bound.shares, f"{part}_pct") if bound else None for part in parts}
-
-
-def _ci(estimate: Estimate | None) -> list[float] | None:
-    return None if estimate is None else [estimate.low, estimate.high]
-
-
-def _state(lane: LaneState) -> str:
-    return {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished")
 
 
 def _seconds(snapshot: Snapshot) -> float | None:
@@ -215,14 +177,11 @@ def _machine(machine: Machine) -> dict[str, Any]:
     }
 
 
-def _left_out(snapshot: Snapshot) -> str:
-    """Name what was measured and left out, over all lanes."""
-    total: dict[str, int] = {}
-    for lane in snapshot.lanes:
-        for reason, windows in lane.discarded.items():
-            total[reason] = total.get(reason, 0) + windows
-    words = [f"{reason} {windows}" for reason, windows in sorted(total.items())]
-    return f"windows left out: {', '.join(words)}" if words else ""
+def _discarded(found: Analysis) -> str:
+    """Say which windows of all lanes do not count, by reason."""
+    windows = sum(lane.measurements.windows for lane in found.snapshot.lanes)
+    reasons = [f"{reason} {count}" for reason, count in found.discarded.items()]
+    return f"discarded of {windows} windows: {', '.join(reasons)}" if reasons else ""
 
 
 def _cells(lane: LaneState) -> list[str]:

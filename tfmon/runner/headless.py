@@ -1,4 +1,4 @@
-"""A race without a screen: waits, tells on a terminal how it goes, and leaves the result to the caller."""
+"""A race without a screen: waits for its end or a signal, and shows on a terminal how it goes."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ SIGNALS = tuple(
 
 
 class Interruption:
-    """Whether a signal has asked for the end."""
+    """Whether a signal that ends the program has come."""
 
     def __init__(self) -> None:
         self.signal = ""
         """Name of the first signal that came; empty if none did."""
         self._came = threading.Event()
 
-    def come(self, number: int, _frame: FrameType | None) -> None:
-        """Take note of a signal."""
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Remember a signal."""
         self.signal = self.signal or signal.Signals(number).name
         self._came.set()
 
     def came(self) -> bool:
-        """Whether a signal has come."""
+        """Return whether a signal has come."""
         return self._came.is_set()
-
-    @property
-    def why(self) -> str:
-        """What is said of the race that is broken off; empty while no signal has come."""
-        return f"interrupted by {self.signal}" if self.signal else ""
 
     def wait(self) -> bool:
         """Wait a moment; return whether a signal has come."""
         return self._came.wait(POLL_S)
 
+    @property
+    def reason(self) -> str:
+        """Why the race is interrupted; empty while no signal has come."""
+        return f"interrupted by {self.signal}" if self.signal else ""
+
 
 @contextlib.contextmanager
 def interruption() -> Iterator[Interruption]:
-    """Catch the signals that ask for the end, instead of being ended by them.
+    """Catch the signals that would end the program.
 
     Thread: the main thread.
     """
     interrupted = Interruption()
-    before = {number: signal.signal(number, interrupted.come) for number in SIGNALS}
+    before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
     try:
         yield interrupted
     finally:
@@ -74,25 +74,27 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
             program.begin(plan)
             while not interrupted.wait() and not program.lanes.all_over:
                 if not quiet:
-                    _tell(program.session.snapshot())
+                    show_progress(_speeds(program.session.snapshot()))
         finally:
-            why = interrupted.why
-            program.close(why)
+            program.close(interrupted.reason)
             forget()
             if not quiet:
-                _tell(None)
-    return why
+                show_progress("")
+    return interrupted.reason
 
 
-def _tell(snapshot: Snapshot | None) -> None:
-    """Write one line over the one before, where somebody can see it."""
-    if not sys.stderr.isatty():
-        return
+def show_progress(text: str) -> None:
+    """Write one line over the one before, if stderr is a terminal; "" clears it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}"[:160])
+        sys.stderr.flush()
+
+
+def _speeds(snapshot: Snapshot) -> str:
     words = []
-    for lane in snapshot.lanes if snapshot else ():
+    for lane in snapshot.lanes:
         speed = lane.recent().examples_per_s
-        seconds = (snapshot.at_ns - lane.phase_since_ns) / 1e9 if snapshot else 0
+        seconds = (snapshot.at_ns - lane.phase_since_ns) / 1e9
         what = f"{units.rate(speed)} examples/s" if speed is not None else f"{lane.phase} {seconds:.0f} s"
         words.append(f"{lane.spec.name}: {what}")
-    sys.stderr.write("\r\x1b[K" + "   ".join(words)[:160])
-    sys.stderr.flush()
+    return "   ".join(words)

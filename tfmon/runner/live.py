@@ -1,4 +1,4 @@
-"""A race on the screen: starts the app, hands it the program, and sees to it that no lane outlives it."""
+"""A race on the screen: runs the app, and ends every lane when the app leaves or a signal comes."""
 
 from __future__ import annotations
 
@@ -8,25 +8,27 @@ import threading
 import time
 from types import FrameType
 
+from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
-from tfmon.model.session import Snapshot
+from tfmon.reports.race import to_text
 from tfmon.runner.headless import SIGNALS
 from tfmon.runner.program import Program
 from tfmon.runner.settings import ScreenSettings
 from tfmon.ui.app import MonitorApp
 
 PATIENCE_S = 1.0
-"""How long the app may take to leave after a signal, once the lanes are gone."""
+"""Time the app has to leave after a signal, once the lanes are gone."""
 
 
 def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: ScreenSettings) -> str:
     """Show a race until the user leaves; return why it was interrupted, or "".
 
-    Without a plan the race is planned after the first paint: asking a GPU's driver may take seconds.
+    Without a plan the race is planned after the first paint: a GPU's driver may take seconds to answer.
+
     Thread: the main thread, for the signals.
     """
     caught: list[str] = []
@@ -35,11 +37,11 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     app = MonitorApp(
         program.session,
         program.lanes,
-        program.bench,
+        program.experiments,
         scenarios=list_scenarios,
         examine=program.examine,
         profile=program.profile_text,
-        table=lambda: to_text(program.session.snapshot()),
+        table=lambda: to_text(analyse(program.session.snapshot())),
         theme=screen.theme,
         lane_colours=screen.lane_colours,
         readonly=screen.readonly,
@@ -66,15 +68,8 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     return f"interrupted by {caught[0]}" if caught and ending != "quit" else ""
 
 
-def _leave_anyway(program: Program, why: str) -> None:
-    """End the lanes and then the process, even if the app cannot: a terminal that is gone blocks its writes."""
-    program.close(why)
+def _leave_anyway(program: Program, reason: str) -> None:
+    """End the lanes, then the process: the app may be blocked where it writes to a terminal that is gone."""
+    program.close(reason)
     time.sleep(PATIENCE_S)
     os._exit(EXIT_INTERRUPTED)
-
-
-def to_text(snapshot: Snapshot) -> str:
-    """Return the race as the table that a race without a screen ends with."""
-    from tfmon.reports import race as result
-
-    return result.to_text(snapshot)

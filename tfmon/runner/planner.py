@@ -1,4 +1,4 @@
-"""From words to a race plan: which lanes run a scenario on this machine, and with which settings."""
+"""From the options to a plan: which lanes race a scenario on this machine, and with which settings."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
-from tfmon.model.session import TURNS, Race
+from tfmon.model.race import TURNS, Race
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
-"""More lanes than this are refused: none of them would get a share of the machine worth measuring."""
+"""More lanes are rejected: none of them would get a share of the machine worth measuring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +27,49 @@ class RaceOptions:
     """What the command line says of a race."""
 
     lanes: tuple[str, ...] = ()
+    """Specs of the lanes, such as `gpu:0,batch_size=256`; empty for the default lanes."""
     settings: tuple[str, ...] = ()
+    """Settings of every lane, such as `prefetch=auto`."""
     python: Path = Path(sys.executable)
+    """The interpreter that trains."""
     seconds: float | None = None
+    """Length of the race; None for no limit."""
     steps: int | None = None
+    """Steps of each lane; None for no limit."""
     mode: str = TURNS
+    """`turns` or `concurrent`."""
     slice_s: float = 0.5
+    """Length of a slice."""
     until_ci: float | None = None
-    """Half the width of every interval over its ratio, at which the race ends."""
-    swept: str = ""
-    """The knob that a crossover races over; lanes that nobody named do not differ by it."""
+    """The race ends when half the width of every interval over its ratio is as small as this."""
+    varied_knob: str = ""
+    """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
-    """One lane is wanted: where nobody named it, on the first GPU, or else on the CPU."""
+    """Whether there is one default lane: the first GPU, or else the CPU."""
     spare: bool = False
-    """Whether a child is kept ready that has loaded TensorFlow."""
+    """Whether a spare worker that has loaded TensorFlow is kept ready."""
     record: bool = False
     """Whether the race is recorded."""
     record_file: Path | None = None
-    """Where to; None for the user's own folder."""
+    """The file of the recording; None for a new one among the user's recordings."""
 
 
 def plan_race(
     info: ScenarioInfo, race_options: RaceOptions, search: Callable[[], GpuSearch]
 ) -> tuple[RacePlan, str]:
-    """Return the plan, and why it has no GPU lane (empty if it has one or none was looked for).
+    """Return the plan, and why it has no GPU lane (empty if it has one, or its lanes were named).
 
-    Without lanes on the command line these are the CPU and the first GPU; without a GPU, the two sides of the
-    scenario's contrast on the CPU.
+    The default lanes are the CPU and the first GPU; without a GPU, the two sides of the scenario's contrast on
+    the CPU.
 
-    Errors: UsageError for a lane, a knob or a value that is not possible; DeviceAbsentError for a GPU that
-    was asked for by name and is not there.
+    Args:
+        info: The scenario.
+        race_options: What the command line says.
+        search: Finds the GPUs; called only where that matters, for it may take seconds.
+
+    Raises:
+        UsageError: a lane, a knob or a value is not possible.
+        DeviceAbsentError: a lane names a GPU that is not there.
     """
     try:
         if info.command:
@@ -75,8 +88,8 @@ def plan_race(
     found = search() if not specs or any(spec.kind == "gpu" for spec in specs) else None
     no_gpu = ""
     if found is not None and not specs:
-        no_gpu = "" if found.gpus else found.why
-        taken = {*common, race_options.swept}
+        no_gpu = "" if found.gpus else found.reason
+        taken = {*common, race_options.varied_knob}
         specs = _default_lanes(info, bool(found.gpus), taken)
         if race_options.one_lane:
             specs = [LaneSpec("gpu:0" if found.gpus else "cpu")]
@@ -108,19 +121,20 @@ def plan_race(
 
 
 def find_python(text: str) -> Path:
-    """Return the interpreter that a user named by a path or a command.
+    """Return the interpreter that a path or a command names.
 
-    Errors: UsageError when there is none, or it cannot be run.
+    Raises:
+        UsageError: there is none, or it cannot be run.
     """
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
         raise UsageError(f"--python {text} is not a program that can be run", "name a Python that has TensorFlow")
-    # Not resolved: a virtual environment's python is a link, and finds its packages by its own place.
+    # The link of a virtual environment is not followed: Python finds the packages by where the link is.
     return Path(path).absolute()
 
 
 def _default_lanes(info: ScenarioInfo, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]:
-    """Return the CPU and the GPU; or the first contrast by other knobs than those that are taken."""
+    """Return the CPU and the GPU; without a GPU, the first contrast that sets none of the knobs `taken`."""
     if has_gpu:
         return [LaneSpec("cpu"), LaneSpec("gpu:0")]
     if info.command:
@@ -136,7 +150,7 @@ def _default_lanes(info: ScenarioInfo, has_gpu: bool, taken: Set[str]) -> list[L
 
 
 def _lane_of_command(text: str) -> LaneSpec:
-    """Read a lane of a user's script, whose knobs nobody knows before it runs."""
+    """Return the spec of a lane of a user's script, whose knobs are not known before it runs."""
     device, *words = [part.strip() for part in text.split(",")]
     return replace(parse_lane(device, ()), settings=guess_settings([word for word in words if word]))
 
@@ -148,13 +162,13 @@ def _uuid_of(spec: LaneSpec, found: GpuSearch | None) -> str | None:
         if gpu.index == spec.index:
             return gpu.uuid
     if not found.gpus:
-        raise DeviceAbsentError(f"{spec.device} is not there: {found.why}", found.hint)
+        raise DeviceAbsentError(f"{spec.device} is not there: {found.reason}", found.hint)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.gpus)
     raise DeviceAbsentError(f"{spec.device} is not there", f"this machine has {known}")
 
 
 def _check_finite(settings: Settings) -> None:
-    """Refuse what neither the wire to the lane nor the result in JSON can carry."""
+    """Raise UsageError for a number that neither a message to the lane nor JSON can hold."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")

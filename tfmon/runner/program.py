@@ -1,4 +1,4 @@
-"""The parts of a running tfmon, wired together: session, lanes, probes."""
+"""The parts of a running tfmon, wired together: session, lanes, experiments, probes and recorder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.analysis.verdict import find_verdict
+from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
@@ -19,7 +19,8 @@ from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
-from tfmon.model.session import Machine, Race, Session
+from tfmon.model.race import Machine, Race
+from tfmon.model.session import Session
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Probe
 from tfmon.probes.gpus import GpuSearch, find_gpus
@@ -32,9 +33,9 @@ from tfmon.runner.planner import RaceOptions, plan_race
 
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
-"""A machine with less memory keeps no spare child: one takes about 0.4 GiB."""
+"""A machine with less memory keeps no spare worker: one takes about 0.4 GiB."""
 PROFILE_STEPS = 20
-PROFILE_PATIENCE_S = 90.0
+PROFILE_TIMEOUT_S = 90.0
 
 
 class Program:
@@ -52,35 +53,35 @@ class Program:
         self._recorder: Recorder | None = None
         if race_options.record:
             self._recorder = Recorder(self.session, race_options.python, race_options.record_file)
-        roomy = self._machine.memory_bytes >= SPARE_NEEDS_BYTES
-        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=race_options.spare and roomy)
-        self.bench = ExperimentControl(self.session, self.lanes)
+        spare = race_options.spare and self._machine.memory_bytes >= SPARE_NEEDS_BYTES
+        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare)
+        self.experiments = ExperimentControl(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
         self._watchdog = Watchdog(
-            self.session.snapshot, self.lanes, self.lanes.suspension.note_gap, slice_s=race_options.slice_s
+            self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
         )
 
     def announce(self, info: ScenarioInfo) -> None:
-        """Tell the session what will be raced, before it is known in which lanes."""
+        """Tell the session what will be raced, before its lanes are known."""
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
 
     def plan(self, info: ScenarioInfo) -> RacePlan:
-        """Plan the race of a scenario that the command line asked for.
+        """Plan the race of a scenario with the options of the command line.
 
-        Errors: TfmonError when it cannot be raced.
+        Raises:
+            TfmonError: it cannot be raced.
         """
         plan, no_gpu = plan_race(info, self._options, self._find_gpus)
-        self.session.know_machine(self._describe(no_gpu))
+        self.session.set_machine(self._describe(no_gpu))
         return plan
 
     def begin(self, plan: RacePlan) -> None:
-        """Start the lanes, and sampling beside them."""
+        """Start the lanes, the watchdog and the probes."""
         self.lanes.begin(plan)
         self._watchdog.start()
-        threading.Thread(target=_load_statistics, name="tfmon-statistics", daemon=True).start()
         probes: list[Probe] = [HostProbe(self.lanes.processes)]
         gpus = self._search.gpus if self._search is not None else ()
         if gpus and gpus[0].uuid.startswith(("GPU-", "MIG-")):
@@ -93,13 +94,14 @@ class Program:
             ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End every lane, the sampling and the recording; takes 3 s at most, and what a slow disk adds.
+        """End every lane, the probes and the recording. Takes 3 s at most, and what a slow disk adds.
 
-        `interrupted` says why the race is broken off, if it is.
+        Args:
+            interrupted: Why the race is interrupted, if it is.
         """
         if interrupted:
-            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), why=interrupted))
-        self.bench.stop()
+            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
+        self.experiments.stop()
         self._watchdog.close()
         self.lanes.stop()
         for ticker in self._tickers:
@@ -108,9 +110,10 @@ class Program:
             self._recorder.close()
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Profiled:
-        """Have a lane write a profile of some steps into a folder, and return what it answers.
+        """Have a lane write a profile of some steps into a folder, and return its answer.
 
-        Errors: TfmonError when none can be taken; the lane trains on.
+        Raises:
+            TfmonError: no profile can be taken; the lane trains on.
         """
         answers: queue.Queue[Event] = queue.Queue()
 
@@ -122,9 +125,9 @@ class Program:
         forget = self.session.listen(hear)
         try:
             self.lanes.profile(lane, folder, steps)
-            answer = answers.get(timeout=PROFILE_PATIENCE_S)
+            answer = answers.get(timeout=PROFILE_TIMEOUT_S)
         except queue.Empty:
-            raise TfmonError(f"{lane} wrote no profile within {PROFILE_PATIENCE_S:.0f} s") from None
+            raise TfmonError(f"{lane} wrote no profile within {PROFILE_TIMEOUT_S:.0f} s") from None
         finally:
             forget()
         if isinstance(answer, Profiled):
@@ -133,9 +136,10 @@ class Program:
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def profile_text(self, lane: str) -> str:
-        """Take a profile of a lane and return it as a table.
+        """Profile a lane and return the report as text.
 
-        Errors: TfmonError when none can be taken or read.
+        Raises:
+            TfmonError: no profile can be taken or read.
         """
         from tfmon.profile.breakdown import read_profile
         from tfmon.reports.profile import to_text
@@ -146,33 +150,33 @@ class Program:
             return to_text(read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note))
 
     def examine(self) -> str:
-        """Return what the doctor finds, without loading TensorFlow beside the lanes that are measured."""
+        """Return the doctor's report as text; TensorFlow is not loaded beside the lanes that are measured."""
         from tfmon.doctor.report import run_checks
         from tfmon.reports.doctor import to_text
 
         return to_text(run_checks(self._options.python, imports=False))
 
     def exit_code(self) -> int:
-        """Return the exit code that the lanes' ends stand for."""
+        """Return the exit code by how the lanes ended."""
         phases = [lane.phase for lane in self.session.snapshot().lanes]
         if ABSENT in phases:
             return EXIT_DEVICE_ABSENT
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def _finish_when_narrow(self, event: Event) -> None:
-        """End the race once every ratio is known well enough."""
+        """End the race once the interval of every ratio is as narrow as `until_ci` says."""
         if not isinstance(event, SliceEnded) or self._options.until_ci is None:
             return
-        ranking = find_verdict(self.session.snapshot()).ranking
+        ranking = analyse(self.session.snapshot()).verdict.ranking
         if ranking and all(rank.ratio.half_width <= self._options.until_ci for rank in ranking):
             self.lanes.finish()
 
     def _plan_next(self, scenario: str) -> RacePlan:
-        """Plan the default race of another scenario: lanes and settings were said for the first one."""
+        """Plan the default race of another scenario; the lanes of the command line are for the first one."""
         plan, no_gpu = plan_race(
             find_scenario(scenario), RaceOptions(python=self._options.python), self._find_gpus
         )
-        self.session.know_machine(self._describe(no_gpu))
+        self.session.set_machine(self._describe(no_gpu))
         return plan
 
     def _find_gpus(self) -> GpuSearch:
@@ -184,8 +188,3 @@ class Program:
     def _describe(self, no_gpu: str) -> Machine:
         gpus = self._search.gpus if self._search is not None else ()
         return replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
-
-
-def _load_statistics() -> None:
-    """Load SciPy while the lanes load TensorFlow, so that the first interval comes without a stutter."""
-    import scipy.special  # noqa: F401

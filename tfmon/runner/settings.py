@@ -1,55 +1,164 @@
-"""The settings in force: by flag, environment variable or file, else as built in; each with its source."""
+"""The settings: what can be set, and the value in effect by flag, environment variable, file or default."""
 
 from __future__ import annotations
 
 import difflib
 import functools
+import math
 import os
+import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import click
 
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
     from tfmon.ui.render.style import Charset
-import math
-import shutil
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-import click
-
-if TYPE_CHECKING:
     Kind: TypeAlias = click.ParamType[Any]
 else:
     Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
 
-
+Value: TypeAlias = str | bool | float
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
+LONGEST_S = 365 * 86_400
+
+
+# ---------------- kinds of values
+
+
+class Seconds(click.FloatRange):
+    """A span of time, of a year at most; `nan`, which lies in every range that Click checks, lies in none."""
+
+    def __init__(self, min: float, max: float = LONGEST_S, *, min_open: bool = False) -> None:
+        super().__init__(min=min, max=max, min_open=min_open)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return the number.
+
+        Raises:
+            click.BadParameter: it is out of range.
+        """
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a span of time.", param, ctx)
+        return number
+
+
+class OneOf(Kind):
+    """A word of a list that is made when the word must be checked."""
+
+    name = "name"
+
+    def __init__(self, words: Callable[[], Sequence[str]]) -> None:
+        self._words = words
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return the word.
+
+        Raises:
+            click.BadParameter: it is not in the list.
+        """
+        words = self._words()
+        if value not in words:
+            self.fail(f"{value!r} is not one of {', '.join(words)}", param, ctx)
+        return value
+
+
+class Interpreter(Kind):
+    """A program, by its path or as the shell finds it; "" for the interpreter that runs tfmon."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """Return it as it is written.
+
+        Raises:
+            click.BadParameter: it cannot be run.
+        """
+        if value and shutil.which(os.path.expanduser(value)) is None:  # noqa: PTH111 - it may be a bare command
+            self.fail(f"{value} is not a program that can be run; name a Python that has TensorFlow", param, ctx)
+        return value
+
+
+def _themes() -> Sequence[str]:
+    from tfmon.ui.render.style import themes
+
+    return themes()
+
+
+def _lane_colours() -> Sequence[str]:
+    from tfmon.ui.render.style import LANE_COLOURS
+
+    return LANE_COLOURS
+
+
+# ---------------- what can be set
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Something that can be set."""
+
+    name: str
+    """Its key in the file; in the environment TFMON_ and the name in capitals."""
+    default: Value
+    kind: Kind
+    help: str
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return f"TFMON_{self.name.upper()}"
+
+    def read(self, value: object) -> Value:
+        """Return a value from a flag, a variable or the file.
+
+        Raises:
+            ValueError: it is not allowed; the message says what is.
+        """
+        try:
+            return cast(Value, self.kind.convert(value, None, None))
+        except click.BadParameter as error:
+            raise ValueError(error.message.rstrip(".")) from None
+
+
+MODES = ("turns", "concurrent")
+THEME = OneOf(_themes)
+SETTINGS = (
+    Setting("scenario", "small-dense", click.STRING, "What is raced where no scenario is named."),
+    Setting("python", "", Interpreter(), 'The interpreter that trains; "" for the one that runs tfmon.'),
+    Setting("mode", "turns", OneOf(lambda: MODES), "Lanes train in turns, or concurrent: all at once."),
+    Setting("slice", 0.5, Seconds(0.2, 60), "Length of one lane's slice in seconds."),
+    Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
+    Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
+    Setting(
+        "characters",
+        "auto",
+        OneOf(lambda: ("auto", "braille", "block", "ascii")),
+        "What charts and frames are drawn with: auto, braille, block or ascii.",
+    ),
+    Setting("mouse", True, click.BOOL, "Whether the mouse acts; if not, the terminal's own selection works."),
+    Setting("readonly", False, click.BOOL, "Show a race to others: no key changes anything."),
+)
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+# ---------------- what is in effect
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A setting as it is in force, and where that comes from."""
+    """The value of a setting in effect, and where it comes from."""
 
     value: Value
     source: Source
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
-    """What the user's file says, and a line for every mistake in it."""
-
-    path: Path
-    exists: bool = False
-    values: Mapping[str, Value] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys as Textual names them, by the id of a binding."""
-    mistakes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,39 +174,36 @@ class ScreenSettings:
     keymap: Mapping[str, str]
 
 
-def resolve(name: str, given: object = None) -> Resolved:
-    """Return a setting, where `given` is what a flag says, or None.
+def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
+    """Return the value of a setting in effect.
 
-    Errors: UsageError for a wrong value, in words that name the variable or the file.
+    Args:
+        name: The setting.
+        given: What a flag says; None if it is not given.
+        file: The settings file; by default the user's, which must be free of mistakes.
+
+    Raises:
+        UsageError: the value is not allowed; the message names the flag, the variable or the file.
     """
-    if given is not None:
-        return Resolved(cast(Value, given), "flag")
     setting = BY_NAME[name]
+    said = os.environ.get(setting.variable, "")
     try:
-        return find(setting, None, config_file)
+        if given is not None:
+            return Resolved(setting.read(given), "flag")
+        if said:
+            return Resolved(setting.read(said), "environment")
     except ValueError as error:
-        raise UsageError(f"{setting.variable}: {error}") from None
-
-
-def find(setting: Setting, given: object, file: Callable[[], ConfigFile]) -> Resolved:
-    """Return a setting by what a flag says (None: nothing), else the environment, else a file.
-
-    Errors: ValueError that says what is allowed.
-    """
-    if given is not None:
-        return Resolved(setting.read(given), "flag")
-    if said := os.environ.get(setting.variable, ""):
-        return Resolved(setting.read(said), "environment")
-    values = file().values
-    if setting.name in values:
-        return Resolved(values[setting.name], "file")
-    return Resolved(setting.default, "default")
+        where = setting.variable if given is None else f"--{name}"
+        raise UsageError(f"{where}: {error}") from None
+    values = (file or config_file()).values
+    return Resolved(values[name], "file") if name in values else Resolved(setting.default, "default")
 
 
 def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None) -> ScreenSettings:
-    """Return how the screen is to be, where the arguments are what flags say, or None.
+    """Return how the screen is to be; the arguments are what flags say, or None.
 
-    Errors: UsageError for a wrong value.
+    Raises:
+        UsageError: a value is not allowed.
     """
     characters = str(resolve("characters").value)
     return ScreenSettings(
@@ -108,6 +214,21 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
         readonly=bool(resolve("readonly", readonly).value),
         keymap=config_file().keys,
     )
+
+
+# ---------------- the file
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """What the user's file says, and a line for every mistake in it."""
+
+    path: Path
+    exists: bool = False
+    values: Mapping[str, Value] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Keys as Textual names them, by the id of a binding."""
+    mistakes: tuple[str, ...] = ()
 
 
 def config_path() -> Path:
@@ -121,7 +242,8 @@ def config_path() -> Path:
 def config_file() -> ConfigFile:
     """Return what the user's file says.
 
-    Errors: UsageError with a line for every mistake in it.
+    Raises:
+        UsageError: the file has mistakes; the message has a line for each.
     """
     found = read_file(config_path())
     if found.mistakes:
@@ -138,8 +260,8 @@ def read_file(path: Path) -> ConfigFile:
         named = os.environ.get(FILE_VARIABLE)
         return ConfigFile(path, mistakes=(f"{FILE_VARIABLE}: {path} is not there",) if named else ())
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        return ConfigFile(path, exists=True, mistakes=(f"{path} cannot be read: {why}",))
+        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        return ConfigFile(path, exists=True, mistakes=(f"{path} cannot be read: {reason}",))
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -150,8 +272,8 @@ def read_file(path: Path) -> ConfigFile:
         return ConfigFile(path, exists=True, mistakes=(f"{path} is no TOML: {error}",))
     values, mistakes = _values(table)
     keys, wrong = _keys(table.get("keys", {}))
-    said = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *wrong))
-    return ConfigFile(path, exists=True, values=values, keys=keys, mistakes=said)
+    told = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *wrong))
+    return ConfigFile(path, exists=True, values=values, keys=keys, mistakes=told)
 
 
 def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
@@ -201,109 +323,7 @@ def _keys(table: object) -> tuple[Mapping[str, str], list[str]]:
             mistakes.append(f'keys: {name}: {value!r} is not text in quotes, such as "f" or "f,ctrl+f"')
     if not wanted:
         return {}, mistakes
-    from tfmon.ui.keymap import read_keymap
+    from tfmon.ui.keys import read_keymap
 
     keymap, wrong = read_keymap(wanted)
     return keymap, [*mistakes, *(f"keys: {line}" for line in wrong)]
-
-
-# ---------------- what can be set: every setting with its built-in value, and what it may be
-
-
-Value: TypeAlias = str | bool | float
-
-
-class OneOf(Kind):
-    """A word of a list that is made when the word must be checked."""
-
-    name = "name"
-
-    def __init__(self, words: Callable[[], Sequence[str]]) -> None:
-        self._words = words
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the word.
-
-        Errors: click.BadParameter for another, with the whole list.
-        """
-        words = self._words()
-        if value not in words:
-            self.fail(f"{value!r} is not one of {', '.join(words)}", param, ctx)
-        return value
-
-
-class Interpreter(Kind):
-    """A program, by its path or as the shell finds it; "" for the interpreter that runs tfmon."""
-
-    name = "path"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return it as it is written.
-
-        Errors: click.BadParameter for what cannot be run.
-        """
-        if value and shutil.which(os.path.expanduser(value)) is None:  # noqa: PTH111 - it may be a bare command
-            self.fail(f"{value} is not a program that can be run; name a Python that has TensorFlow", param, ctx)
-        return value
-
-
-def _themes() -> Sequence[str]:
-    from tfmon.ui.render.style import themes
-
-    return themes()
-
-
-def _lane_colours() -> Sequence[str]:
-    from tfmon.ui.render.style import LANE_COLOURS
-
-    return LANE_COLOURS
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """Something that can be set."""
-
-    name: str
-    """Its key in the file; in the environment TFMON_ and the name in capitals."""
-    default: Value
-    kind: Kind
-    help: str
-
-    @property
-    def variable(self) -> str:
-        """Its environment variable."""
-        return f"TFMON_{self.name.upper()}"
-
-    def read(self, value: object) -> Value:
-        """Return a value from a flag, a variable or the file.
-
-        Errors: ValueError that says what is allowed.
-        """
-        try:
-            found = self.kind.convert(value, None, None)
-        except click.BadParameter as error:
-            raise ValueError(error.message.rstrip(".")) from None
-        if isinstance(found, float) and not math.isfinite(found):
-            raise ValueError(f"{value} is not a span of time")
-        return cast(Value, found)
-
-
-MODES = ("turns", "concurrent")
-THEME = OneOf(_themes)
-SETTINGS = (
-    Setting("scenario", "small-dense", click.STRING, "What is raced where no scenario is named."),
-    Setting("python", "", Interpreter(), 'The interpreter that trains; "" for the one that runs tfmon.'),
-    Setting("mode", "turns", OneOf(lambda: MODES), "Lanes train in turns, or concurrent: all at once."),
-    Setting("slice", 0.5, click.FloatRange(0.2, 60), "Seconds that a lane trains when it is its turn."),
-    Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
-    Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
-    Setting(
-        "characters",
-        "auto",
-        OneOf(lambda: ("auto", "braille", "block", "ascii")),
-        "What charts and frames are drawn with: auto, braille, block or ascii.",
-    ),
-    Setting("mouse", True, click.BOOL, "Whether the mouse acts; if not, the terminal's own selection works."),
-    Setting("readonly", False, click.BOOL, "Show a race to others: keys change nothing."),
-)
-BY_NAME = {setting.name: setting for setting in SETTINGS}

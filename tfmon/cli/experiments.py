@@ -1,0 +1,179 @@
+"""`tfmon crossover` and `tfmon tune`: series of measurements on running lanes, without a screen."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from tfmon import units
+from tfmon.cli import options
+from tfmon.errors import EXIT_INTERRUPTED, UsageError
+
+if TYPE_CHECKING:
+    from tfmon.catalog import ScenarioInfo
+    from tfmon.lanes.plan import RacePlan
+    from tfmon.model.race import Experiment
+    from tfmon.model.session import Snapshot
+    from tfmon.runner.planner import RaceOptions
+
+POLL_S = 0.2
+
+
+@click.command(short_help="Find where one lane overtakes the other.")
+@click.argument("scenario")
+@click.option(
+    "--knob",
+    default="batch_size",
+    show_default=True,
+    help="The knob to vary: one of the scenario that is a number.",
+)
+@click.option("--from", "low", type=click.FloatRange(min=0, min_open=True), help="Lowest value of the knob.")
+@click.option(
+    "--to", "high", type=click.FloatRange(min=0, min_open=True), help="Highest value of the knob. Default: 4096."
+)
+@options.lanes
+@options.settings
+@options.slice_s
+@options.record
+@options.as_json
+@options.python
+def crossover(
+    scenario: str,
+    knob: str,
+    low: float | None,
+    high: float | None,
+    lanes: tuple[str, ...],
+    settings: tuple[str, ...],
+    slice_s: float,
+    record: str | None,
+    no_record: bool,
+    as_json: bool,
+    python: str | None,
+) -> None:
+    """Find the value of a knob at which one lane of SCENARIO overtakes the other.
+
+    Two lanes race in slices at every power of two in the knob's range, and longer where the lead changes. By
+    default they are the CPU and the first GPU; without a GPU, two variants on the CPU. Ctrl+C ends the
+    measurement and prints what is known by then.
+    """
+    from tfmon.analysis.crossover import plan_crossover
+    from tfmon.catalog import find_scenario
+    from tfmon.model.ports import ExperimentError
+    from tfmon.model.race import CrossoverState
+    from tfmon.reports.experiments import crossover_to_json, crossover_to_text
+    from tfmon.runner.planner import RaceOptions
+
+    race_options = RaceOptions(
+        lanes=lanes, settings=settings, python=options.interpreter(python), slice_s=slice_s, varied_knob=knob
+    )
+    info = find_scenario(scenario)
+
+    def planned(plan: RacePlan) -> CrossoverState:
+        try:
+            specs = [lane.spec for lane in plan.lanes]
+            return plan_crossover(info.knobs, specs, knob, (low, high), info.examples)
+        except ExperimentError as error:
+            raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
+
+    def progress(snapshot: Snapshot) -> str:
+        state = snapshot.experiment
+        if not isinstance(state, CrossoverState) or state.at is None:
+            return "the lanes get ready"
+        left = "" if state.left_s is None else f"   about {units.clock(state.left_s)} left"
+        return f"{state.knob}={state.at}{left}"
+
+    race_options = options.with_recording(race_options, record, no_record)
+    _run(info, race_options, planned, progress, crossover_to_json if as_json else crossover_to_text)
+
+
+@click.command(short_help="Find settings that train faster.")
+@click.argument("scenario")
+@options.one_lane
+@options.settings
+@options.record
+@options.as_json
+@options.python
+def tune(
+    scenario: str,
+    lane: str | None,
+    settings: tuple[str, ...],
+    record: str | None,
+    no_record: bool,
+    as_json: bool,
+    python: str | None,
+) -> None:
+    """Find settings under which SCENARIO trains faster on one device.
+
+    The lane trains on while tfmon tries, one change after the other, what may help against its bottleneck. Slices
+    with and without the change alternate. A change that makes the lane faster is kept; it ends when nothing
+    helps any more. Ctrl+C ends it and prints what is known by then.
+    """
+    from tfmon.analysis.tuning import news
+    from tfmon.catalog import find_scenario
+    from tfmon.model.race import TuneState
+    from tfmon.reports.experiments import tuning_to_json, tuning_to_text
+    from tfmon.runner.planner import RaceOptions
+
+    race_options = RaceOptions(
+        lanes=(lane,) if lane else (), settings=settings, python=options.interpreter(python), one_lane=True
+    )
+
+    def progress(snapshot: Snapshot) -> str:
+        return news(snapshot) if snapshot.lanes[0].points else "the lane gets ready"
+
+    _run(
+        find_scenario(scenario),
+        options.with_recording(race_options, record, no_record),
+        lambda plan: TuneState(plan.lanes[0].spec.name, everything=True),
+        progress,
+        tuning_to_json if as_json else tuning_to_text,
+    )
+
+
+def _run(
+    info: ScenarioInfo,
+    race_options: RaceOptions,
+    planned: Callable[[RacePlan], Experiment],
+    progress: Callable[[Snapshot], str],
+    report: Callable[..., object],
+) -> None:
+    """Run an experiment until it is over or a signal comes, and print its report.
+
+    Args:
+        info: The scenario.
+        race_options: The lanes and their settings.
+        planned: Returns the experiment to run on the lanes of a plan.
+        progress: Returns what is told on a terminal meanwhile.
+        report: Returns the text of an analysis, or an object to print as JSON.
+    """
+    from tfmon.analysis.analysis import analyse
+    from tfmon.model.race import TuneState
+    from tfmon.runner.headless import interruption, show_progress
+    from tfmon.runner.program import Program
+
+    program = Program(race_options)
+    with interruption() as interrupted:
+        try:
+            plan = program.plan(info)
+            state = planned(plan)
+            program.begin(plan)
+            program.experiments.run(state)
+            while not program.experiments.join(POLL_S):
+                if interrupted.came():
+                    program.experiments.stop()
+                show_progress(progress(program.session.snapshot()))
+            show_progress("")
+            snapshot = program.session.snapshot()
+        finally:
+            program.close(interrupted.reason)
+    if snapshot.experiment is None:  # a signal came before the experiment began
+        tuned = state if isinstance(state, TuneState) else None
+        snapshot = replace(snapshot, experiment=state, tuned=tuned)
+    told = report(analyse(snapshot))
+    click.echo(told if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False))
+    sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())

@@ -1,0 +1,244 @@
+"""`tfmon replay`, `runs`, `diff` and `export`: what can be done with recorded races."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+import click
+
+from tfmon import units
+from tfmon.cli import options
+from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, UsageError
+from tfmon.runner import settings as configured
+
+if TYPE_CHECKING:
+    from tfmon.recordings.compare import Side
+    from tfmon.recordings.header import Closed, Header
+    from tfmon.recordings.reader import Recording
+
+
+@click.command(short_help="Show a recorded race.")
+@click.argument("recording", required=False)
+@click.option(
+    "--example", is_flag=True, help="Show a race that comes with tfmon, and say what it was recorded on."
+)
+@options.headless
+@options.as_json
+@options.looks
+def replay(
+    recording: str | None, example: bool, headless: bool, as_json: bool, theme: str | None, mouse: bool | None
+) -> None:
+    """Show the recorded race RECORDING: a file, the id of a run or its beginning, or `last`.
+
+    Space pauses, ← and → move by 5 s, `,` and `.` by one event, + and - change the speed; ? lists the other keys.
+    """
+    from tfmon.analysis.analysis import analyse
+    from tfmon.recordings.library import EXAMPLE, find
+    from tfmon.recordings.player import play_all
+    from tfmon.recordings.reader import Recording, guard
+    from tfmon.reports.race import to_json, to_text
+
+    if example is (recording is not None):
+        raise UsageError("replay needs a RECORDING, or --example instead", "tfmon runs lists those that are here")
+    path = EXAMPLE if recording is None else find(recording)
+    if headless or as_json:
+        with guard(path):
+            opened, end = play_all(path)
+            found = analyse(end)
+            text = json.dumps(to_json(found), indent=2, allow_nan=False) if as_json else to_text(found)
+        _warn_if_torn(opened)
+        if example:
+            click.echo(f"recorded on {opened.header.recorded_on}", err=True)
+        click.echo(text)
+        return
+    if why := options.why_no_screen():
+        raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
+    screen = configured.screen_settings(theme, mouse, None)
+    with Recording(path) as opened:
+        if example:
+            click.echo(f"recorded on {opened.header.recorded_on}", err=True)
+        _show(opened, screen)
+
+
+def _show(recording: Recording, screen: configured.ScreenSettings) -> NoReturn:
+    from tfmon.analysis.analysis import analyse
+    from tfmon.recordings.header import RecordingError
+    from tfmon.recordings.player import Player
+    from tfmon.reports.race import to_text
+    from tfmon.ui.screens.replay import ReplayApp
+
+    player = Player(recording)
+    app = ReplayApp(
+        player.session,
+        player,
+        table=lambda: to_text(analyse(player.session.snapshot())),
+        theme=screen.theme,
+        lane_colours=screen.lane_colours,
+        characters=screen.charset,
+        keymap=screen.keymap,
+    )
+    ending = app.run(mouse=screen.mouse)
+    if app.broken is not None:
+        problem = f"{type(app.broken).__name__}: {app.broken}"
+        raise RecordingError(f"{recording.path} holds what cannot be shown ({problem})")
+    sys.exit(EXIT_FINE if ending else EXIT_INTERRUPTED)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def runs(as_json: bool) -> None:
+    """List the recorded races, the latest last.
+
+    The commands replay, diff and export take an id from this list, its beginning, `last`, or `last~1` for the
+    race before it.
+    """
+    from tfmon.recordings.header import RecordingError
+    from tfmon.recordings.library import LIMIT_BYTES, folder, recordings, run_id
+    from tfmon.recordings.reader import peek
+
+    rows: list[dict[str, Any]] = []
+    for path in recordings():
+        try:
+            rows.append(_run_json(path, *peek(path)))
+        except RecordingError as error:
+            rows.append({"id": run_id(path), "path": str(path), "unreadable": error.message})
+    if as_json:
+        click.echo(json.dumps(rows, indent=2, allow_nan=False))
+        return
+    if not rows:
+        click.echo(f"no race was recorded in {folder()} yet")
+        return
+    width = max(len(row["id"]) for row in rows)
+    for row in rows:
+        click.echo(f"{row['id']:{width}}  {_run_line(row)}")
+    total = sum(row.get("bytes", 0) for row in rows)
+    used = f"{units.memory(total)} of {units.memory(LIMIT_BYTES)}"
+    click.echo(f"\n{used} in {folder()}; the oldest are dropped first")
+
+
+def _run_json(path: Path, header: Header, closed: Closed | None) -> dict[str, Any]:
+    from tfmon.recordings.library import run_id
+
+    return {
+        "id": run_id(path),
+        "path": str(path),
+        "bytes": path.stat().st_size,
+        "started": header.started,
+        "scenario": header.scenario,
+        "mode": header.mode,
+        "lanes": [lane.name for lane in header.lanes],
+        "hostname": header.machine.hostname,
+        "tfmon": header.tfmon,
+        "tensorflow": (closed.tensorflow if closed else None) or header.tensorflow,
+        "closed": closed is not None,
+        "seconds": closed.seconds if closed else None,
+        "ratio": closed.ratio if closed else None,
+        "verdict": closed.verdict if closed else None,
+    }
+
+
+def _run_line(row: dict[str, Any]) -> str:
+    if "unreadable" in row:
+        return str(row["unreadable"])
+    lasted = units.clock(row["seconds"]) if row["seconds"] is not None else "–"
+    verdict = row["verdict"] or "was not closed: it is being written, or tfmon was killed"
+    return f"{lasted:>7}  {units.memory(row['bytes']):>9}  {verdict}"
+
+
+@click.command(short_help="Compare two recorded races.")
+@click.argument("first")
+@click.argument("second")
+@options.as_json
+def diff(first: str, second: str, as_json: bool) -> None:
+    """Compare the recorded race SECOND with FIRST: how much faster each lane was, and what differed.
+
+    Both are files, ids of runs or their beginnings, `last`, or `last~1` for the race before it.
+    """
+    from tfmon.recordings.compare import compare
+    from tfmon.reports.diff import to_json, to_text
+
+    comparison = compare(_side(first), _side(second))
+    click.echo(json.dumps(to_json(comparison), indent=2, allow_nan=False) if as_json else to_text(comparison))
+
+
+def _side(word: str) -> Side:
+    from tfmon.recordings.compare import Side
+    from tfmon.recordings.library import find, run_id
+    from tfmon.recordings.player import play_all
+    from tfmon.recordings.reader import guard
+
+    path = find(word)
+    with guard(path):
+        opened, end = play_all(path)
+    _warn_if_torn(opened)
+    return Side(run_id(path), opened.header, end)
+
+
+@click.command(short_help="Write a recorded race for other programs.")
+@click.argument("recording")
+@click.option("--csv", "as_csv", is_flag=True, help="Write CSV: a line for each number.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object: header, result, and every number.")
+@click.option(
+    "--tensorboard", metavar="DIR", help="Write event files into the new folder DIR, for tensorboard --logdir DIR."
+)
+@click.option("--output", "-o", metavar="FILE", help="Write CSV or JSON into this new file instead of stdout.")
+def export(recording: str, as_csv: bool, as_json: bool, tensorboard: str | None, output: str | None) -> None:
+    """Write RECORDING for other programs: a file, the id of a run or its beginning, or `last`.
+
+    What was not measured is not written. Units are in the names.
+    """
+    from tfmon.analysis.analysis import analyse
+    from tfmon.recordings import export as writing
+    from tfmon.recordings.header import RecordingError
+    from tfmon.recordings.library import find
+    from tfmon.recordings.player import play_all
+    from tfmon.recordings.reader import Recording, guard
+    from tfmon.reports.race import to_json
+
+    if as_csv + as_json + (tensorboard is not None) != 1:
+        raise UsageError("tfmon export needs one of --csv, --json and --tensorboard DIR")
+    if tensorboard is not None and output is not None:
+        raise UsageError("--output goes with --csv or --json; --tensorboard names its own folder")
+    path = find(recording)
+    try:
+        with guard(path), Recording(path) as opened:
+            _warn_if_torn(opened)
+            if tensorboard is not None:
+                folders = writing.write_tensorboard(opened, Path(tensorboard))
+                click.echo(f"wrote {len(folders)} runs; tensorboard --logdir {tensorboard}")
+            elif as_csv:
+                with _target(output) as target:
+                    writing.write_csv(opened, target)
+            else:
+                result = to_json(analyse(play_all(path)[1]))
+                with _target(output) as target:
+                    writing.write_json(opened, result, target)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise RecordingError(f"{error.filename or output or 'stdout'}: {error.strerror or error}") from None
+
+
+@contextlib.contextmanager
+def _target(output: str | None) -> Iterator[TextIO]:
+    """Open the file to write to, which must be a new one; without a name, stdout."""
+    if output is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    try:
+        target = Path(output).open("x", encoding="utf-8", newline="")  # noqa: SIM115 - closed below
+    except FileExistsError:
+        raise UsageError(f"{output} is there already", "name another file, or remove it") from None
+    with target:
+        yield target
+
+
+def _warn_if_torn(opened: Recording) -> None:
+    if opened.torn:
+        click.echo(f"tfmon: {opened.path} is cut off at its end; this is what it holds", err=True)

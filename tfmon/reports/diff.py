@@ -1,0 +1,86 @@
+"""The comparison of two recorded races, of `tfmon diff`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmon import units
+from tfmon.model.lane_state import LaneState
+from tfmon.recordings.compare import Change, Comparison, Side
+from tfmon.reports import head, table
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """Return the comparison as plain values.
+
+    Units: throughput in examples/s; a ratio is the second race over the first.
+    """
+    return {
+        **head(),
+        "first": _side_json(comparison.first),
+        "second": _side_json(comparison.second),
+        "lanes": [
+            {
+                "first": pair.first.title,
+                "second": pair.second.title,
+                "examples_per_s": [_speed(pair.first), _speed(pair.second)],
+                **_change_json(pair.change),
+            }
+            for pair in comparison.lanes
+        ],
+        "alone": list(comparison.alone),
+        "verdict": _change_json(comparison.verdict),
+        "differences": [
+            {"about": one.about, "what": one.what, "first": one.first, "second": one.second}
+            for one in comparison.differences
+        ],
+        "notes": list(comparison.notes),
+    }
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    return {"id": side.id, "scenario": side.header.scenario, "started": side.header.started}
+
+
+def _change_json(change: Change | None) -> dict[str, Any]:
+    interval = None if change is None or change.low is None else [change.low, change.high]
+    return {"ratio": change.ratio if change else None, "ratio_ci95": interval}
+
+
+def to_text(comparison: Comparison) -> str:
+    """Return the comparison as tables of plain text."""
+    sides = [
+        [name, side.id, f"{side.header.scenario}, {side.header.started[:16].replace('T', ' ')}"]
+        for name, side in (("first", comparison.first), ("second", comparison.second))
+    ]
+    speeds = [["examples/s", "first", "second", "second / first", ""]]
+    for pair in comparison.lanes:
+        titles = dict.fromkeys((pair.first.title, pair.second.title))
+        cells = [
+            "n/a" if (speed := _speed(lane)) is None else units.rate(speed) for lane in (pair.first, pair.second)
+        ]
+        speeds.append([" / ".join(titles), *cells, *_change_cells(pair.change)])
+    if comparison.verdict is not None:
+        speeds.append(["ratio of the lanes", "", "", *_change_cells(comparison.verdict)])
+    lines = [*table(sides), "", *table(speeds), *comparison.alone, *comparison.notes, ""]
+    if not comparison.differences:
+        return "\n".join([*lines, "scenario, knobs, versions, machine and environment are the same"])
+    rows = [["different", "", "first", "second"]]
+    about = ""
+    for one in comparison.differences:
+        rows.append([one.about if one.about != about else "", one.what, one.first, one.second])
+        about = one.about
+    return "\n".join(lines + table(rows))
+
+
+def _speed(lane: LaneState) -> float | None:
+    return lane.steady.examples_per_s
+
+
+def _change_cells(change: Change | None) -> list[str]:
+    if change is None:
+        return ["n/a", ""]
+    if change.low is None or change.high is None:
+        return [units.ratio(change.ratio), "no interval"]
+    factor, interval = units.ratio_in(change.ratio, change.low, change.high)
+    return [factor, f"95 % CI {interval}" + ("" if change.sure else ": too close to call")]

@@ -1,0 +1,169 @@
+"""The results of `tfmon crossover` and `tfmon tune`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.crossover import Curve, CurvePoint
+from tfmon.analysis.curve_chart import draw_curve
+from tfmon.analysis.tuning import best_of, change_text, gain_text, settings_text
+from tfmon.model.knobs import show
+from tfmon.model.race import REFUSED, Attempt, CrossoverState
+from tfmon.model.readings import Estimate
+from tfmon.reports import estimate_json, head, recording_json, recording_lines, table
+
+CHART = (90, 16)
+"""Cells and rows of the chart of a crossover."""
+
+
+def crossover_to_json(found: Analysis) -> dict[str, Any]:
+    """Return what the crossover of a snapshot found as plain values.
+
+    Units: throughput in examples/s; `ratio` is the first lane's throughput over the second's.
+    """
+    snapshot = found.snapshot
+    state, curve = _crossover(found)
+    lanes = [snapshot.lane(name) for name in state.lanes]
+    return {
+        **head(),
+        "scenario": snapshot.race.scenario,
+        "knob": curve.knob,
+        "lanes": [{"name": lane.spec.name, "device": lane.spec.device, "title": lane.title} for lane in lanes],
+        "values": [
+            {
+                "value": point.value,
+                "first": estimate_json("examples_per_s", point.first),
+                "second": estimate_json("examples_per_s", point.second),
+                **estimate_json("ratio", point.ratio),
+                "pairs": point.pairs,
+                "reason": point.refused or None,
+            }
+            for point in curve.places
+        ],
+        "crossings": [
+            {
+                "about": crossing.about,
+                "between": [crossing.low, crossing.high],
+                "ahead_above": crossing.ahead,
+                "ahead_below": crossing.behind,
+            }
+            for crossing in curve.crossings
+        ],
+        "text": curve.text,
+        "no_gpu": snapshot.machine.no_gpu or None,
+        "interrupted": state.ended or None,
+        **recording_json(snapshot),
+    }
+
+
+def crossover_to_text(found: Analysis) -> str:
+    """Return the answer, the chart and the table of the crossover of a snapshot as plain text."""
+    snapshot = found.snapshot
+    state, curve = _crossover(found)
+    lanes = [snapshot.lane(name) for name in state.lanes]
+    ids = (lanes[0].spec.id, lanes[1].spec.id)
+    ended = f"{state.ended}; these are the values it had" if state.ended else "all is measured"
+    lines = [curve.text, ended, ""]
+    chart = draw_curve(curve, ids, *CHART)
+    if chart is not None:
+        lines += [*chart.lines, ""]
+    rows = [[curve.knob.replace("_", " "), *(f"{id} ex/s" for id in ids), "ahead"]]
+    lines += table(rows + [_point_cells(point, ids) for point in curve.places], right=(0, 1, 2))
+    lines += ["", *(f"{lane.spec.id}: {lane.title}" for lane in lanes)]
+    if snapshot.machine.no_gpu:
+        lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
+    return "\n".join(lines + recording_lines(snapshot))
+
+
+def _crossover(found: Analysis) -> tuple[CrossoverState, Curve]:
+    state = found.snapshot.experiment
+    if not isinstance(state, CrossoverState) or found.curve is None:
+        raise ValueError("the last experiment of this snapshot is no crossover")
+    return state, found.curve
+
+
+def _point_cells(point: CurvePoint, ids: tuple[str, str]) -> list[str]:
+    speeds = [units.rate(speed.value) if speed else "–" for speed in (point.first, point.second)]
+    return [show(point.value), *speeds, point.refused or _ahead(point, ids)]
+
+
+def _ahead(point: CurvePoint, ids: tuple[str, str]) -> str:
+    """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
+    ratio, id = point.ratio, ids[0]
+    if ratio is None:
+        return f"{point.pairs} pairs so far" if point.pairs else "–"
+    if ratio.value < 1:
+        ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
+    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    return f"{id if point.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
+
+
+def tuning_to_json(found: Analysis) -> dict[str, Any]:
+    """Return what the tuning of a snapshot tried as plain values. Units: a gain is throughput over throughput."""
+    snapshot, state = found.snapshot, found.snapshot.tuned
+    if state is None:
+        raise ValueError("nothing was tuned in this snapshot")
+    analysed, best = found.lane(state.lane), best_of(state)
+    lane, bottleneck = analysed.lane, analysed.bottleneck
+    return {
+        **head(),
+        "scenario": snapshot.race.scenario,
+        "lane": {"name": lane.spec.name, "device": lane.spec.device},
+        "began_with": state.attempts[0].before if state.attempts else lane.settings,
+        "attempts": [
+            {
+                "tried": change_text(attempt),
+                "settings": attempt.change,
+                "against": attempt.bottleneck,
+                "outcome": attempt.outcome,
+                **_gain_json(attempt.gain),
+                "reason": attempt.reason or None,
+            }
+            for attempt in state.attempts
+        ],
+        "best": {"settings": best.settings, "code": list(best.code), **_gain_json(best.speed_up)},
+        "settings": lane.settings,
+        "examples_per_s": lane.steady.examples_per_s,
+        "bottleneck": bottleneck.kind if bottleneck else None,
+        "bottleneck_text": bottleneck.text if bottleneck else None,
+        "error": lane.trouble.message if lane.trouble else None,
+        "interrupted": state.ended or None,
+        **recording_json(snapshot),
+    }
+
+
+def _gain_json(gain: Estimate | None) -> dict[str, Any]:
+    return {**estimate_json("gain", gain), "pairs": gain.pairs if gain else None}
+
+
+def tuning_to_text(found: Analysis) -> str:
+    """Return what limits the lane now, what was tried, and the best settings with their code, as plain text."""
+    snapshot, state = found.snapshot, found.snapshot.tuned
+    if state is None:
+        raise ValueError("nothing was tuned in this snapshot")
+    analysed, best = found.lane(state.lane), best_of(state)
+    lane = analysed.lane
+    lines = [f"{snapshot.race.scenario} on {lane.title}"]
+    if analysed.bottleneck is not None:
+        lines.append(f"now {analysed.bottleneck.text}")
+    over = "nothing else that this scenario's knobs can do helps"
+    lines.append(f"ended early: {state.ended}" if state.ended else over)
+    if state.attempts:
+        rows = [["tried", "throughput", "pairs", "outcome"], *map(_attempt_cells, state.attempts)]
+        lines += ["", *table(rows, right=(2,))]
+    if best.settings:
+        gain = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
+        lines += ["", f"best: {settings_text(state)}{gain}", *(f"  {line}" for line in best.code)]
+    else:
+        lines += ["", "best: the settings it began with"]
+    if lane.trouble is not None:
+        lines += ["", f"{lane.trouble.message} {lane.trouble.hint}".rstrip()]
+    return "\n".join(lines + recording_lines(snapshot))
+
+
+def _attempt_cells(attempt: Attempt) -> list[str]:
+    gain = attempt.gain
+    outcome = f"not possible: {attempt.reason}" if attempt.outcome == REFUSED else attempt.outcome
+    return [change_text(attempt), gain_text(gain) if gain else "–", str(gain.pairs if gain else 0), outcome]

@@ -1,0 +1,74 @@
+"""What `tfmon verify` found: every claim with its outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from tfmon import units
+from tfmon.analysis.claims import Claim, ClaimResult
+from tfmon.model.readings import Estimate
+from tfmon.reports import estimate_json, head
+
+
+def to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
+    """Return all outcomes as plain values; `interrupted` says why some claims are missing."""
+    return {
+        **head(),
+        "claims": [
+            {
+                "scenario": result.scenario,
+                "id": result.claim.id,
+                "source": result.claim.source,
+                "says": result.claim.says,
+                "first": result.claim.first or None,
+                "second": result.claim.second or None,
+                "at_least": result.claim.at_least if result.claim.first else None,
+                "at_most": result.claim.at_most,
+                "outcome": result.outcome,
+                **estimate_json("ratio", result.ratio),
+                "pairs": result.ratio.pairs if result.ratio else None,
+                "reason": result.reason or None,
+            }
+            for result in results
+        ],
+        "interrupted": interrupted or None,
+    }
+
+
+def to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str:
+    """Return the claims by scenario, two or three lines each, and the count of each outcome."""
+    lines: list[str] = []
+    scenario = ""
+    for result in results:
+        if result.scenario != scenario:
+            scenario = result.scenario
+            lines += ["", scenario]
+        lines.append(f"  {result.outcome:18} {result.claim.id}: {result.claim.says}")
+        if result.ratio is not None:
+            lines.append(f"  {'':18} {prediction(result.claim)}: measured {_measured(result.ratio)}")
+        if result.reason:
+            lines.append(f"  {'':18} {result.reason}")
+    counts = sorted(Counter(result.outcome for result in results).items())
+    total = ", ".join(f"{amount} {outcome}" for outcome, amount in counts)
+    lines += ["", f"{len(results)} claims: {total or 'none'}"]
+    if interrupted:
+        lines.append(interrupted)
+    return "\n".join(lines[1:])
+
+
+def prediction(claim: Claim) -> str:
+    """Write what a claim predicts: `cpu,graph=on` > `cpu,graph=off`."""
+    if not claim.first:
+        return ""
+    if claim.at_most is not None:
+        return f"{claim.first} ≈ {claim.second} (within {units.ratio(claim.at_most)})"
+    factor = f" by {units.ratio(claim.at_least)}" if claim.at_least > 1 else ""
+    return f"{claim.first} > {claim.second}{factor}"
+
+
+def _measured(ratio: Estimate) -> str:
+    """Write a measured ratio: 15.6× (15.4 to 15.8, 12 pairs)."""
+    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    return f"{factor} ({interval}, {ratio.pairs} pairs)"
