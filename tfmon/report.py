@@ -1,7 +1,6 @@
-"""Tells tfmon of a training loop of your own. Without tfmon it does nothing.
+"""Reports the steps of your own training loop to tfmon. Without tfmon it does nothing.
 
-At the end of each step say how many examples it had; the loss may be a tensor, and is read a few times a second
-only:
+Call `step` at the end of each step. The loss may be a tensor; it is read a few times a second only:
 
     from tfmon import report
 
@@ -9,7 +8,7 @@ only:
         loss = train_step(x, y)
         report.step(examples=len(x), loss=loss)
 
-To tell the wait for input from the step, let tfmon take the batches, or mark the wait yourself:
+To measure the wait for input apart from the step, iterate over `input(dataset)`, or mark the wait yourself:
 
     for x, y in report.input(dataset):
         with report.step(examples=len(x)) as step:
@@ -18,13 +17,13 @@ To tell the wait for input from the step, let tfmon take the batches, or mark th
     with report.input():
         x, y = next(batches)
 
-A value that a key may change while the script trains:
+A value that a key press may change while the script trains:
 
     batch_size = report.knob("batch_size", 32, choices=(16, 32, 64, 128))
 
-It works for whatever trains: TensorFlow, PyTorch, JAX. Only the standard library is needed.
+It works with TensorFlow, PyTorch, JAX and others, and needs the standard library only.
 
-Thread: the thread that calls `step` first is the one that is measured.
+Thread: the first thread that calls `step` is measured; calls from others are ignored.
 """
 
 from __future__ import annotations
@@ -47,21 +46,24 @@ _input_ns = 0
 
 
 class Step:
-    """One step. In a `with` it lasts as long as that; without, it has ended when it is made."""
+    """One training step: the time spent in its `with` block.
+
+    Without a `with`, the step ended when `step` was called.
+    """
 
     __slots__ = ("_began_ns", "_call_ns", "_lane", "entered", "examples", "loss")
 
     def __init__(self, examples: int, loss: object, lane: Lane | None = None) -> None:
         self.examples = examples
-        """How many examples it trains."""
+        """Number of examples it trains."""
         self.loss: object = loss
-        """A number, or a tensor of one or more; None for a step that has none."""
+        """A number or a tensor; None for a step without a loss."""
         self.entered = False
         self._lane = lane
         self._began_ns = self._call_ns = 0
 
     def __enter__(self) -> Step:
-        """Begin it."""
+        """Begin the step, as soon as the monitor lets this lane train."""
         if self._lane is not None:
             self.entered = True
             if self._lane.begin_step():
@@ -70,14 +72,14 @@ class Step:
         return self
 
     def __exit__(self, *failed: object) -> None:
-        """End it."""
+        """End the step."""
         if self._lane is not None:
             self._call_ns = time.monotonic_ns() - self._began_ns
             _end(self._lane, self, self._call_ns)
 
 
 class _Input:
-    """The wait for a batch."""
+    """A wait for a batch."""
 
     __slots__ = ("_began_ns",)
 
@@ -90,7 +92,7 @@ class _Input:
 
 
 class _Nothing:
-    """Stands for a wait that nobody measures."""
+    """A wait that nobody measures."""
 
     def __enter__(self) -> None:
         pass
@@ -103,10 +105,13 @@ _NOTHING = _Nothing()
 
 
 def step(examples: int = 0, loss: object = None) -> Step:
-    """Tell that a step has ended; or with `with`, where it begins and ends.
+    """Report a training step: call it after the step, or put the step into a `with` block.
 
-    `examples` is how many it trained: without them steps are counted, and no examples/s. A loss that is a
-    tensor is kept until the next step, and read when a window of 0.2 s ends.
+    Args:
+        examples: number of examples in the step; 0 if unknown, and the lane then has steps/s but no examples/s.
+        loss: a number or a tensor, or None. A tensor is kept until the next step, and read a few times a second.
+
+    Returns: the step; inside of a `with`, its `examples` and `loss` can be set.
     """
     if not _in_a_lane:
         return Step(examples, loss)
@@ -118,7 +123,13 @@ def input() -> _Input | _Nothing: ...
 @overload
 def input(batches: Iterable[Item]) -> Iterable[Item]: ...
 def input(batches: Iterable[Item] | None = None) -> _Input | _Nothing | Iterable[Item]:
-    """Mark the wait for the next batch in a `with`; or, given the batches, take them and measure each wait."""
+    """Measure the wait for batches: with a `with` block around one wait, or by iterating over `batches`.
+
+    Args:
+        batches: any iterable of batches.
+
+    Returns: a context for one wait, or an iterable over the same batches.
+    """
     if not _in_a_lane:
         return _NOTHING if batches is None else batches
     return _Input() if batches is None else _timed(batches)
@@ -132,11 +143,17 @@ def knob(
     high: float | None = None,
     help: str = "",
 ) -> Value:
-    """Return the value in force of a knob of this script: `value` at first, then what the user asked for.
+    """Return the value in effect of a knob of this script; call it each time the value is needed.
 
-    Call it each time you need the value. It is one of `choices`, or a number from `low` to `high`; with neither, a
-    bool is on or off, and a number is one from 0, a whole one from 1. On the command line: `--lane
-    cpu,NAME=VALUE`.
+    The value starts at `value`, or at what `--lane cpu,NAME=VALUE` says, and changes when the user sets the knob.
+
+    Args:
+        name: name of the knob.
+        value: the default; its type is the knob's type.
+        choices: the possible values; `value` is always one of them.
+        low: smallest number; without `low` and `high` it is 0, or 1 for a positive int.
+        high: largest number; None for no limit.
+        help: one line about the knob, for the user.
     """
     if not _in_a_lane:
         return value
@@ -145,15 +162,15 @@ def knob(
 
 def _watched_step(examples: int, loss: object) -> Step:
     global _last, _in_a_lane
-    from tfmon.script import process as joining
+    from tfmon.script import process
 
-    lane = joining.lane()
+    lane = process.join()
     if lane is None:
         _in_a_lane = False  # another process of this script is the lane
         return Step(examples, loss)
-    if not lane.mine:
+    if not lane.measures_this_thread:
         return Step(examples, loss)
-    # Whether a `with` follows cannot be seen from here, but whether one followed the last time.
+    # It is open whether a `with` follows, so this assumes what the call before did.
     before, _last = _last, Step(examples, loss, lane)
     if before is None:
         lane.begin_step()
@@ -164,14 +181,14 @@ def _watched_step(examples: int, loss: object) -> Step:
 
 
 def _forget_input() -> None:
-    """Drop the wait before a rest of the lane; the window began after it."""
+    """Drop the wait before a pause of the lane, because the window began after the pause."""
     global _input_ns
     _input_ns = 0
 
 
 def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
     global _input_ns
-    detach = getattr(ended.loss, "detach", None)  # PyTorch: the loss alone, without the graph it came from
+    detach = getattr(ended.loss, "detach", None)  # PyTorch: the loss without its graph
     loss = ended.loss if detach is None else detach()
     waited_ns, _input_ns = _input_ns, 0
     lane.end_step(examples=ended.examples, loss=loss, input_ns=waited_ns, call_ns=call_ns)
@@ -192,10 +209,10 @@ def _watched_knob(
     name: str, value: Value, choices: tuple[Value, ...], low: float | None, high: float | None, help: str
 ) -> Value:
     from tfmon.model.knobs import Knob
-    from tfmon.script import process as joining
+    from tfmon.script import process
 
-    lane = joining.lane()
-    if lane is None or not lane.mine:
+    lane = process.join()
+    if lane is None or not lane.measures_this_thread:
         return value
     if name in lane.knobs:
         return cast("Value", lane.knobs.settings[name])

@@ -77,7 +77,7 @@ LANES = (
     Known("fine-grained-ops", "cpu,graph=on", ("dispatch",), "a hundred additions of 100 numbers"),
     Known("fine-grained-ops", "cpu,graph=off", ("eager",), "the same, one by one"),
     Known("retracing", "cpu", ("retracing",), "a Python number as an argument"),
-    Known("python-feed", "cpu", ("dispatch",), "Keras' train_on_batch on arrays"),
+    Known("python-feed", "cpu", ("dispatch", "mixed"), "Keras' train_on_batch on arrays, half of it computing"),
 )
 
 
@@ -89,7 +89,7 @@ def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
     plan = plan_one_lane(one.scenario, one.lane)
     (planned,) = plan.lanes
     with racing(plan) as (lanes, watch, _), tempfile.TemporaryDirectory() as folder:
-        lanes.run([planned.spec.name])
+        lanes.resume([planned.spec.name])
         profiles = []
         for number in range(captures):
             _train(watch, seconds / captures)
@@ -209,14 +209,14 @@ def run_cost(options: argparse.Namespace) -> None:
 
 def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int, seconds: float) -> None:
     """Train with and without attribution in turns, as ABBA, and print the steps a second of each pair."""
-    from tfmon.model.wire import Assign, Run, Stop
+    from tfmon.model.requests import Assign, Run, Stop
     from tfmon.trainer import runtime
     from tfmon.trainer.channel import Mailbox, Reporter
-    from tfmon.trainer.loader import load
     from tfmon.trainer.loop import Loop
     from tfmon.trainer.pipeline import Pipelines, count_examples
+    from tfmon.trainer.scenario import load
+    from tfmon.trainer.setups import Steps
     from tfmon.trainer.stepper import Stepper
-    from tfmon.trainer.steps import Steps
 
     class InTurns(Loop):
         """The lane's loop; `plain` is without what attribution needs on every step and between windows."""
@@ -224,30 +224,30 @@ def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int
         split_ms = 0.0
 
         def begin(self) -> None:
-            self.slices: list[tuple[bool, float]] = []
+            self.measured: list[tuple[bool, float]] = []
             self._slice_from = (0, 0)
             made = self._stepper
-            self._stepper = self.turns = StepsInTurns(made.feed, made.step, self._clock, self._mailbox.waiting)
+            self._stepper = self.turns = StepsInTurns(made.feed, made.step, self.clock, self._mailbox.waiting)
             self.turns.reads_loss = made.reads_loss
 
-        def _take_split(self, most: int) -> None:
+        def _find_computing_share(self, most: int) -> None:
             began_ns = time.monotonic_ns()
-            super()._take_split(most)
+            super()._find_computing_share(most)
             self.split_ms = (time.monotonic_ns() - began_ns) / 1e6
 
         def _may_sample(self) -> bool:
             return not self.turns.plain and super()._may_sample()
 
-        def _train_window(self) -> None:
+        def _train_stretch(self) -> None:
             now_ns, (from_ns, from_steps) = time.monotonic_ns(), self._slice_from
             if now_ns - from_ns >= seconds * 1e9:
                 if from_ns:
-                    self.slices.append((self.turns.plain, (self.turns.done - from_steps) / (now_ns - from_ns)))
-                if len(self.slices) == 2 * pairs + 1:
+                    self.measured.append((self.turns.plain, (self.clock.done - from_steps) / (now_ns - from_ns)))
+                if len(self.measured) == 2 * pairs + 1:
                     self._mailbox.post(Stop())
-                self.turns.plain = len(self.slices) % 4 in (0, 1)
-                self._slice_from = (time.monotonic_ns(), self.turns.done)
-            super()._train_window()
+                self.turns.plain = len(self.measured) % 4 in (0, 1)
+                self._slice_from = (time.monotonic_ns(), self.clock.done)
+            super()._train_stretch()
 
     class StepsInTurns(Stepper):
         """The lane's steps; `plain` are without the clocks inside of a step and the notice of traces."""
@@ -275,12 +275,12 @@ def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int
                 if ended_ns >= deadline_ns or steps >= limit or waiting:
                     break
             self._clock.count(steps)
-            self.done += steps
+            self._clock.done += steps
             self._clock.examples += examples
-            self.last_end_ns = ended_ns
+            self._clock.last_end_ns = ended_ns
             return ended_ns
 
-    runtime.settle(kind, settings.get("threads", "auto"))
+    runtime.choose_device(kind, settings.get("threads", "auto"))
     pipelines = Pipelines(load(Path(scenario_path))(settings))
     mailbox: Mailbox[Any] = Mailbox()
     reporter = Reporter(os.open(os.devnull, os.O_WRONLY))
@@ -289,7 +289,7 @@ def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int
     loop.begin()
     mailbox.post(Run())
     loop.run()
-    speeds = loop.slices[1:]  # The first slice makes all warm.
+    speeds = loop.measured[1:]  # The first slice makes all warm.
     found = []
     for first, second in zip(speeds[::2], speeds[1::2], strict=True):
         pair = dict((first, second))
@@ -307,7 +307,7 @@ def run_rate(options: argparse.Namespace) -> None:
     for scenario, lane in (("fine-grained-ops", "cpu,graph=on"), ("small-dense", "cpu"), ("retracing", "cpu")):
         plan = plan_one_lane(scenario, lane)
         with racing(plan) as (lanes, watch, _):
-            lanes.run([plan.lanes[0].spec.name])
+            lanes.resume([plan.lanes[0].spec.name])
             watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
             start = watch.heard
             time.sleep(options.seconds)
@@ -328,7 +328,7 @@ def run_profile(options: argparse.Namespace) -> None:
     name = plan.lanes[0].spec.name
     took, lost, stood = [], [], []
     with racing(plan) as (lanes, watch, _), tempfile.TemporaryDirectory() as folder:
-        lanes.run([name])
+        lanes.resume([name])
         _train(watch, 2.0)
         for number in range(options.captures):
             began, start = time.monotonic(), watch.heard

@@ -41,7 +41,8 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_state import PAUSED, READY
-from tfmon.model.session import CONCURRENT, Session, Snapshot
+from tfmon.model.race import CONCURRENT
+from tfmon.model.session import Session, Snapshot
 from tfmon.probes.gpus import find_gpus
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
@@ -122,7 +123,7 @@ def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
     ticker = Ticker(sampling, session.accept, interval_s=1.0)
     try:
         lanes.begin(plan)
-        lanes.hold([plan.lanes[0].spec.name])
+        lanes.pause([plan.lanes[0].spec.name])
         ticker.start()
         watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == READY, 0, GETTING_READY_S)
         yield lanes, watch, sampling
@@ -148,9 +149,9 @@ def lane_slice(lanes: LaneGroup, watch: Watch, lane: str, seconds: float) -> flo
     """Let the lane train for a slice; return its steps per second."""
     start = watch.heard
     from_ns = time.monotonic_ns() + int(DISCARDED_S * 1e9)
-    lanes.run([lane])
+    lanes.resume([lane])
     time.sleep(seconds)
-    lanes.hold([lane])
+    lanes.pause([lane])
     watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == PAUSED, start, ANSWER_S)
     windows = [event for event in watch.since(start) if isinstance(event, Window)]
     counted = [window for window in windows if window.at_ns - window.span_ns >= from_ns]
@@ -203,7 +204,7 @@ def run_bare(scenario_path: str, device: str, settings: dict[str, Any]) -> None:
     """Be the bare loop: the same scenario, pipeline and step as a lane's, and nothing around the step."""
     import tensorflow as tf
 
-    from tfmon.trainer.loader import load
+    from tfmon.trainer.scenario import load
 
     if device == "cpu":
         tf.config.set_visible_devices([], "GPU")

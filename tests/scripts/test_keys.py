@@ -10,7 +10,7 @@ from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, ProfileF
 from tfmon.model.lane_state import DONE
 from tfmon.profile.breakdown import analyse
 from tfmon.profile.xspace import read_space
-from tfmon.script.asides import NO_TENSORFLOW
+from tfmon.script.meter import NO_TENSORFLOW
 
 from .conftest import SHAPES
 

@@ -24,7 +24,7 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
-from tfmon.model.wire import RunSlice
+from tfmon.model.requests import RunSlice
 
 LOOP = """
 import time, sys
@@ -179,10 +179,10 @@ def test_it_gets_ready_races_pauses_and_goes_on(watch, script):
     race.until_event(PhaseEntered, lambda event: event.phase == RACING)
     assert race.phases.index(READY) < race.phases.index(RACING)
     race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
-    race.lanes.hold([race.name])
+    race.lanes.pause([race.name])
     race.until_event(PhaseEntered, lambda event: event.phase == PAUSED)
     steps = race.lane.steps
-    race.lanes.run([race.name])
+    race.lanes.resume([race.name])
     race.until(lambda: race.lane.steps > steps, "it goes on")
     assert 4 * 200 < race.lane.steady.examples_per_s < 4 * 500
     assert "pause" in race.lane.discarded and "warm-up" in race.lane.discarded
@@ -191,7 +191,7 @@ def test_it_gets_ready_races_pauses_and_goes_on(watch, script):
 def test_a_turn_ends_and_is_marked_at_its_start(watch, script):
     race = watch(script(LOOP + "train(60)"))
     race.until(lambda: race.lane.phase == RACING, "racing")
-    race.lanes.hold([race.name])
+    race.lanes.pause([race.name])
     race.until_event(PhaseEntered, lambda event: event.phase == PAUSED)
     race.lanes.send(race.name, RunSlice(round=1, seconds=0.5))
     race.until_event(SliceEnded, lambda event: event.round == 1)

@@ -1,61 +1,58 @@
-"""The last words of a script's lane: no step is left untold."""
+"""The last window of a script's lane: every step is reported."""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
+from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Window
-from tfmon.model.wire import decode_event, encode
 from tfmon.script.meter import END, Meter
 
 
 class FullPipe:
-    """A teller whose pipe has no room but for what must arrive."""
+    """A reporter whose pipe has room only for what must arrive."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
         self.sent: list[Window] = []
 
     def send(self, event) -> None:
-        self.sent.append(decode_event(encode(event), "cpu"))
+        self.sent.append(decode_event(encode_message(event), "cpu"))
 
     def offer(self, event) -> bool:
         return False
 
 
 @pytest.fixture
-def teller() -> FullPipe:
-    return FullPipe()
-
-
-@pytest.fixture
-def meter(teller) -> Meter:
-    meter = Meter("cpu", teller)
+def meter() -> Meter:
+    meter = Meter(FullPipe(), {})
     meter.warm = True
-    meter.begin()
-    meter.end(time.monotonic_ns(), 5, None, 160, 0, None)
+    meter.start_step()
+    meter.end_step(steps=5, examples=160)
+    meter.count()
     return meter
 
 
-def test_the_last_window_goes_out_though_the_pipe_has_no_room(meter, teller):
-    meter.count()
-    assert not meter.close(time.monotonic_ns(), None, {}, None)
-    meter.end_all({}, None)
-    (window,) = teller.sent
+def test_the_last_window_is_sent_though_the_pipe_has_no_room(meter):
+    meter.end_stretch()
+    assert meter.reporter.sent == []
+    meter.send_rest()
+    (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples) == (5, 5, 160)
 
 
-def test_steps_in_no_window_are_told_where_they_were_the_last(meter, teller):
-    meter.samples.steps, meter.samples.examples = 1, 160
-    meter.leave_out(time.monotonic_ns())
-    meter.end_all({}, None)
-    (window,) = teller.sent
+def test_steps_in_no_window_are_reported_if_they_were_the_last(meter):
+    meter.discard_steps()
+    meter.send_rest()
+    (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples, window.sampled_examples) == (5, 0, 0, 160)
     assert window.marks == (END,)
 
 
-def test_where_all_was_told_nothing_more_is(meter, teller):
-    meter.leave_out(time.monotonic_ns())
-    meter.end_all({}, None)
-    assert teller.sent == []
+def test_nothing_is_reported_twice(meter):
+    meter.begin_window(time.monotonic_ns())
+    meter.send_rest()
+    assert meter.reporter.sent == []

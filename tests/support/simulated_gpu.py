@@ -92,7 +92,7 @@ def busy_share(state: LaneState, lane: Gpu) -> float:
 
 
 def _sample(clock: _Clock, sampled: dict[str, float]) -> None:
-    """Train a step from an idle device, as `tfmon.trainer.step_clock` does."""
+    """Train a step from an idle device, as `tfmon.trainer.stepper` does."""
     lane = clock.lane
     sampled["sampled_input_ns"] += lane.input
     clock.now += lane.input + lane.copy

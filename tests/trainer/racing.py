@@ -15,8 +15,9 @@ from tfmon.model.events import Event
 from tfmon.model.knobs import COMMON, KnobValue
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LaneState
-from tfmon.model.session import CONCURRENT, Machine, Session
-from tfmon.model.session import Race as RaceInfo
+from tfmon.model.race import CONCURRENT, Machine
+from tfmon.model.race import Race as RaceInfo
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 
 DEADLINE_S = 90.0

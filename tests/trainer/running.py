@@ -11,7 +11,7 @@ import numpy as np
 
 from tfmon.model.lane_events import FromLane, PhaseEntered, Window
 from tfmon.model.lane_state import READY
-from tfmon.model.wire import Assign, Request, Stop
+from tfmon.model.requests import Assign, Request, Stop
 from tfmon.trainer import Scenario
 from tfmon.trainer.channel import Mailbox
 from tfmon.trainer.loop import Loop

@@ -84,7 +84,7 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
 def test_a_lane_ends_by_itself_after_its_steps(race: Start) -> None:
     lane = race(SMALL_DENSE, steps=100)
     ended = lane.until_event(LaneEnded)
-    assert (ended.exit_code, ended.asked) == (0, False)
+    assert (ended.exit_code, ended.requested) == (0, False)
     assert lane.lane.phase == DONE
     assert lane.lane.steps == 100
 

@@ -47,7 +47,7 @@ def test_the_uuid_is_written_as_the_driver_writes_it(monkeypatch: pytest.MonkeyP
 
 
 def test_a_lane_on_the_cpu_hides_the_gpus_and_has_no_gpus_name(tf: Any) -> None:
-    assert runtime.settle("cpu") == ""
+    assert runtime.choose_device("cpu") == ""
     assert tf.config.get_visible_devices("GPU") == []
 
 

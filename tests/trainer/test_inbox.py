@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 import tfmon
-from tfmon.model.wire import Pause, Run, SetKnob, Stop, encode
+from tfmon.model.codec import encode_message
+from tfmon.model.requests import Pause, Run, SetKnob, Stop
 from tfmon.trainer import channel
 from tfmon.trainer.channel import GRACE_S, Inbox
 
@@ -22,8 +23,8 @@ pytestmark = pytest.mark.trainer
 DEADLINE_S = 30.0
 HANG = """
 import sys, threading
-from tfmon.trainer.inbox import Inbox
-from tfmon.trainer.mailbox import Mailbox
+from tfmon.trainer.channel import Inbox
+from tfmon.trainer.channel import Mailbox
 Inbox(int(sys.argv[1]), Mailbox().post).start()
 print("up", flush=True)
 threading.Event().wait()
@@ -34,7 +35,7 @@ threading.Event().wait()
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[Any]]]:
     """An inbox in this process, which must not end it; its pipe, and what it delivers."""
     delivered: queue.Queue[Any] = queue.Queue()
-    monkeypatch.setattr(channel, "leave", lambda code: delivered.put(("left", code)))
+    monkeypatch.setattr(channel, "exit_now", lambda code: delivered.put(("left", code)))
     read_fd, write_fd = os.pipe()
     inbox = Inbox(read_fd, delivered.put)
     inbox.start()
@@ -47,17 +48,17 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[An
 def test_a_request_in_pieces_is_delivered_whole(heard: tuple[int, queue.Queue[Any]]) -> None:
     fd, delivered = heard
     request = SetKnob(request=1, knob="prefetch", value="auto")
-    line = encode(request)
-    os.write(fd, encode(Run()) + line[:9])
+    line = encode_message(request)
+    os.write(fd, encode_message(Run()) + line[:9])
     assert delivered.get(timeout=DEADLINE_S) == Run()
-    os.write(fd, line[9:] + encode(Pause()))
+    os.write(fd, line[9:] + encode_message(Pause()))
     assert delivered.get(timeout=DEADLINE_S) == request
     assert delivered.get(timeout=DEADLINE_S) == Pause()
 
 
 def test_an_unreadable_line_is_passed_over(heard: tuple[int, queue.Queue[Any]]) -> None:
     fd, delivered = heard
-    os.write(fd, b'\xff{\n\n{"v":1,"type":"Dance"}\n' + encode(Run()))
+    os.write(fd, b'\xff{\n\n{"v":1,"type":"Dance"}\n' + encode_message(Run()))
     assert delivered.get(timeout=DEADLINE_S) == Run()
 
 
@@ -89,6 +90,6 @@ def test_the_end_of_the_pipe_ends_a_process_that_hangs(hanging: tuple[subprocess
 
 def test_stop_ends_a_process_that_hangs(hanging: tuple[subprocess.Popen[str], int]) -> None:
     child, fd = hanging
-    os.write(fd, encode(Stop()))
+    os.write(fd, encode_message(Stop()))
     assert child.wait(GRACE_S + DEADLINE_S) == 0
     os.close(fd)

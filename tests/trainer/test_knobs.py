@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tfmon.trainer.scenario import load
+from tfmon.trainer.setups import Steps
 
 from tfmon.catalog import read_scenario
 from tfmon.model.lane_events import Window
-from tfmon.model.wire import Run
+from tfmon.model.requests import Run
 from tfmon.trainer import Scenario
-from tfmon.trainer.loader import load
 from tfmon.trainer.pipeline import Pipelines
-from tfmon.trainer.steps import Steps
 
 pytestmark = pytest.mark.trainer
 
@@ -157,8 +157,8 @@ def test_sync_every_step_reads_every_loss(running: Any, on: bool, least: float, 
 @pytest.mark.parametrize(("threads", "seen"), [(1, 1), (3, 3)])
 def test_threads_limits_what_one_op_may_use(threads: int, seen: int) -> None:
     code = (
-        "from tfmon.trainer import device; import tensorflow as tf; "
-        f"device.settle('cpu', {threads}); tf.constant(1.0) + 1; "
+        "from tfmon.trainer import runtime; import tensorflow as tf; "
+        f"runtime.choose_device('cpu', {threads}); tf.constant(1.0) + 1; "
         "print('threads', tf.config.threading.get_intra_op_parallelism_threads())"
     )
     done = subprocess.run(

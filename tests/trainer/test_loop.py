@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tfmon.trainer.scenario import ScenarioError
+from tfmon.trainer.control import SLICE_START_NS, WINDOW_NS
 
 from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, Profiled, ProfileFailed, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
-from tfmon.model.wire import Pause, Profile, Run, RunSlice, SetKnob, Stop
+from tfmon.model.requests import Pause, Profile, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import Scenario, step_clock
-from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.loop import PROFILE
-from tfmon.trainer.slices import SLICE_START_NS, WINDOW_NS
+from tfmon.trainer.control import PROFILE
 from tfmon.trainer.step_clock import COMPILE, TRACE
 from trainer.running import DEADLINE_S, Numbers, Running, Steps
 
@@ -284,7 +284,7 @@ def test_a_long_garbage_collection_marks_its_window(running: Start, monkeypatch:
     loop.until_ready()
     loop.tell(Run())
     loop.until_windows(1)
-    monkeypatch.setattr(step_clock, "GC_HICCUP_NS", -1)
+    monkeypatch.setattr(step_clock, "LONG_COLLECTION_NS", -1)
     gc.collect()
     monkeypatch.undo()
     marked = loop.until_event(Window, lambda window: "garbage collection" in window.marks)

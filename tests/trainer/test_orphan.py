@@ -21,7 +21,7 @@ child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], process_group=0)
 print(child.pid, flush=True)
 child.wait()
 """
-START = f"import sys; sys.path.insert(0, {ROOT!r})\nfrom tfmon.trainer import orphan\n"
+START = f"import sys; sys.path.insert(0, {ROOT!r})\nfrom tfmon.trainer import channel as orphan\n"
 HOLDS_THE_LOCK = START + "orphan.die_with_parent()\nprint('up', flush=True)\nsum(range(10**14))\n"
 WITH_A_GRANDCHILD = (
     START

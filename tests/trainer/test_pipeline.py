@@ -11,7 +11,7 @@ import pytest
 
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario
-from tfmon.trainer.loader import ScenarioError
+from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
 
 pytestmark = pytest.mark.trainer

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tfmon.model.codec import decode_event
 from tfmon.model.lane_events import Finished
-from tfmon.model.wire import decode_event
 from tfmon.trainer import channel
 from tfmon.trainer.channel import Reporter
 
@@ -79,7 +79,7 @@ def test_a_lane_ends_when_nobody_can_hear_it_any_more(monkeypatch: pytest.Monkey
     def leave(code: int) -> None:
         raise LeftError(code)
 
-    monkeypatch.setattr(channel, "leave", leave)
+    monkeypatch.setattr(channel, "exit_now", leave)
     read_fd, write_fd = os.pipe()
     reporter = Reporter(write_fd)
     os.close(read_fd)

@@ -10,7 +10,7 @@ import pytest
 
 from tfmon.model import lane_statistics as histogram
 from tfmon.trainer import step_clock
-from tfmon.trainer.step_clock import GC_HICCUP_NS, CollectorWatch, StepClock
+from tfmon.trainer.step_clock import LONG_COLLECTION_NS, CollectorWatch, StepClock
 
 pytestmark = pytest.mark.trainer
 
@@ -66,7 +66,7 @@ def test_counts_add_up_until_the_next_window() -> None:
     assert (clock.began_ns, clock.steps, clock.longest_ns, clock.histogram) == (77, 0, 0, {})
 
 
-@pytest.mark.parametrize(("took_ns", "hiccup"), [(GC_HICCUP_NS, False), (GC_HICCUP_NS + 1, True)])
+@pytest.mark.parametrize(("took_ns", "hiccup"), [(LONG_COLLECTION_NS, False), (LONG_COLLECTION_NS + 1, True)])
 def test_a_long_garbage_collection_is_noticed_once(
     watch: CollectorWatch, monkeypatch: pytest.MonkeyPatch, took_ns: int, hiccup: bool
 ) -> None:
@@ -80,7 +80,7 @@ def test_a_long_garbage_collection_is_noticed_once(
 def test_the_collection_before_the_race_is_no_hiccup(
     watch: CollectorWatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(step_clock, "time", SimpleNamespace(monotonic_ns=Clock(GC_HICCUP_NS + 1)))
+    monkeypatch.setattr(step_clock, "time", SimpleNamespace(monotonic_ns=Clock(LONG_COLLECTION_NS + 1)))
     watch.settle()
     monkeypatch.undo()
     assert gc.get_freeze_count() > 0

@@ -9,8 +9,8 @@ import pytest
 
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, runs_in_python
-from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.steps import Steps
+from tfmon.trainer.scenario import ScenarioError
+from tfmon.trainer.setups import Steps
 
 pytestmark = pytest.mark.trainer
 

@@ -11,7 +11,7 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
-from tfmon.trainer.steps import Preparer
+from tfmon.trainer.setups import SetupBuilder
 
 from .running import OneStep
 from .test_pipeline import scenario, settings, take
@@ -20,16 +20,16 @@ pytestmark = pytest.mark.trainer
 DEADLINE_S = 20.0
 
 
-def start(pipelines: Pipelines) -> tuple[Preparer, queue.Queue[Any]]:
+def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
     delivered: queue.Queue[Any] = queue.Queue()
-    preparer = Preparer(pipelines, OneStep(print), lambda request, result: delivered.put((request, result)))
+    preparer = SetupBuilder(pipelines, OneStep(print), lambda request, result: delivered.put((request, result)))
     preparer.start()
     return preparer, delivered
 
 
 def test_a_pipeline_is_delivered_under_its_request(tf: Any) -> None:
     preparer, delivered = start(Pipelines(scenario(np.arange(8.0))))
-    preparer.order(7, settings(2, 1), settings(4))
+    preparer.request(7, settings(2, 1), settings(4))
     request, setup = delivered.get(timeout=DEADLINE_S)
     assert request == 7
     assert setup.settings == settings(2, 1)
@@ -44,8 +44,8 @@ def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
         return examples.batch(batch_size)
 
     preparer, delivered = start(Pipelines(scenario(np.arange(8.0), no_sevens)))
-    preparer.order(1, settings(7), settings(4))
-    preparer.order(2, settings(8), settings(4))
+    preparer.request(1, settings(7), settings(4))
+    preparer.request(2, settings(8), settings(4))
     request, error = delivered.get(timeout=DEADLINE_S)
     assert (request, str(error)) == (1, "not seven")
     request, setup = delivered.get(timeout=DEADLINE_S)
@@ -62,9 +62,9 @@ def test_a_wish_does_not_wait_for_the_end_of_the_pipeline_before(tf: Any) -> Non
 
     preparer, delivered = start(Pipelines(scenario(np.arange(8.0))))
     try:
-        preparer.drop(BatchFeed(iter([Slow()]), 1))
+        preparer.discard(BatchFeed(iter([Slow()]), 1))
         assert ending.wait(DEADLINE_S)
-        preparer.order(1, settings(2), settings(4))
+        preparer.request(1, settings(2), settings(4))
         assert delivered.get(timeout=DEADLINE_S)[0] == 1
         assert not preparer.idle and preparer.took_time() and preparer.took_time(), "it is still being dropped"
     finally:
@@ -81,6 +81,6 @@ def test_an_error_while_preparing_ahead_is_nobodys(tf: Any) -> None:
 
     preparer, delivered = start(Pipelines(scenario(np.arange(64.0), only_four)))
     preparer.prepare_neighbours(settings(4))
-    preparer.order(1, settings(4), settings(2))
+    preparer.request(1, settings(4), settings(2))
     assert delivered.get(timeout=DEADLINE_S)[1].settings == settings(4)
     assert delivered.empty()

@@ -1,7 +1,7 @@
-"""Watches what a script has Keras do: `fit`, `train_on_batch`, `evaluate` and `predict`.
+"""Watches what a script does with Keras: `fit`, `train_on_batch`, `evaluate` and `predict`.
 
-Around each call of the model's train function stand two clocks, and one callback marks the epochs. It has no
-hook for batches: with one, Keras would read the loss after every step, where the script perhaps does not.
+Each call of the model's train function is timed, and a callback marks the epochs. The callback has no hook for
+batches: with one, Keras would read the loss after every step, which the script itself may not do.
 
 Source: `keras.Model`, whose `fit` calls `train_function(iterator)` once a step, or once for
 `steps_per_execution` of them, between `on_train_begin` and `on_train_end`.
@@ -28,7 +28,7 @@ STOP = Knob(
 
 
 def watch(keras: Any) -> None:  # noqa: ANN401
-    """Have the models of this Keras watched from now on."""
+    """Watch all models of this Keras from now on."""
     model = keras.Model
     for name, doing in (("fit", "fit"), ("evaluate", "evaluate"), ("predict", "predict")):
         setattr(model, name, _with_callback(getattr(model, name), doing, keras))
@@ -40,12 +40,12 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
 
     @functools.wraps(own)
     def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        lane = process.lane() if doing == "fit" else process.joined()
+        lane = process.join() if doing == "fit" else process.joined()
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
             lane = None
-        if lane is None or not lane.mine or isinstance(kwargs.get("callbacks"), keras.callbacks.CallbackList):
+        if lane is None or not lane.measures_this_thread:
             return own(*args, **kwargs)
         given = bound.arguments.get("callbacks")
         if isinstance(given, keras.callbacks.CallbackList):
@@ -55,7 +55,7 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
         try:
             return own(*bound.args, **bound.kwargs)
         finally:
-            callback.watcher.leave()
+            callback.watcher.close()
 
     return watched
 
@@ -63,8 +63,8 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
 def _train_on_batch(own: Callable[..., Any], keras: Any) -> Callable[..., Any]:  # noqa: ANN401
     @functools.wraps(own)
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        lane = process.lane()
-        if lane is None or not lane.mine:
+        lane = process.join()
+        if lane is None or not lane.measures_this_thread:
             return own(self, *args, **kwargs)
         lane.begin_step()
         result = own(self, *args, **kwargs)
@@ -76,9 +76,9 @@ def _train_on_batch(own: Callable[..., Any], keras: Any) -> Callable[..., Any]: 
 
 
 def _callback(keras: Any, lane: Lane, model: Any, doing: str) -> Any:  # noqa: ANN401
-    """Return a callback that tells a watcher of epochs and validation, and of nothing else."""
+    """Return a callback that tells a watcher about epochs and validation, and nothing else."""
 
-    # Keras is the script's own, and no type is known of it before the script has loaded it.
+    # Keras is loaded by the script, so its types are not known here.
     class Watch(keras.callbacks.Callback):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -125,22 +125,22 @@ class Watcher:
     # ------------------------------------------------------------ fit
 
     def begin(self, params: dict[str, Any]) -> None:
-        """Put clocks around the train function, and offer what knobs Keras has."""
+        """Time the train function, and offer the knobs that Keras has."""
         lane, model = self._lane, self._model
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         if self._keras.backend.backend() == "tensorflow":
             from tfmon.script.tf_feed import TensorFlowFeed
 
-            if not isinstance(lane.meter.feed, TensorFlowFeed):
-                lane.meter.feed = TensorFlowFeed()
-                lane.asides.barriers = True
-        lane.tell_model(_parameters(model))
+            if not isinstance(lane.feed, TensorFlowFeed):
+                lane.feed = TensorFlowFeed()
+                lane.samples_steps = True
+        lane.report_model(_parameters(model))
         self._offer_knobs()
         self._own_function = own = model.train_function
-        self._timed = model.train_function = self._with_clocks(own)
+        self._timed = model.train_function = self._timed_function(own)
 
-    def _with_clocks(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        lane, feed = self._lane, self._lane.meter.feed
+    def _timed_function(self, own: Callable[..., Any]) -> Callable[..., Any]:
+        lane, feed = self._lane, self._lane.feed
         per_call = int(getattr(self._model, "steps_per_execution", 1) or 1)
         follow = getattr(feed, "follow", None)
 
@@ -152,7 +152,7 @@ class Watcher:
             try:
                 result = own(*args)
             except BaseException:
-                lane.give_up_step()
+                lane.cancel_step()
                 raise
             finally:
                 if follow is not None:
@@ -165,45 +165,45 @@ class Watcher:
         return timed
 
     def begin_epoch(self, epoch: int) -> None:
-        """Take note of an epoch's beginning."""
-        gap_ns = self._lane.resume()
+        """Record that an epoch begins."""
+        gap_ns = self._lane.start_clock()
         if self._epochs_done:
             self._between_ns += max(0, gap_ns - self._this_validation_ns)
         self._this_validation_ns = 0
         self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
-        self._lane.tell_progress(self._progress)
+        self._lane.report_progress(self._progress)
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
-        """Take note of an epoch's end; its callbacks come now."""
-        self._lane.rest()
+        """Record that an epoch ended; its callbacks run now."""
+        self._lane.stop_clock()
         if self._batches is None:
             self._batches = self._batch
         self._epochs_done += 1
         self._metrics = _numbers(logs)
-        self._lane.tell_progress(self._progress)
+        self._lane.report_progress(self._progress)
         if self._lane.knobs.settings.get(STOP.name):
             self._model.stop_training = True
 
     def begin_test(self) -> None:
-        """Take note that Keras evaluates or predicts: its steps train nothing."""
-        self._lane.rest()
+        """Record that Keras evaluates or predicts: those steps train nothing."""
+        self._lane.stop_clock()
         self._test_began_ns = time.monotonic_ns()
         self._now = "validation" if self._doing == "fit" else self._doing
-        self._lane.tell_progress(self._progress)
+        self._lane.report_progress(self._progress)
 
     def end_test(self) -> None:
-        """Take note that it has done so."""
+        """Record the end of an evaluation or prediction."""
         took_ns = time.monotonic_ns() - self._test_began_ns
         self._validation_ns += took_ns
         self._this_validation_ns += took_ns
 
-    def leave(self) -> None:
+    def close(self) -> None:
         """Leave the model as it was."""
         if self._timed is not None and self._model.train_function is self._timed:
             self._model.train_function = self._own_function
-        self._lane.rest()
+        self._lane.stop_clock()
         self._now = ""
-        self._lane.tell_progress(self._progress)
+        self._lane.report_progress(self._progress)
 
     def _progress(self) -> Progressed:
         return Progressed(
@@ -239,20 +239,20 @@ class Watcher:
 
 
 def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
-    """Return the optimizer's learning rate; None where it is none that can be set, as with a schedule."""
+    """Return the optimizer's learning rate; None if it cannot be set, as with a schedule."""
     optimizer = getattr(model, "optimizer", None)
     schedules = keras.optimizers.schedules.LearningRateSchedule
     if optimizer is None or isinstance(getattr(optimizer, "_learning_rate", None), schedules):
         return None
     try:
-        # It has 32 bits, and as it was written mostly fewer digits than those hold.
+        # Keras keeps it in 32 bits; seven digits give back what was written in the script.
         return float(f"{float(keras.ops.convert_to_numpy(optimizer.learning_rate)):.7g}")
     except (TypeError, ValueError, AttributeError):
         return None
 
 
 def _loss_of(result: Any) -> Any:  # noqa: ANN401
-    """Return the loss in what a train function returned, unread; None where there is none."""
+    """Return the loss in what a train function returned, without reading it; None for none."""
     if isinstance(result, tuple | list):
         result = result[0] if result else None
     return result.get("loss") if isinstance(result, dict) else result
@@ -269,5 +269,5 @@ def _numbers(logs: dict[str, Any]) -> dict[str, float]:
 
 
 def _parameters(model: Any) -> int:  # noqa: ANN401
-    """Return how many trainable values a model has."""
+    """Return the number of trainable values of a model."""
     return sum(math.prod(int(length or 1) for length in weight.shape) for weight in model.trainable_weights)

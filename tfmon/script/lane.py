@@ -1,4 +1,4 @@
-"""A lane that is a user's process: told where a step begins and ends, it measures, reports and heeds requests."""
+"""A lane that is a user's process: it measures the steps of one thread, and obeys requests between them."""
 
 from __future__ import annotations
 
@@ -9,68 +9,65 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue
-from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed, LibrariesLoaded, Progressed, SliceEnded
+from tfmon.model.knobs import Knob, KnobError, KnobValue, find
+from tfmon.model.lane_events import PROTOCOL, Built, Hello, KnobOffered, LaneFailed, LibrariesLoaded, Progressed
 from tfmon.model.lane_pipes import SETTINGS, LanePipes
-from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
-from tfmon.model.wire import Pause, Profile, ReportStack, Request, Run, RunSlice, SetKnob, Stop
+from tfmon.model.lane_state import PAUSED, WARMING_UP
+from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.script import libraries
-from tfmon.script.asides import Asides
-from tfmon.script.knobs import OfferedKnobs
 from tfmon.script.meter import Meter
-from tfmon.script.teller import Lending, Teller, stacks
+from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
 from tfmon.trainer.channel import Inbox, Mailbox
-from tfmon.trainer.slices import WINDOW_NS, Slices
-from tfmon.trainer.step_clock import KNOB_CHANGE
-from tfmon.trainer.stepper import TraceWatch
+from tfmon.trainer.control import WINDOW_NS
+from tfmon.trainer.step_clock import TraceWatch
 
-WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
 LEAST_WINDOW_NS = WINDOW_NS // 4
-"""A window that an epoch's end cuts off goes out if it is so long; else it stands still and goes on later."""
+"""A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
 
 
-class Lane:
-    """Measures the steps of one thread, the first that takes one.
+class Lane(Meter):
+    """Measures the steps of the thread that made it.
 
-    Thread: `begin_step`, `end_step`, `rest` and `resume` are that thread's; `mine` says whether it is. A turn is
-    given back in a thread of its own, and the teller's lock keeps the two apart.
+    Thread: `start_step`, `end_step`, `stop_clock` and `start_clock` are that thread's, and `measures_this_thread`
+    tells it from others. An unused slice is given back by another thread, under the reporter's lock.
     """
 
     def __init__(self, pipes: LanePipes) -> None:
+        """Say hello on the pipes, and measure the calling thread."""
         self.device = pipes.device
-        self._teller = Teller(pipes.metric_fd)
-        self.meter = Meter(pipes.device, self._teller)
-        self.asides = Asides(self.meter, self._teller)
-        self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")), self._teller)
+        self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")))
         self._mailbox: Mailbox[Request] = Mailbox()
-        self._slices = Slices()
-        self._lending = Lending(self._teller.lock, lambda: self.meter.ended_ns, self._give_back)
+        reporter = ScriptReporter(pipes.metric_fd)
+        super().__init__(
+            reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
+        )
+        self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
         self._thread = threading.get_ident()
-        self._rest_ns = 0
-        self._raced = self._ending = False
+        self._clock_stopped_ns = 0
+        self._ending = False
         self._progress: Callable[[], Progressed] | None = None
         self._say_hello()
         Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
-        self._lending.start()
+        self._timeout.start()
         atexit.register(self._leave)
 
     @property
-    def mine(self) -> bool:
+    def measures_this_thread(self) -> bool:
         """Whether the calling thread is the one that is measured."""
-        return threading.get_ident() == self._thread and not self._teller.gone
+        return threading.get_ident() == self._thread and not self.reporter.closed
 
-    # ------------------------------------------------------------ words
+    # ------------------------------------------------------------ reports
 
     def _say_hello(self) -> None:
-        now_ns, send = time.monotonic_ns(), self._teller.send
+        now_ns, send = time.monotonic_ns(), self.reporter.send
         python = platform.python_version()
         send(Hello(at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, reports_stack=True))
         found = libraries.find(self.device)
-        if found.absent:
-            self.fail("device_absent", found.absent)
+        if found.missing_device:
+            self.fail("device_absent", found.missing_device)
         send(
             LibrariesLoaded(
                 at_ns=now_ns,
@@ -81,148 +78,102 @@ class Lane:
                 gpu_uuid=found.gpu_uuid,
             )
         )
-        self._teller.enter(WARMING_UP)
+        self.enter(WARMING_UP)
         if found.tensorflow:
-            self.meter.traces = TraceWatch()
+            self.traces = TraceWatch()
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
-        """Say why this lane cannot be measured, and end the script as Ctrl+C does."""
-        self._teller.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
-        self._teller.gone = True
+        """Report why this lane cannot be measured, and end the script as Ctrl+C does."""
+        self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
+        self.reporter.closed = True
         signal.raise_signal(signal.SIGINT)
 
-    def tell_model(self, parameters: int) -> None:
-        """Tell how large the model is that trains now."""
+    def report_model(self, parameters: int) -> None:
+        """Report the size of the model that trains now."""
         settings = dict(self.knobs.settings)
-        self._teller.send(
+        self.reporter.send(
             Built(at_ns=time.monotonic_ns(), parameters=parameters, examples=None, settings=settings)
         )
 
-    def tell_progress(self, progress: Callable[[], Progressed]) -> None:
-        """Tell now how far the script is, and from now on with each window."""
+    def report_progress(self, progress: Callable[[], Progressed]) -> None:
+        """Report how far the script is, now and from now on with each window."""
         self._progress = progress
-        self._teller.offer(progress())
+        self.reporter.offer(progress())
 
-    def offer(self, knob: Knob, take: Callable[[Any], None]) -> KnobValue:
-        """Offer a knob, and return its value; see `OfferedKnobs.offer`. What it cannot be ends the script."""
+    def offer(self, knob: Knob, apply: Callable[[Any], None]) -> KnobValue:
+        """Offer a knob, and return its value; an impossible value of the command line ends the script."""
+        known = knob.name in self.knobs
         try:
-            return self.knobs.offer(knob, take)
+            value = self.knobs.offer(knob, apply)
         except KnobError as error:
             self.fail("scenario", str(error))
             return knob.default
+        if not known:
+            self.reporter.send(
+                KnobOffered(
+                    at_ns=time.monotonic_ns(),
+                    knob=knob.name,
+                    value=value,
+                    default=knob.default,
+                    help=knob.help,
+                    choices=knob.choices,
+                    low=knob.low,
+                    high=knob.high,
+                )
+            )
+        return value
 
     # ------------------------------------------------------------ steps
 
     def begin_step(self) -> bool:
-        """Begin a step, once the lane may train; return whether it stood still before it."""
-        if self._rest_ns:
-            self.resume()
-        stood = self._slices.held and self.meter.warm
-        if stood or self._mailbox.waiting:
-            self._obey()
-        if self.meter.empty and not self.asides.under_way:
-            self._before_window()
-        self.asides.begin_step()
-        self.meter.begin()
-        return stood
+        """Begin a step as soon as the lane may train; return whether it was paused before."""
+        if self._clock_stopped_ns:
+            self.start_clock()
+        paused = self.slices.paused and self.warm
+        if paused or self._mailbox.waiting:
+            self._handle_requests()
+        self.start_step()
+        return paused
 
-    def give_up_step(self) -> None:
-        """Take note that what was begun was no step: the data had ended."""
-        self.asides.end_step()
-
-    def end_step(
-        self,
-        *,
-        steps: int = 1,
-        loss: object = None,
-        examples: int = 0,
-        input_ns: int = 0,
-        call_ns: int | None = None,
-    ) -> None:
-        """End a step, or several that were run as one; close the window when it is due.
-
-        `loss` is kept, and read when the window ends. `examples` and `input_ns` are what the feed does not know.
-        """
-        now_ns = time.monotonic_ns()
-        self.asides.end_step()
-        meter = self.meter
-        gap_ns = meter.end(now_ns, steps, loss, examples, input_ns, call_ns)
-        if self.asides.under_way:
-            self.asides.after_step()
-        elif self.knobs.fresh:
-            self.knobs.confirm(now_ns, meter.done, gap_ns)
-        due = now_ns >= self._slices.due_ns(meter.tried_ns) or meter.full or self._mailbox.waiting
-        if due and not self.asides.profiling:
-            self._after_stretch()
-
-    def rest(self) -> None:
-        """Take note that no step follows for a while; the time until the next is no step's."""
-        if self._rest_ns or not self.meter.ended_ns:
+    def stop_clock(self) -> None:
+        """Stop measuring: no step follows for a while, and the time until the next one belongs to no step."""
+        if self._clock_stopped_ns or not self.clock.last_end_ns:
             return
-        self.meter.count()
-        self.asides.finish_capture()
-        if self.meter.ended_ns - self.meter.clock.began_ns >= LEAST_WINDOW_NS:
-            self._after_stretch()
-        self._rest_ns = time.monotonic_ns()
+        self.count()
+        self.finish_capture()
+        if self.clock.last_end_ns - self.clock.began_ns >= LEAST_WINDOW_NS:
+            self.end_stretch()
+        self._clock_stopped_ns = time.monotonic_ns()
 
-    def resume(self) -> int:
-        """Take note that steps follow again; return how long none did, in nanoseconds."""
-        if not self._rest_ns:
+    def start_clock(self) -> int:
+        """Measure again; return the nanoseconds since `stop_clock`, 0 if the clock was running."""
+        if not self._clock_stopped_ns:
             return 0
         now_ns = time.monotonic_ns()
-        gap_ns, self._rest_ns = now_ns - self._rest_ns, 0
-        self.meter.move(now_ns - self.meter.ended_ns)
+        gap_ns, self._clock_stopped_ns = now_ns - self._clock_stopped_ns, 0
+        self.shift(now_ns - self.clock.last_end_ns)
         return gap_ns
 
-    # ------------------------------------------------------------ windows
-
-    def _before_window(self) -> None:
-        steady = self.meter.ended_ns and not self.meter.clock.marks and not self.knobs.fresh
-        if steady and not self._slices.starting:
-            self.asides.before_window()
-
-    def _after_stretch(self) -> None:
-        """Wait for the device, and close the window if it is time."""
-        meter = self.meter
-        meter.count()
-        if not meter.clock.steps:
+    def end_stretch(self) -> None:
+        """Wait for the device, close the window if it is time, and become ready after the warm-up."""
+        super().end_stretch()
+        if self.warm or not self.warmed_up:
             return
-        loss = meter.read_loss()
-        synced_ns = time.monotonic_ns()
-        meter.clock.sync_ns += synced_ns - meter.ended_ns
-        meter.take_feed()
-        if self._slices.starting:
-            meter.clock.marks.add(SLICE_START)
-        with self._teller.lock:
-            if self._slices.unsettled(synced_ns, meter.tried_ns, meter.clock.examples or meter.clock.steps):
-                meter.tried_ns = meter.ended_ns = synced_ns
-                return
-            self._close_window(synced_ns, loss)
-            ended = self._slices.window_ended(synced_ns)
-            if ended is not None:
-                self._lending.ended()
-                self._teller.send(SliceEnded(at_ns=synced_ns, round=ended.round))
-        if not meter.warm:
-            self._warm_up(synced_ns)
-
-    def _close_window(self, at_ns: int, loss: float | None) -> None:
-        went = self.meter.close(at_ns, loss, dict(self.knobs.settings), self._slices.round)
-        if went and self._progress is not None:
-            self._teller.offer(self._progress())
-        self.meter.told(at_ns)
-
-    def _warm_up(self, now_ns: int) -> None:
-        if now_ns - self.meter.warm_since_ns <= WARM_UP_NS or self.meter.done < WARM_UP_STEPS:
-            return
-        unknown = self.knobs.unknown
+        unknown = self.knobs.not_offered
         if unknown:
             self.fail(
                 "scenario",
                 f"{unknown} was asked for, and the script has no such knob",
                 f'report.knob("{unknown}", …) offers one',
             )
-        self.meter.warm = True
-        self._teller.enter(READY)
+        self.warm = True
+        self.become_ready()
+
+    def window_sent(self) -> None:
+        """Report the script's progress with each window."""
+        super().window_sent()
+        if self._progress is not None:
+            self.reporter.offer(self._progress())
 
     # ------------------------------------------------------------ requests
 
@@ -232,81 +183,122 @@ class Lane:
             self._end_process(0)
             return
         if isinstance(request, ReportStack):
-            self._teller.send(stacks(self._thread))
+            self.reporter.send(stacks(self._thread))
             return
         if isinstance(request, RunSlice):
-            self._lending.given(request)
+            self._timeout.granted(request)
         self._mailbox.post(request)
 
-    def _obey(self) -> None:
-        """Do what was asked, and stand still while the lane is held."""
+    def _handle_requests(self) -> None:
+        """Do what is requested, and wait while the lane is paused."""
         while True:
-            while (message := self._mailbox.take()) is not None:
-                with self._teller.lock:
-                    self._heed(message)
-            if not (self._slices.held and self.meter.warm):
+            while (request := self._mailbox.take()) is not None:
+                with self.reporter.lock:
+                    self.handle(request)
+            if not (self.slices.paused and self.warm):
                 return
             self._mailbox.wait()
 
-    def _heed(self, message: Request) -> None:
-        match message:
-            case Run() | RunSlice() | Pause() if not self.meter.warm:
-                pass  # it was meant for the process that was the lane before
-            case SetKnob():
-                if self.knobs.ask(message):
-                    self.meter.expect_change()
-            case Run():
-                self._slices.current = None
-                self._go_on("pause" if self._raced else "")
-            case RunSlice() if message.round > self._lending.last:
-                now_ns = time.monotonic_ns()
-                self._go_on(SLICE_START)
-                self._slices.begin(message, now_ns, 0)
-            case Pause():
-                if self._slices.stop():
-                    self._teller.enter(PAUSED)
-            case Profile():
-                self.asides.ask(message)
-            case _:
-                pass
+    def handle(self, request: Request) -> None:
+        """Do what the monitor requests, unless it is out of date."""
+        match request:
+            case Run() | RunSlice() | Pause() if not self.warm:
+                return  # it was meant for the process that was the lane before
+            case RunSlice() if request.round <= self._timeout.returned_round:
+                return
+        super().handle(request)
 
-    def _go_on(self, mark: str) -> None:
-        if self._slices.held:
-            self._slices.held = False
-            self.meter.restart(time.monotonic_ns())
-            if mark:
-                self.meter.clock.marks.add(mark)
-            if self.knobs.fresh:
-                self.meter.clock.marks.add(KNOB_CHANGE)
-        self._raced = True
-        self._teller.enter(RACING)
+    def set_knob(self, request: SetKnob) -> None:
+        """Set one of the script's knobs, or refuse the request."""
+        try:
+            self.knobs.set(request.knob, request.value)
+        except KnobError as error:
+            self.refuse_knob(request, str(error))
+        else:
+            self.knob_changed(request)
 
-    def _give_back(self, given: RunSlice) -> None:
-        self._slices.stop()
-        self._teller.send(SliceEnded(at_ns=time.monotonic_ns(), round=given.round))
+    def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
+        """Report the end of a slice."""
+        self._timeout.ended()
+        super().slice_ended(ended, at_ns)
+
+    def _give_back(self, granted: RunSlice) -> None:
+        self.slices.pause()
+        super().slice_ended(granted, time.monotonic_ns())
 
     # ------------------------------------------------------------ the end
 
-    def forget(self) -> None:
-        """Be no lane in a forked child."""
-        self._teller.forget()
+    def abandon(self) -> None:
+        """Stop being the lane, in a forked child."""
+        self.reporter.abandon()
 
     def _leave(self) -> None:
-        """Send what is left of the last window, and let others have the turn."""
-        if self._teller.gone:
+        """Send what is left of the last window, and let the other lanes train."""
+        if self.reporter.closed:
             return
-        self.rest()
-        with self._teller.lock:
-            self.meter.end_all(dict(self.knobs.settings), self._slices.round)
-        unfinished = self._slices.current or self._lending.current
+        self.stop_clock()
+        with self.reporter.lock:
+            self.send_rest()
+        unfinished = self.slices.current or self._timeout.current
         if unfinished is not None:
-            self._teller.send(SliceEnded(at_ns=time.monotonic_ns(), round=unfinished.round))
-        elif not self._slices.held:
-            self._teller.enter(PAUSED)
-        self._teller.leave()
+            super().slice_ended(unfinished, time.monotonic_ns())
+        elif not self.slices.paused:
+            self.enter(PAUSED)
+        self.reporter.close()
 
     def _end_process(self, _code: int) -> None:
-        """End the script as its author knows it: the monitor wants its end, or is gone."""
+        """End the script as a Ctrl+C does: the monitor requests it, or is gone."""
         if not self._ending:
             self._ending = True
             os.kill(os.getpid(), signal.SIGINT)
+
+
+class OfferedKnobs:
+    """The knobs that a script offers, and their values in effect.
+
+    Thread: the one that trains.
+    """
+
+    def __init__(self, requested: Mapping[str, KnobValue]) -> None:
+        """Offer none yet; `requested` has the values of the command line."""
+        self.settings: dict[str, KnobValue] = {}
+        """The values in effect."""
+        self._requested = requested
+        self._offered: dict[str, tuple[Knob, Callable[[Any], None]]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether a knob was offered."""
+        return name in self._offered
+
+    @property
+    def not_offered(self) -> str:
+        """Name of a knob that the command line sets and the script does not offer; empty for none."""
+        return next((name for name in self._requested if name not in self._offered), "")
+
+    def offer(self, knob: Knob, apply: Callable[[Any], None]) -> KnobValue:
+        """Add a knob, and return its value: the one in effect, or that of the command line, or its default.
+
+        `apply` is called with each new value between two steps, in the thread that trains; KnobError refuses it.
+
+        Errors: KnobError for an impossible value of the command line.
+        """
+        known = knob.name in self._offered
+        self._offered[knob.name] = knob, apply
+        if known:
+            return self.settings[knob.name]
+        self.settings[knob.name] = value = knob.default
+        requested = self._requested.get(knob.name)
+        if requested is not None:
+            value = knob.parse(str(requested)) if isinstance(requested, str) else knob.check(requested)
+            apply(value)
+            self.settings[knob.name] = value
+        return value
+
+    def set(self, name: str, value: KnobValue) -> None:
+        """Change a value.
+
+        Errors: KnobError for an unknown knob or an impossible value.
+        """
+        value = find([knob for knob, _ in self._offered.values()], name).check(value)
+        self._offered[name][1](value)
+        self.settings[name] = value

@@ -1,4 +1,4 @@
-"""What a script trains with: its libraries, and the device that they really use."""
+"""What a script trains with: the libraries it has loaded, and the device that they use."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Equipment:
-    """What was found; versions are empty for what the script has not loaded."""
+class Libraries:
+    """The libraries of a script; a version is empty for what the script has not loaded."""
 
     tensorflow: str = ""
     keras: str = ""
     numpy: str = ""
     device_name: str = ""
     gpu_uuid: str | None = None
-    absent: str = ""
-    """Why the lane's device is not what the script trains on."""
+    missing_device: str = ""
+    """Why the script does not train on the lane's device; empty if it does."""
 
 
-def find(kind: str) -> Equipment:
-    """Look at what is loaded; nothing is imported for it."""
+def find(kind: str) -> Libraries:
+    """Return what the script has loaded, on a lane of the kind `cpu` or `gpu`; import nothing."""
     modules = sys.modules
     tensorflow = modules.get("tensorflow")
-    name, absent = "", ""
+    name, missing = "", ""
     if tensorflow is not None:
-        name, absent = _of_tensorflow(tensorflow, kind)
+        name, missing = _of_tensorflow(tensorflow, kind)
     elif "torch" in modules:
-        name, absent = _of_torch(modules["torch"], kind)
+        name, missing = _of_torch(modules["torch"], kind)
     uuid = None
-    if kind == "gpu" and not absent:
+    if kind == "gpu" and not missing:
         from tfmon.trainer.runtime import gpu_uuid
 
         uuid = gpu_uuid()
-    return Equipment(
+    return Libraries(
         tensorflow=str(getattr(tensorflow, "__version__", "")),
         keras=str(getattr(modules.get("keras"), "__version__", "")),
         numpy=str(getattr(modules.get("numpy"), "__version__", "")),
         device_name=name,
         gpu_uuid=uuid,
-        absent=absent,
+        missing_device=missing,
     )
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:
-    """Return what the framework's allocator has in use and had at peak, in bytes; None where it does not tell.
+    """Return the bytes that the framework has allocated now and at its peak; None for unknown.
 
     Source: `tf.config.experimental.get_memory_info`, `torch.cuda.memory_allocated`.
     """
@@ -68,9 +68,9 @@ def _of_tensorflow(tensorflow: Any, kind: str) -> tuple[str, str]:  # noqa: ANN4
             return "", "TensorFlow still sees a GPU here: tf.config.set_visible_devices([], 'GPU') hides it"
         return "", ""
     if not gpus:
-        from tfmon.trainer.runtime import why_no_gpu
+        from tfmon.trainer.runtime import missing_gpu_reason
 
-        return "", why_no_gpu()
+        return "", missing_gpu_reason()
     details = tensorflow.config.experimental.get_device_details(gpus[0])
     return str(details.get("device_name") or gpus[0].name), ""
 

@@ -1,89 +1,123 @@
-"""The window under way in a lane that is a user's process: what its steps took, and whence their input came."""
+"""Measures the steps that a user's script takes: the script says where each begins and ends."""
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import time
+from collections.abc import Mapping, Sized
+from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import Window
-from tfmon.script import libraries
-from tfmon.script.teller import Teller
-from tfmon.trainer.step_clock import CAPACITY, KNOB_CHANGE, OutlierWindows, Samples, StepClock
-from tfmon.trainer.stepper import TraceWatch
+from tfmon.model.requests import Profile
+from tfmon.script.reporting import ScriptReporter
+from tfmon.trainer.capture import Capture, CaptureError
+from tfmon.trainer.control import WARM_UP, GpuMemory, LaneControl
+from tfmon.trainer.step_clock import CAPACITY, Sampler, Samples
 
-WARM_UP = "warm-up"
-"""Mark of the windows before the lane says that it is ready."""
+WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
+"""A script's lane is warm after this time and this many steps; the windows before are sent, marked `WARM_UP`."""
 END = "end"
-"""Mark of a last window without steps, after those that are in none."""
+"""Mark of a last window without steps, which reports the examples of steps in no window."""
+NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loaded"
 
 
 class InputMeter:
-    """What is known of a lane's input besides its steps' times. This one knows nothing."""
+    """What is known of a lane's input besides the times of its steps; this one knows nothing."""
 
     def totals(self) -> tuple[int, int] | None:
-        """Return nanoseconds waited for batches inside the steps, and examples, so far; None for unknown."""
+        """Return the nanoseconds waited for batches, and the examples, since the start; None for unknown."""
         return None
 
 
-class Meter:
-    """Adds up steps, and makes a window of them.
+class Meter(LaneControl):
+    """Times steps, and makes windows of them.
 
-    Thread: the one that trains; `ended_ns` may be read by others.
+    Thread: the one that trains; `clock.last_end_ns` may be read by others.
     Units: nanoseconds of `time.monotonic_ns`.
     """
 
-    def __init__(self, device: str, teller: Teller) -> None:
-        self.clock, self.samples = StepClock(), Samples()
+    def __init__(
+        self,
+        reporter: ScriptReporter,
+        settings: Mapping[str, KnobValue],
+        waiting: Sized = (),
+        gpu_memory: GpuMemory = lambda: (None, None),
+    ) -> None:
+        """Measure from the first step on.
+
+        Args:
+            reporter: takes the events; its lock guards the end of a window.
+            settings: the knobs in effect; read anew for each window.
+            waiting: true while a request waits, which ends the stretch.
+            gpu_memory: returns what the framework has allocated now and at its peak.
+        """
+        super().__init__(reporter, settings, Sampler(), gpu_memory)
+        self.reporter = reporter
         self.feed = InputMeter()
-        self.traces: TraceWatch | None = None
         self.warm = False
-        """Whether the lane was ready once: windows before that are marked."""
-        self.done = 0
-        """Steps since the start."""
-        self.began_ns = self.ended_ns = 0
-        """When the last step began, and ended; 0 before the first."""
-        self.tried_ns = 0
-        """Since when the window may be closed."""
-        self.call_ns = 0
-        """What the last step took without its input."""
-        self.period_ns = 0.0
-        """What a step of the last window took."""
-        self.warm_since_ns = 0
-        self._device = device
-        self._teller = teller
-        self._odd = OutlierWindows()
-        self._ring = 0
-        self._seen_traces = 0
-        self._known = (0, 0)
+        """Whether the lane was ready once; windows before that are marked."""
+        self.samples_steps = False
+        """Whether steps may be sampled between barriers: reading their loss waits for the device."""
+        self._waiting = waiting
+        self._warm_up_began_ns = self._began_ns = self._call_ns = 0
+        self._uncounted = self._seen_traces = 0
+        self._feed_totals = (0, 0)
         self._loss: Any = None
+        self._sampling = False
+        self._capture: tuple[Capture, Profile] | None = None
+        self._marker: contextlib.AbstractContextManager[Any] | None = None
 
     # ------------------------------------------------------------ steps
 
-    @property
-    def empty(self) -> bool:
-        """Whether the window has no step yet."""
-        return not self._ring and not self.clock.steps
+    def start_step(self) -> None:
+        """Begin a step; a sampled or profiled one if that is due."""
+        clock = self.clock
+        in_window = self._uncounted or self._sampling or self._capture is not None
+        if not in_window and clock.last_end_ns and self.steady:
+            self._begin_steps_in_no_window()
+        if self._capture is not None:
+            self._marker = self._capture[0].step()
+            self._marker.__enter__()
+        self._began_ns = time.monotonic_ns()
+        if not clock.last_end_ns:
+            self._skip_feed()
+            self.begin_window(self._began_ns)
 
-    @property
-    def full(self) -> bool:
-        """Whether the steps' times must be counted now."""
-        return self._ring >= CAPACITY
+    def cancel_step(self) -> None:
+        """Forget the step that was begun: the data had ended."""
+        if self._marker is not None:
+            self._marker.__exit__(None, None, None)
+            self._marker = None
 
-    def begin(self) -> None:
-        """Begin a step."""
-        self.began_ns = time.monotonic_ns()
-        if not self.ended_ns:
-            self.restart(self.began_ns)
+    def end_step(
+        self,
+        *,
+        steps: int = 1,
+        loss: object = None,
+        examples: int = 0,
+        input_ns: int = 0,
+        call_ns: int | None = None,
+    ) -> None:
+        """End a step, and the window if it is due.
 
-    def end(self, now_ns: int, steps: int, loss: object, examples: int, input_ns: int, call_ns: int | None) -> int:
-        """End a step, or several that were run as one; return the time since the end of the one before."""
+        Args:
+            steps: more than one if they were run as one.
+            loss: a number or a tensor; kept, and read when the window ends.
+            examples: those that the feed does not count.
+            input_ns: the wait for the batch, as far as the feed does not know it.
+            call_ns: duration of the step without its input; None if it began with `start_step`.
+        """
+        now_ns = time.monotonic_ns()
+        if self._marker is not None:
+            self.cancel_step()
         clock = self.clock
         self._loss = loss
         if call_ns is None:
-            call_ns = now_ns - self.began_ns - input_ns
-        self.call_ns = call_ns
-        took_ns = now_ns - self.ended_ns
+            call_ns = now_ns - self._began_ns - input_ns
+        self._call_ns = call_ns
+        took_ns = now_ns - clock.last_end_ns
         if self.traces is not None and self.traces.count != self._seen_traces:
             self._seen_traces = self.traces.count
             clock.traced_steps += 1
@@ -93,26 +127,35 @@ class Meter:
         clock.call_ns += call_ns
         if call_ns > clock.longest_call_ns:
             clock.longest_call_ns = call_ns
-        if steps == 1 and self._ring < CAPACITY:
-            clock.times[self._ring] = took_ns
-            self._ring += 1
+        if steps == 1 and self._uncounted < CAPACITY:
+            clock.times[self._uncounted] = took_ns
+            self._uncounted += 1
         else:
-            after = min(self._ring + steps, CAPACITY)
-            for pipes in range(self._ring, after):
-                clock.times[pipes] = took_ns // steps
-            self._ring = after
-        self.done += steps
-        self.ended_ns = now_ns
-        return took_ns
+            after = min(self._uncounted + steps, CAPACITY)
+            for slot in range(self._uncounted, after):
+                clock.times[slot] = took_ns // steps
+            self._uncounted = after
+        clock.done += steps
+        clock.last_end_ns = now_ns
+        if self._sampling:
+            self._finish_sample()
+        elif self._capture is not None:
+            if self._capture[0].steps >= self._capture[1].steps:
+                self.finish_capture()
+        elif self.unconfirmed:
+            self.confirm_knobs(now_ns, took_ns)
+        full = self._uncounted >= CAPACITY
+        if self._waiting or full or now_ns >= self.slices.due_ns(self.stretch_began_ns):
+            self.end_stretch()
 
     def count(self) -> None:
         """Count the times of the last steps into the window."""
-        if self._ring:
-            self.clock.count(self._ring)
-            self._ring = 0
+        if self._uncounted:
+            self.clock.count(self._uncounted)
+            self._uncounted = 0
 
     def read_loss(self) -> float | None:
-        """Read the last step's loss, and by that wait for the device to finish it; None for no number."""
+        """Return the last step's loss, None if it is no number; reading it waits for the device."""
         loss: Any = self._loss() if callable(self._loss) else self._loss
         if loss is None:
             return None
@@ -121,88 +164,128 @@ class Meter:
         except (TypeError, ValueError, AttributeError, RuntimeError):
             return None
 
-    def take_feed(self) -> None:
-        """Add to the window what the feed knows of the steps since the last time."""
+    # ------------------------------------------------------------ windows
+
+    def end_stretch(self) -> None:
+        """Wait for the device, and close the window if it is time; do nothing while a profile is taken."""
+        if self._capture is not None:
+            return
+        self.count()
+        if not self.clock.steps:
+            return
+        loss = self.read_loss()
+        synced_ns = time.monotonic_ns()
+        self._take_feed()
+        with self.reporter.lock:
+            self.finish_stretch(synced_ns, loss)
+            # The wait for the device and the report are no part of the next step.
+            self.clock.last_end_ns = time.monotonic_ns()
+
+    def begin_window(self, at_ns: int) -> None:
+        """Begin a window; what the current one has is dropped."""
+        super().begin_window(at_ns)
+        self._uncounted = 0
+        if not self.warm:
+            self._warm_up_began_ns = self._warm_up_began_ns or at_ns
+            self.clock.marks.add(WARM_UP)
+
+    def window_sent(self) -> None:
+        """Mark the next window while the lane is not warm."""
+        if not self.warm:
+            self.clock.marks.add(WARM_UP)
+
+    def resume(self, mark: str) -> None:
+        """Begin a window after a time without training."""
+        if self.slices.paused:
+            self._skip_feed()
+        super().resume(mark)
+
+    @property
+    def warmed_up(self) -> bool:
+        """Whether the lane trained long enough to be ready."""
+        warm_ns = self.clock.last_end_ns - self._warm_up_began_ns
+        return warm_ns > WARM_UP_NS and self.clock.done >= WARM_UP_STEPS
+
+    def shift(self, by_ns: int) -> None:
+        """Shift the window: a time without steps was no part of it."""
+        self.clock.began_ns += by_ns
+        self.clock.last_end_ns += by_ns
+        self.stretch_began_ns += by_ns
+
+    def send_rest(self) -> None:
+        """Send what is left of the last window; one without steps reports the examples of steps in no window."""
+        if self.clock.steps:
+            self._take_feed()
+            self.reporter.send(self.window(self.clock.last_end_ns, self.read_loss()))
+        elif self.sampler.sums.examples or self.sampler.sums.steps:
+            self.clock.marks.add(END)
+            self.reporter.send(self.window(time.monotonic_ns(), None))
+
+    def _skip_feed(self) -> None:
+        self._feed_totals = self.feed.totals() or (0, 0)
+
+    def _take_feed(self) -> None:
+        """Add to the window what the feed counted since the last time."""
         totals = self.feed.totals()
         if totals is None:
             return
-        input_ns, examples = totals[0] - self._known[0], totals[1] - self._known[1]
-        self._known = totals
+        input_ns, examples = totals[0] - self._feed_totals[0], totals[1] - self._feed_totals[1]
+        self._feed_totals = totals
         self.clock.input_ns += input_ns
         self.clock.call_ns = max(0, self.clock.call_ns - input_ns)
         self.clock.examples += examples
 
-    # ------------------------------------------------------------ windows
+    # ------------------------------------------------------------ steps in no window
 
-    def restart(self, at_ns: int) -> None:
-        """Begin a window after a time without steps."""
-        self.leave_out(at_ns)
-        self._known = self.feed.totals() or (0, 0)
-        if not self.warm:
-            self.warm_since_ns = self.warm_since_ns or at_ns
-            self.clock.marks.add(WARM_UP)
+    def _begin_steps_in_no_window(self) -> None:
+        if self.profile_request is not None:
+            request, self.profile_request = self.profile_request, None
+            self._begin_capture(request)
+        elif self.samples_steps and self.warm and self.sampler.due(time.monotonic_ns()):
+            self._sampling = True
+            self._take_feed()
 
-    def leave_out(self, at_ns: int) -> None:
-        """Begin the window anew; the steps that it has had count as trained and no more."""
-        self.clock.reset(at_ns)
-        self._ring = 0
-        self.tried_ns = self.ended_ns = at_ns
-
-    def move(self, by_ns: int) -> None:
-        """Let the window stand still for so long."""
-        self.clock.began_ns += by_ns
-        self.tried_ns += by_ns
-        self.ended_ns += by_ns
-
-    def expect_change(self) -> None:
-        """Take note that a knob changes in this window."""
-        self._odd = OutlierWindows()
-        self.clock.marks.add(KNOB_CHANGE)
-
-    def close(
-        self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], round_number: int | None
-    ) -> bool:
-        """Send the window if the pipe has room, and begin the next; else it grows. Return whether it went."""
-        window = self._window(at_ns, loss, settings, round_number)
-        self.period_ns = window.span_ns / max(1, window.steps)
-        self.tried_ns = at_ns
-        if not self._teller.offer(window):
-            return False
-        self.clock.reset(at_ns)
-        self.samples = Samples()
-        if not self.warm:
-            self.clock.marks.add(WARM_UP)
-        return True
-
-    def end_all(self, settings: dict[str, KnobValue], round_number: int | None) -> None:
-        """Send what is left of the last window; without a step of its own it tells of those before it."""
-        if self.clock.steps:
-            self.take_feed()
-            self._teller.send(self._window(self.ended_ns, self.read_loss(), settings, round_number))
-        elif self.samples.examples or self.samples.steps:
-            self.clock.marks.add(END)
-            self._teller.send(self._window(time.monotonic_ns(), None, settings, round_number))
-
-    def _window(
-        self, at_ns: int, loss: float | None, settings: dict[str, KnobValue], round_number: int | None
-    ) -> Window:
+    def _finish_sample(self) -> None:
+        """End a step between two barriers; the barrier before it is the end of the window before."""
+        self._sampling = False
         clock = self.clock
-        if WARM_UP not in clock.marks and KNOB_CHANGE not in clock.marks:
-            self._odd.mark(clock)
-        in_use, peak = libraries.gpu_memory(self._device)
-        return clock.window(
-            at_ns,
-            self.samples,
-            step=self.done,
-            loss=loss,
-            settings=settings,
-            round=round_number,
-            gpu_memory_allocated_bytes=in_use,
-            gpu_memory_peak_bytes=peak,
-            traced=self.traces.cause() if self.traces is not None and clock.traced_steps else "",
+        called_ns = clock.last_end_ns
+        self.read_loss()
+        done_ns = time.monotonic_ns()
+        self._take_feed()
+        sample = Samples(
+            steps=1,
+            examples=clock.examples,
+            input_ns=clock.input_ns,
+            call_ns=max(0, self._call_ns - clock.input_ns),
+            tail_ns=done_ns - called_ns,
         )
+        self.sampler.add(sample, done_ns, done_ns - self._began_ns - self.step_ns)
+        self.begin_window(done_ns)
 
-    def told(self, since_ns: int) -> None:
-        """Take note that reporting is over which began then: it is no part of the next step."""
-        self.ended_ns = time.monotonic_ns()
-        self.clock.report_ns += self.ended_ns - since_ns
+    def _begin_capture(self, request: Profile) -> None:
+        if "tensorflow" not in sys.modules:
+            self.report_profile_failure(request, NO_TENSORFLOW)
+            return
+        capture = Capture(Path(request.folder))
+        try:
+            capture.start()
+        except CaptureError as error:
+            self.report_profile_failure(request, str(error))
+        else:
+            self._capture = capture, request
+
+    def finish_capture(self) -> None:
+        """End the profile with the steps that it has; do nothing if none is being taken."""
+        if self._capture is None:
+            return
+        (capture, request), self._capture = self._capture, None
+        self.read_loss()
+        try:
+            path = capture.stop()
+        except CaptureError as error:
+            self.report_profile_failure(request, str(error))
+        else:
+            self.report_profile(request, path)
+        self._take_feed()
+        self.discard_steps()

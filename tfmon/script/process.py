@@ -12,20 +12,20 @@ from tfmon.model.lane_pipes import HOLDER, is_open, read_pipes, reopened
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
 
-_joining = threading.Lock()
+_lock = threading.Lock()
 _lane: Lane | None = None
 _refused = False
 
 
-def lane() -> Lane | None:
-    """Return this process's lane, and be it from now on if nobody else is; None where another process is.
+def join() -> Lane | None:
+    """Make this process the lane unless another one is, and return its lane; None if another process is the lane.
 
-    Thread: any; the thread that comes first is the one whose steps count.
+    Thread: any; the first to call it is the one that is measured.
     """
     global _lane, _refused
     if _lane is not None or _refused:
         return _lane
-    with _joining:
+    with _lock:
         if _lane is None and not _refused:
             _lane = _join()
             _refused = _lane is None
@@ -49,13 +49,13 @@ def _join() -> Lane | None:
         return None
     from tfmon.script.lane import Lane
 
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_abandon)
     return Lane(pipes)
 
 
-def _forget() -> None:
+def _abandon() -> None:
     """In a forked child: its steps are not the lane's."""
     global _lane, _refused
     if _lane is not None:
-        _lane.forget()
+        _lane.abandon()
     _lane, _refused = None, True

@@ -1,13 +1,13 @@
 """How long the train function waits for its input, and how many examples it gets: exact, in every step.
 
-Keras takes the next batch inside of the train function, a graph, so no clock in Python can tell the wait from
-the step. While that graph is traced, the operation that takes the batch gets a time stamp before and after it,
-and their difference and the size of the batch are added to variables, which are read once a window.
+Keras takes the next batch inside of the train function, a graph, so a clock in Python cannot tell the wait from
+the step. While that graph is traced, time stamps are put before and after the operation that takes the batch.
+Their difference and the size of the batch are added to variables, which are read once a window.
 
-What that costs lies in the details, on a machine of two cores (`tests/benchmarks/scripts.py` has the whole). A
-variable that the graph captures is one more argument of every call, and takes 25 µs; made inside of the graph, by
-its name, it takes none. `tf.shape(batch)[0]` wakes another thread, 20 µs; `tf.size` does not. And the step waits
-until all is added, by way of an Identity: else both are ready at once, and a thread is woken for one of them.
+Costs, on a machine of two cores (`tests/benchmarks/scripts.py` measures the whole): a variable that the graph
+captures is one more argument of every call, 25 µs; one made inside of the graph, by its name, costs nothing.
+`tf.shape(batch)[0]` wakes another thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the
+additions: otherwise both are ready at once, and a thread is woken for one of them.
 
 Source: `tf.timestamp` before and after the iterator's `get_next`.
 """
@@ -22,13 +22,14 @@ from tfmon.script.meter import InputMeter
 WAITED = "tfmon_waited"
 """Seconds waited for batches."""
 ELEMENTS = "tfmon_elements_"
-"""Elements of batches whose examples have as many as the number that follows."""
+"""Prefix of variables with the elements of batches; the number that follows is the elements of an example."""
 
 
 class TensorFlowFeed(InputMeter):
-    """Adds up what the iterators of train functions give.
+    """Adds up the waits and examples of the iterators that train functions read.
 
-    Thread: the one that trains. One a process: its variables stay in the graphs that were traced with it.
+    Thread: the one that trains. There is one in a process: its variables stay in the graphs that were traced with
+    it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class TensorFlowFeed(InputMeter):
         return int(waited_s * 1e9), examples
 
     def follow(self, iterator: Any) -> None:  # noqa: ANN401
-        """Count what this iterator gives from now on, until `follow(None)`; others are not counted."""
+        """Count the batches of this iterator, and of no other, until `follow(None)`."""
         self._following = iterator is not None
         kind = type(iterator)
         if iterator is None or kind in self._kinds or not hasattr(kind, "get_next"):
@@ -66,7 +67,7 @@ class TensorFlowFeed(InputMeter):
         def counted(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if not self._following:
                 return own(iterator, *args, **kwargs)
-            # What an iterator does inside of it is a part of it, and no other batch.
+            # An iterator that reads another one inside gives one batch, not two.
             self._following = False
             try:
                 with tf.device("CPU:0"):
@@ -80,14 +81,14 @@ class TensorFlowFeed(InputMeter):
         return counted
 
     def _add(self, began: Any, given: Any, *, optional: bool) -> Any:  # noqa: ANN401
-        """Add up what was given, and return it; where it can be, as something that is there once all is added."""
+        """Add up a batch, and return it; where possible as a tensor that is ready once the sums are."""
         tf = self._tf
         first = None if optional else _first(tf, given)
         after = given.has_value() if optional else tf.nest.flatten(given, expand_composites=True)[0]
         with tf.device("CPU:0"), tf.control_dependencies([after]):
             waited = tf.timestamp() - began
         if optional:
-            # Both branches must give the same, so the examples are counted, not their elements.
+            # Both branches must return the same kind of number, so this counts examples, not elements.
             length = tf.cond(after, lambda: self._length(given.get_value()), lambda: tf.constant(0, tf.int64))
             elements, each = length, 1
         elif first is not None and tf.inside_function():
@@ -117,8 +118,7 @@ class TensorFlowFeed(InputMeter):
         lengths = [_rows(tf, tf.nest.flatten(part)[0]) for part in parts]
         return tf.add_n(lengths) if len(lengths) > 1 else lengths[0]
 
-    # ------------------------------------------------------------ variables: no tf.Variable, which a strategy
-    # would make another kind of
+    # ------------------------------------------------------------ variables; a strategy replaces a tf.Variable
 
     def _make(self, name: str, dtype: Any) -> Any:  # noqa: ANN401
         tf = self._tf
@@ -139,13 +139,13 @@ class TensorFlowFeed(InputMeter):
 
 
 def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401
-    """Return the first tensor of a batch if it is a plain one, else None: ragged, sparse, split over replicas."""
+    """Return the first tensor of a batch; None if it is ragged, sparse or split over replicas."""
     first = tf.nest.flatten(given)[0]
     return first if isinstance(first, tf.Tensor) else None
 
 
 def _size(tf: Any, tensor: Any) -> tuple[Any, int]:  # noqa: ANN401
-    """Return how many elements a batch has, and how many each of its examples: known, or they are counted."""
+    """Return the number of elements of a batch and of each example; if that is unknown, its examples and 1."""
     inner = tensor.shape[1:].as_list() if tensor.shape.rank else [None]
     each = 0 if None in inner else math.prod(inner)
     if not each:
@@ -165,7 +165,7 @@ def _rows(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
 
 
 def _beside(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
-    """Return a scope in which operations stand where a tensor does: a batch must not be copied to be counted."""
+    """Return a scope that puts operations on a tensor's device: a batch must not be copied to be counted."""
     if tf.inside_function():
         return tf.compat.v1.get_default_graph().colocate_with(tensor.op)
     return tf.device(tensor.device)

@@ -1,7 +1,7 @@
-"""What runs inside a lane's child process: the Scenario API, the training loop, the input pipeline, the reports.
+"""The trainer: what runs in a lane's child process, and the API of scenario files.
 
-Scenario files import from here: `from tfmon.trainer import Knob, Scenario`. TensorFlow is imported late, so
-that this import alone is cheap. Nothing but the standard library, NumPy and TensorFlow is needed.
+A scenario file imports from here: `from tfmon.trainer import Claim, Knob, Scenario`. TensorFlow is imported late,
+so this import is cheap. The standard library, NumPy and TensorFlow are all that is needed.
 """
 
 from tfmon.analysis.claims import Claim

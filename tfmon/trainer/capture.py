@@ -1,4 +1,4 @@
-"""A profile of some training steps, written by TensorFlow's own profiler."""
+"""Profiles of some training steps: those that a user requests, and short ones that tell what share computes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,45 @@ from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.readings import Missing
 from tfmon.profile.trace import CALL, STEP
 
+PROFILED_STEPS = 20
+PROFILED_NS = 50_000_000
+"""A short profile has this many steps, or as many as fit into this time, but at least one."""
+MOST_BYTES = 16 << 20
+"""A larger trace is not read, because that would take more than half a second of the lane's time."""
+UNLIKE, MOST_PROFILES = 1.5, 3
+"""The factor by which calls differ from those of the profile when another one is taken, and the most that are."""
+WINDOWS = 5
+"""Consecutive steady windows whose calls are compared with the profile's: a single one may be disturbed."""
+EVENT_BYTES = 40
+"""Bytes of an event in a trace, roughly: 35 MB had 880,000 of them."""
+MOST_EVENTS, LEAST_STEPS = 200_000, 4
+"""A profile has at most this many events, or else this many steps: writing and reading it takes 2 s then."""
+
 
 class CaptureError(Exception):
-    """Why no profile was taken, in a user's words."""
+    """No profile was taken; the text says why, for the user."""
 
 
 class Capture:
-    """One profile: start it, train steps with what `follow` returns, then stop it.
+    """One profile: start it, train with what `follow` returns or inside of `step`, then stop it.
 
-    The caller waits for the device before `start` and before `stop`, so that the work of the captured steps and
-    no other is in it. Starting takes some 0.3 ms, stopping 5 to 60 ms; the first time on a GPU, its profiling
-    library is loaded.
+    The caller waits for the device before `start` and before `stop`, so that the profile has the work of the
+    captured steps and no other. Starting takes about 0.3 ms and stopping 5 to 60 ms; the first start on a GPU also
+    loads its profiling library. A process can take one profile at a time.
 
-    Thread: the one that trains. A process can take one profile at a time.
+    Thread: the one that trains.
     Source: `tf.profiler.experimental`.
     """
 
     def __init__(self, folder: Path) -> None:
         self.steps = 0
-        """Steps that were begun."""
+        """Steps begun."""
         self._folder = folder
         self._before: set[tuple[Path, int]] = set()
         self._running = False
 
     def start(self) -> None:
-        """Begin to record.
+        """Start to record.
 
         Errors: CaptureError; nothing is recorded then.
         """
@@ -53,7 +67,7 @@ class Capture:
         self._running = True
 
     def step(self) -> AbstractContextManager[Any]:
-        """Return the marker that the next step is trained in: from taking its batch to reading its result."""
+        """Return the marker for the next step, as a context: from taking its batch to reading its result."""
         import tensorflow as tf
 
         marker: AbstractContextManager[Any] = tf.profiler.experimental.Trace(STEP, step_num=self.steps, _r=1)
@@ -65,7 +79,7 @@ class Capture:
     ) -> tuple[Generator[Any, None, None], Callable[..., Any]]:
         """Return the batches and the step with markers around each step and around its call.
 
-        A step lasts until the next one's batch is asked for; close the generator after the last one.
+        A step lasts until the next batch is taken; close the generator after the last step.
         """
         import tensorflow as tf
 
@@ -105,7 +119,7 @@ class Capture:
         return written[-1][0]
 
     def abandon(self) -> None:
-        """Stop without writing anything; harmless when nothing is being recorded."""
+        """Stop without writing anything; do nothing if nothing is recorded."""
         import tensorflow as tf
 
         if self._running:
@@ -125,76 +139,61 @@ def _words(error: Exception) -> str:
     return str(getattr(error, "message", None) or error) or type(error).__name__
 
 
-# ---------------- how a step's call splits into computing and all that is needed to get there, on the CPU
-
-
-STEPS = 20
-MOST_NS = 50_000_000
-"""So many steps are profiled, or so many as fit into this time, but one at least."""
-MOST_BYTES = 16 << 20
-"""A larger trace is not read: it would take more than half a second of the lane's time."""
-UNLIKE, MOST_TAKES = 1.5, 3
-"""By which factor calls differ from those of the profile that another one is taken, up to so many."""
-WINDOWS = 5
-"""Steady windows in a row whose calls are compared with the profile's: the odd one may be disturbed."""
-EVENT_BYTES = 40
-"""What an event takes in a trace, about: 35 MB held 880,000 of them."""
-MOST_EVENTS, LEAST_STEPS = 200_000, 4
-"""A profile holds so many events at most, or so many steps at least: writing and reading it takes 2 s then."""
+# ---------------------------------------------------------------- which share of a call computes, on the CPU
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ShortProfile:
     """What a profile of a few steps said."""
 
     computing_share: float | None = None
-    """Share of the calls' time in which an operation of the step ran, 0 to 1; None if the trace says none."""
+    """Share of the calls' time in which an operation of the step ran, 0 to 1; None for unknown."""
     step_events: float = 0.0
     """Events that a step leaves in a trace."""
     call_ns: float = 0.0
-    """What a call took in it; 0 if it does not tell."""
-    takes: int = 1
-    """So many profiles were taken under these settings."""
+    """Duration of a call; 0 for unknown."""
+    taken: int = 1
+    """Profiles that were taken under these settings."""
 
 
-NOTHING = Found()
+UNKNOWN = ShortProfile()
 
 
-class Splits:
-    """The splits of one lane by the settings they were found under.
+class ComputingShares:
+    """The share of each call in which operations run, by the settings it was found under.
 
     Thread: the one that trains.
     """
 
-    def __init__(self, kind: str) -> None:
-        self._on_cpu = kind == "cpu"
-        self._found: dict[tuple[tuple[str, KnobValue], ...], Found] = {}
+    def __init__(self, device: str) -> None:
+        self._on_cpu = device == "cpu"
+        self._found: dict[tuple[tuple[str, KnobValue], ...], ShortProfile] = {}
 
-    def wanted(self, settings: Settings, calls_ns: Sequence[float] = ()) -> bool:
-        """Return whether the CPU computes, and no profile was taken under these settings or calls differ from it.
+    def needed(self, settings: Settings, calls_ns: Sequence[float] = ()) -> bool:
+        """Return whether a profile is needed: the CPU computes, and there is none, or calls differ from its calls.
 
-        `calls_ns` is what a call took in each of the latest steady windows.
+        `calls_ns` is the duration of a call in each of the latest steady windows.
         """
         found = self._found.get(_key(settings))
         if found is None or not self._on_cpu:
             return self._on_cpu
-        if len(calls_ns) < WINDOWS or not found.call_ns or found.takes >= MOST_TAKES:
+        if len(calls_ns) < WINDOWS or not found.call_ns or found.taken >= MOST_PROFILES:
             return False
         return not found.call_ns / UNLIKE <= statistics.median(calls_ns) <= found.call_ns * UNLIKE
 
     def of(self, settings: Settings) -> float | None:
-        """Return the share of a call's time in which an operation ran, 0 to 1; None where it is not known."""
-        return self._found.get(_key(settings), NOTHING).computing_share
+        """Return the share of a call's time in which an operation ran, 0 to 1; None for unknown."""
+        return self._found.get(_key(settings), UNKNOWN).computing_share
 
-    def note(self, settings: Settings, trace: Path | None, steps: int) -> None:
-        """Take over what a profile of so many steps under these settings says; None if none could be taken."""
+    def record(self, settings: Settings, trace: Path | None, steps: int) -> None:
+        """Record what a profile of this many steps says; None if none could be taken."""
         before = self._found.get(_key(settings))
-        found = NOTHING if trace is None else read(trace, steps)
-        self._found[_key(settings)] = replace(found, takes=before.takes + 1) if before is not None else found
+        found = UNKNOWN if trace is None else read(trace, steps)
+        self._found[_key(settings)] = replace(found, taken=before.taken + 1) if before is not None else found
 
     def shorten(self, settings: Settings, steps: int) -> tuple[int, str]:
-        """Return for how many of these steps a profile is to be taken, and why for fewer, in a user's words."""
-        each = self._found.get(_key(settings), NOTHING).step_events
+        """Return how many of the requested steps a profile can have, and for fewer the reason, for the user."""
+        each = self._found.get(_key(settings), UNKNOWN).step_events
         fewer = max(LEAST_STEPS, int(MOST_EVENTS / each)) if each else steps
         if fewer >= steps:
             return steps, ""
@@ -202,11 +201,11 @@ class Splits:
         return fewer, f"Only {fewer} steps and not {steps}, for each leaves about {about} events in the trace."
 
 
-def read(trace: Path, steps: int) -> Found:
-    """Return what a profile of so many steps says.
+def read(trace: Path, steps: int) -> ShortProfile:
+    """Return what a profile of this many steps says.
 
-    TensorFlow does not record operations that take less than some 3 µs, so these are no part of what computes.
-    Whatever runs on the pipeline's own threads is none of the step's.
+    TensorFlow does not record operations shorter than about 3 µs, so they do not count as computing. What runs on
+    the pipeline's own threads is not the step's.
     """
     from tfmon.profile.breakdown import analyse
     from tfmon.profile.trace import PIPELINE, TraceError
@@ -215,15 +214,15 @@ def read(trace: Path, steps: int) -> Found:
     try:
         size = trace.stat().st_size
         if size > MOST_BYTES:
-            return Found(step_events=size / EVENT_BYTES / steps)
+            return ShortProfile(step_events=size / EVENT_BYTES / steps)
         space = read_space(trace, lambda line, *_: not line.startswith(PIPELINE))
         call = analyse(space).call
     except (TraceError, OSError):
-        return NOTHING
+        return UNKNOWN
     each = space.events / steps
     if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
-        return Found(step_events=each)
-    return Found(call.compute_ns / call.total_ns, each, call.total_ns)
+        return ShortProfile(step_events=each)
+    return ShortProfile(call.compute_ns / call.total_ns, each, call.total_ns)
 
 
 def _key(settings: Settings) -> tuple[tuple[str, KnobValue], ...]:

@@ -1,13 +1,16 @@
-"""The life of a lane's child process, from its first words to its last."""
+"""The life of a lane's child process: hello, import, build, train, and a last word about what failed."""
 
 from __future__ import annotations
 
 import faulthandler
+import linecache
 import os
 import platform
+import re
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -15,20 +18,22 @@ from typing import Any, NoReturn, TypeVar
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed, LibrariesLoaded, PhaseEntered, Prepared
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
-from tfmon.model.wire import Assign, Prepare, Request, Stop
+from tfmon.model.requests import Assign, Prepare, Request, Stop
 from tfmon.trainer import runtime
-from tfmon.trainer.channel import Inbox, Mailbox, Reporter, die_with_parent, leave
-from tfmon.trainer.loader import explain, load
+from tfmon.trainer.channel import Inbox, Mailbox, Reporter, die_with_parent, exit_now
 from tfmon.trainer.pipeline import MemoryShortageError
+from tfmon.trainer.scenario import ScenarioError, load
 
 SEED = 0
 """All lanes start from the same weights."""
-Loaded = TypeVar("Loaded")
 INSTALL_TENSORFLOW = "{python} -m pip install tensorflow"
+_NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
+"""Names of graph nodes that TensorFlow puts before a message; a user does not know them."""
+Loaded = TypeVar("Loaded")
 
 
 class Failure(Exception):
-    """Why this lane cannot go on; becomes a LaneFailed."""
+    """Why this lane cannot go on; reported as LaneFailed."""
 
     def __init__(self, kind: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -38,7 +43,7 @@ class Failure(Exception):
 
 
 def run(metric_fd: int, knob_fd: int) -> None:
-    """Train what the first request says, report on `metric_fd`, and end the process."""
+    """Train what the first request assigns, report on `metric_fd`, and end the process."""
     mailbox: Mailbox[Any] = Mailbox()
     reporter = Reporter(metric_fd)
     die_with_parent()
@@ -47,7 +52,7 @@ def run(metric_fd: int, knob_fd: int) -> None:
         protocol=PROTOCOL,
         pid=os.getpid(),
         python=platform.python_version(),
-        reports_stack=tell_stack_on_signal(),
+        reports_stack=print_stacks_on_signal(),
     )
     reporter.send(hello)
     Inbox(knob_fd, mailbox.post).start()
@@ -60,19 +65,19 @@ def run(metric_fd: int, knob_fd: int) -> None:
             LaneFailed(at_ns=time.monotonic_ns(), kind=failure.kind, message=failure.message, hint=failure.hint)
         )
         reporter.drain(timeout_s=1.0)
-    _leave(code)
+    _exit(code)
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    leave(code)
+    exit_now(code)
 
 
-def tell_stack_on_signal() -> bool:
-    """Write the stacks of all threads to stderr on SIGUSR1, even while the main thread hangs in C; return True.
+def print_stacks_on_signal() -> bool:
+    """Have SIGUSR1 write the stacks of all threads to stderr, even while the main thread hangs in C.
 
-    Errors: False where that cannot be had.
+    Returns: False where that is not possible.
     """
     try:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
@@ -82,23 +87,23 @@ def tell_stack_on_signal() -> bool:
 
 
 def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
-    assign = _next(mailbox)
-    if isinstance(assign, Prepare):
+    request = _next(mailbox)
+    if isinstance(request, Prepare):
         if not _import_tensorflow(runtime.load_yielding):
             return
         reporter.send(Prepared(at_ns=time.monotonic_ns()))
-        assign = _next(mailbox)
-    if isinstance(assign, Stop):
+        request = _next(mailbox)
+    if isinstance(request, Stop):
         return
-    if not isinstance(assign, Assign):
-        raise Failure("protocol", f"the first request was {type(assign).__name__}, not Assign")
-    os.environ.update(assign.environment)
-    path = Path(assign.scenario)
+    if not isinstance(request, Assign):
+        raise Failure("protocol", f"the first request was {type(request).__name__}, not Assign")
+    os.environ.update(request.environment)
+    path = Path(request.scenario)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=IMPORTING))
     _import_tensorflow(runtime.load_everything)
-    reporter.send(_equip(assign))
+    reporter.send(_set_up_device(request))
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
-    _in_user_code(path, lambda: _train(path, assign, mailbox, reporter))
+    _in_user_code(path, lambda: _train(path, request, mailbox, reporter))
 
 
 def _next(mailbox: Mailbox[Any]) -> Request | None:
@@ -112,7 +117,7 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
 
     from tfmon.trainer.loop import Loop
     from tfmon.trainer.pipeline import Pipelines
-    from tfmon.trainer.steps import Steps
+    from tfmon.trainer.setups import Steps
 
     keras.utils.set_random_seed(SEED)
     scenario = load(path)(assign.settings)
@@ -132,10 +137,9 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
         )
     )
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
-    loop = Loop(pipelines, steps, assign, mailbox, reporter)
-    loop.run()
-    # From here, where all is still held: letting go of pipelines and models takes up to a second.
-    _leave(0)
+    Loop(pipelines, steps, assign, mailbox, reporter).run()
+    # The process exits while pipelines and models are alive: destroying them takes up to a second.
+    _exit(0)
 
 
 def _import_tensorflow(load: Callable[[], Loaded]) -> Loaded:
@@ -161,15 +165,13 @@ def _broken_tensorflow(error: Exception) -> Failure:
     )
 
 
-def _equip(assign: Assign) -> LibrariesLoaded:
+def _set_up_device(assign: Assign) -> LibrariesLoaded:
     import keras
     import numpy as np
     import tensorflow as tf
 
-    from tfmon.trainer import runtime
-
     try:
-        name = runtime.settle(assign.device, assign.settings.get("threads", "auto"))
+        name = runtime.choose_device(assign.device, assign.settings.get("threads", "auto"))
     except runtime.DeviceMissingError as error:
         raise Failure("device_absent", str(error)) from error
     return LibrariesLoaded(
@@ -182,8 +184,14 @@ def _equip(assign: Assign) -> LibrariesLoaded:
     )
 
 
+# ---------------------------------------------------------------- failures in words
+
+
 def _in_user_code(path: Path, work: Callable[[], None]) -> None:
-    """Run what may fail for reasons that lie in the user's file or in the size of the machine."""
+    """Run what may fail because of the user's file or the size of the machine.
+
+    Errors: Failure.
+    """
     import tensorflow as tf
 
     try:
@@ -193,13 +201,43 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
     except MemoryShortageError as error:
         raise Failure(OUT_OF_MEMORY, str(error)) from error
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
-        raise Failure(
-            OUT_OF_MEMORY,
-            f"out of memory: {explain(error, path)}",
-            LOWER_THE_BATCH,
-        ) from error
+        raise Failure(OUT_OF_MEMORY, f"out of memory: {explain(error, path)}", LOWER_THE_BATCH) from error
     except Exception as error:
-        import traceback
-
         traceback.print_exc()
         raise Failure("scenario", explain(error, path)) from error
+
+
+def explain(error: BaseException, path: Path) -> str:
+    """Return in one line what went wrong, with the last place in the user's own file if there is one."""
+    if isinstance(error, ScenarioError):
+        return str(error)
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    line, what = _last_line_in(error, path), _essence(error)
+    if line is None:
+        return what
+    code = linecache.getline(str(path), line).strip()
+    return f"{path.name}:{line}: {what}" + (f"   in: {code}" if code else "")
+
+
+def _last_line_in(error: BaseException, path: Path) -> int | None:
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.lineno and Path(frame.filename) == path]
+    # An error in a traced function has its place in its text: AutoGraph replaced the frames.
+    lines += [int(line) for line in re.findall(rf'File "{re.escape(str(path))}", line (\d+)', str(error))]
+    return lines[-1] if lines else None
+
+
+def _essence(error: BaseException) -> str:
+    """Return the line of an error's text that says what happened; TensorFlow's other lines say where."""
+    name = type(error).__name__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):
+        errors = [line for line in lines if re.match(r"\w*(Error|Exception)\b.*:", line)]
+        if errors:
+            return errors[-1]
+    if lines and lines[0] == "Graph execution error:":
+        frames = [number for number, line in enumerate(lines) if line.startswith('File "')]
+        after = lines[frames[-1] + 1 if frames else 1 :]
+        lines = [line for line in after if not line.startswith(("Detected at node", "<stack", "[["))] or lines
+    return f"{name}: {re.sub(_NODES, '', lines[0])}" if lines else name

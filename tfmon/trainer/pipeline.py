@@ -1,7 +1,7 @@
-"""The tf.data pipelines of a scenario, one for each setting of their knobs.
+"""The tf.data pipelines of a scenario, one for each value of their knobs, and whether its data fit into memory.
 
-Opening an iterator costs 10 to 40 ms the first time, when tf.data rewrites the pipeline's graph, and about
-1 ms from then on: so datasets are kept once they have been opened.
+The first iterator over a dataset takes 10 to 40 ms, because tf.data rewrites the pipeline's graph; later ones take
+about 1 ms. So datasets are kept.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import INPUT, PREPARE, KnobError, KnobValue, Settings
-from tfmon.trainer.loader import ScenarioError
-from tfmon.trainer.scenario import Scenario
+from tfmon.trainer.scenario import Scenario, ScenarioError
 
 KEPT_CACHES = 2
-"""A cache stays full while its settings are compared with others, and one press back is quick."""
+"""Filled caches that are kept, so that the key press back to the settings before is quick."""
+SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class Pipelines:
         import tensorflow as tf
 
         self._scenario = scenario
-        self._standing: dict[tuple[KnobValue, ...], Any] = {}
+        self._datasets: dict[tuple[KnobValue, ...], Any] = {}
         self._filled: list[tuple[KnobValue, ...]] = []
-        """Those of them that hold a cache, the latest last."""
+        """Keys of the datasets with a filled cache, the latest last."""
         own = [knob for knob in scenario.knobs if knob.kind == "live"]
         self.knobs = tuple(knob for knob in (*INPUT, *PREPARE, *own) if scenario.has(knob.name))
-        """The knobs that another pipeline brings into force."""
+        """The knobs that need another pipeline."""
         self.examples: int | None = None
-        """Examples in the data, None where tf.data does not know or the step takes none."""
+        """Examples in the data; None if tf.data does not know, or the step takes none."""
         with tf.device("CPU:0"):
             data = scenario.data()
             if data is not None and not isinstance(data, tf.data.Dataset):
-                # Tensors, not arrays: a pipeline shares a tensor, and would copy an array each time.
+                # Pipelines share a tensor; each would copy an array.
                 arrays = tuple(data) if isinstance(data, list) else data
                 check_copy(tf.nest.flatten(arrays))
                 data = tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(tf.constant, arrays))
@@ -60,9 +60,9 @@ class Pipelines:
             self.examples = cardinality
 
     def check(self, settings: Settings) -> None:
-        """Refuse settings that no pipeline can be made for.
+        """Check that a pipeline can be made for these settings.
 
-        Errors: KnobError, for a batch that is larger than the data.
+        Errors: KnobError for a batch that is larger than the data.
         """
         batch_size = settings.get("batch_size")
         if self.examples is not None and isinstance(batch_size, int) and batch_size > self.examples:
@@ -71,16 +71,16 @@ class Pipelines:
     def prepare(self, settings: Settings) -> Any:  # noqa: ANN401
         """Return the dataset for these settings, with its graph rewritten; no data are read."""
         key = self._key(settings)
-        if key not in self._standing:
+        if key not in self._datasets:
             dataset = self._make(settings)
             iter(dataset)
-            self._standing[key] = dataset
-        return self._standing[key]
+            self._datasets[key] = dataset
+        return self._datasets[key]
 
     def open(self, settings: Settings) -> BatchFeed:
-        """Open the pipeline for these settings, with its first batch at hand.
+        """Return an open pipeline for these settings, with its first batch read.
 
-        Errors: ScenarioError when there is none; whatever the scenario raises.
+        Errors: ScenarioError if there is no batch; whatever the scenario raises.
         """
         import tensorflow as tf
 
@@ -104,16 +104,16 @@ class Pipelines:
         return tuple(settings[knob.name] for knob in self.knobs)
 
     def _keep_caches(self, settings: Settings) -> None:
-        """Let go of all but the latest caches: a dataset holds its own, all the data, for as long as it lives."""
+        """Drop all but the latest caches: a dataset keeps its cache, all the data, as long as it lives."""
         if not settings.get("cache"):
             return
         key = self._key(settings)
         self._filled = [*(one for one in self._filled if one != key), key]
         while len(self._filled) > KEPT_CACHES:
-            self._standing.pop(self._filled.pop(0), None)
+            self._datasets.pop(self._filled.pop(0), None)
 
     def signature(self, settings: Settings) -> list[Any]:
-        """Return the specs of a batch with its size left open, so that another size needs no new trace."""
+        """Return the specs of a batch of any size, so that another batch size needs no new trace."""
         import tensorflow as tf
 
         if self._source is None:
@@ -121,7 +121,7 @@ class Pipelines:
         spec = self.prepare(settings).element_spec
 
         def widen(part: Any) -> Any:  # noqa: ANN401
-            # Without a rank, as from a Python function, all is open anyway; a scalar has no batch size.
+            # A part without a rank, as from a Python function, has any shape; a scalar has no batch size.
             return tf.TensorSpec([None, *part.shape[1:]] if part.shape.rank else part.shape, part.dtype)
 
         return list(tf.nest.map_structure(widen, spec if isinstance(spec, tuple) else (spec,)))
@@ -136,32 +136,29 @@ class Pipelines:
             if prefetch != "off":
                 dataset = dataset.prefetch(tf.data.AUTOTUNE if prefetch == "auto" else int(prefetch))
             options = tf.data.Options()
-            # tf.data injects a prefetch at the end of a pipeline that has none; off has to be off.
+            # tf.data adds a prefetch to a pipeline that ends without one, but off means off.
             options.experimental_optimization.inject_prefetch = False
             return dataset.with_options(options)
 
 
 def count_examples(batch: Any) -> int:  # noqa: ANN401
-    """Return the size of a batch, by the first part of it, which may have parts of its own."""
+    """Return the number of examples in a batch, from the first of its possibly nested parts."""
     while isinstance(batch, tuple | list | dict):
         batch = next(iter(batch.values() if isinstance(batch, dict) else batch))
     return int(batch.shape[0])
 
 
-# ---------------- whether data fit the memory that is free: said before the machine swaps, where it can be known before
-
-
-SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
+# ---------------------------------------------------------------- memory: refused before the machine swaps
 
 
 class MemoryShortageError(ScenarioError):
-    """Data that do not fit; the text is one line for the user."""
+    """Data that do not fit into memory; the text is one line for the user."""
 
 
 def check_copy(arrays: Iterable[Any]) -> None:
-    """Refuse arrays whose copy, which TensorFlow is about to make, does not fit.
+    """Check that TensorFlow's copy of these arrays fits into the free memory.
 
-    Errors: MemoryShortageError; none where it is not known how much memory is free.
+    Errors: MemoryShortageError; none if the free memory is unknown.
     """
     needed, free = sum(int(getattr(array, "nbytes", 0)) for array in arrays), free_bytes()
     if free is not None and needed > free:
@@ -172,9 +169,9 @@ def check_copy(arrays: Iterable[Any]) -> None:
 
 
 def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
-    """Refuse to cache examples in memory that do not fit; `dataset` is of their batches.
+    """Check that a cache of all examples fits into the free memory; `dataset` has batches of them.
 
-    Errors: MemoryShortageError; none where sizes or free memory are not known.
+    Errors: MemoryShortageError; none if sizes or the free memory are unknown.
     """
     import tensorflow as tf
 
@@ -191,9 +188,9 @@ def check_cache(dataset: Any, examples: int | None) -> None:  # noqa: ANN401
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
-    """Return how much memory can be taken without swapping; None where that is not known.
+    """Return how many bytes can be allocated without swapping; None for unknown.
 
-    The least of what the machine and the control group leave; what they use for files counts as free.
+    The least of what the machine and the control group have left; what they use for files counts as free.
     Source: /proc/meminfo MemAvailable; memory.max, memory.current and memory.stat (control groups, version 2), or
     memory.limit_in_bytes, memory.usage_in_bytes and memory.stat (version 1), of the group that is mounted.
     """

@@ -1,4 +1,4 @@
-"""The device of a lane: made visible before TensorFlow starts its devices, and named afterwards."""
+"""TensorFlow in a lane's process: how it is imported, and the device that it is left with."""
 
 from __future__ import annotations
 
@@ -14,18 +14,97 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+LOWEST_NICE = 19
+
+
+# ---------------------------------------------------------------- import
+
+
+def load_everything() -> None:
+    """Import TensorFlow and Keras; no device is touched.
+
+    Garbage collection is off meanwhile: it would visit hundreds of thousands of new objects again and again, a
+    fifth of the time, and what an import makes stays alive.
+
+    Errors: whatever the import raises.
+    """
+    with _no_collections():
+        import tensorflow  # noqa: F401, I001 - first, so that its absence is the one that is reported
+        import keras  # noqa: F401
+
+
+def load_yielding(load: Callable[[], None] = load_everything) -> bool:
+    """Import the same at the lowest priority; return False if a thread would keep that priority.
+
+    For a spare worker.
+
+    A process cannot raise its priority again, so only a thread that ends with the import gets the lowest one: on
+    Linux each thread has its own priority, and elsewhere all keep theirs. NumPy is imported before, because the
+    threads of its BLAS inherit the priority of the thread that makes them.
+
+    Errors: whatever the import raises.
+    Thread: the main thread, which waits.
+    Source: setpriority(2), "C library/kernel differences".
+    """
+    import numpy  # noqa: F401
+
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_NICE)
+        try:
+            load()
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
+            failure.append(error)
+
+    loader = threading.Thread(target=work, name="tfmon-loader")
+    loader.start()
+    loader.join()
+    if failure:
+        raise failure[0]
+    return len({nice for thread, nice in _priorities() if thread != loader.native_id}) <= 1
+
+
+def _priorities() -> Iterator[tuple[int, int]]:
+    """Yield the threads of this process with their nice values; nothing where the system does not list them.
+
+    Source: /proc/self/task/TID/stat, field 19 (proc_pid_stat(5)).
+    """
+    for task in Path("/proc/self/task").glob("*"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+# ---------------------------------------------------------------- the device
+
 
 class DeviceMissingError(Exception):
-    """The lane's device is not there for TensorFlow; the text says why."""
+    """TensorFlow does not have the lane's device; the text says why."""
 
 
-def settle(kind: str, threads: object = "auto") -> str:
+def choose_device(kind: str, threads: object = "auto") -> str:
     """Leave TensorFlow only the lane's device, and return the GPU's model name; empty for the CPU.
 
-    `threads` limits what one op may use on the CPU. The environment the child was started with has chosen the
-    GPU already; this hides what it cannot hide.
+    The child's environment has selected the GPU already; this hides what the environment cannot hide.
 
-    Errors: DeviceMissingError when a GPU is wanted and TensorFlow has none.
+    Args:
+        kind: `cpu` or `gpu`.
+        threads: most CPU threads that one operation may use; anything but an int for no limit.
+
+    Errors: DeviceMissingError for a GPU lane if TensorFlow has no GPU.
     Source: `tf.config.experimental.get_device_details`.
     """
     import tensorflow as tf
@@ -37,7 +116,7 @@ def settle(kind: str, threads: object = "auto") -> str:
         tf.config.set_visible_devices([], "GPU")
         return ""
     if not gpus:
-        raise DeviceMissingError(why_no_gpu())
+        raise DeviceMissingError(missing_gpu_reason())
     details = tf.config.experimental.get_device_details(gpus[0])
     return str(details.get("device_name") or gpus[0].name)
 
@@ -61,9 +140,10 @@ def gpu_uuid() -> str | None:
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:
-    """Return what TensorFlow's allocator has in use and had at peak, in bytes; None where it does not tell.
+    """Return what TensorFlow has allocated now and at its peak; None for unknown.
 
-    Source: `tf.config.experimental.get_memory_info`: tensors only, neither the pool nor the CUDA context.
+    Units: bytes of tensors, without the rest of the allocator's pool and without the CUDA context.
+    Source: `tf.config.experimental.get_memory_info`.
     """
     if kind != "gpu":
         return None, None
@@ -76,8 +156,8 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     return int(info["current"]), int(info["peak"])
 
 
-def why_no_gpu() -> str:
-    """Say why TensorFlow has no GPU here."""
+def missing_gpu_reason() -> str:
+    """Return why TensorFlow has no GPU here."""
     import tensorflow as tf
 
     if platform.system() == "Darwin":
@@ -85,75 +165,3 @@ def why_no_gpu() -> str:
     if not tf.test.is_built_with_gpu_support():
         return f"TensorFlow {tf.__version__} here is a build for the CPU only"
     return "TensorFlow sees no GPU: a CUDA library it needs did not load (its stderr names it)"
-
-
-# ---------------- loading TensorFlow: at once for a lane that is waited for, or at the lowest priority for a spare child
-
-
-LOWEST_NICE = 19
-
-
-def load_everything() -> None:
-    """Import TensorFlow, Keras and what trains with them; no device is touched.
-
-    The collector rests meanwhile: it would go through hundreds of thousands of new objects again and again,
-    which takes a fifth of the time, and what an import makes stays alive.
-
-    Errors: whatever the import raises.
-    """
-    with _no_collections():
-        import tensorflow  # noqa: F401, I001 - first, for its absence is the one that is told
-        import keras  # noqa: F401
-
-
-def load_yielding(load: Callable[[], None] = load_everything) -> bool:
-    """Import the same at the lowest priority; return False if a thread would keep that priority.
-
-    Nobody may raise a priority again, so it is not the process that gets the lowest one but a thread that
-    ends with the import: on Linux each thread has a priority of its own, and elsewhere all stay as they are.
-    NumPy comes first, for the threads of its BLAS are made with it and have their maker's priority.
-
-    Errors: whatever the import raises.
-    Thread: the main thread; it waits.
-    Source: setpriority(2), "C library/kernel differences".
-    """
-    import numpy  # noqa: F401
-
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        if sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_NICE)
-        try:
-            load()
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-            failure.append(error)
-
-    loader = threading.Thread(target=work, name="tfmon-loader")
-    loader.start()
-    loader.join()
-    if failure:
-        raise failure[0]
-    return len({nice for thread, nice in _priorities() if thread != loader.native_id}) <= 1
-
-
-def _priorities() -> Iterator[tuple[int, int]]:
-    """Yield the threads of this process with their nice values; none where the system does not list them.
-
-    Source: /proc/self/task/TID/stat, field 19 (proc_pid_stat(5)).
-    """
-    for task in Path("/proc/self/task").glob("*"):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            yield int(task.name), int((task / "stat").read_text().rpartition(")")[2].split()[16])
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        if enabled:
-            gc.enable()

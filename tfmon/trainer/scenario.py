@@ -1,9 +1,12 @@
-"""The class that a scenario file subclasses."""
+"""The class that a scenario file subclasses, and how such a file is loaded."""
 
 from __future__ import annotations
 
 import copy
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tfmon.analysis.claims import Claim
@@ -13,43 +16,56 @@ Step = TypeVar("Step", bound=Callable[..., Any])
 
 
 def runs_in_python(step: Step) -> Step:
-    """Mark a step that is to be called as it is: it is no graph, and cannot be compiled."""
+    """Mark a step that is not wrapped in a `tf.function`, because it does its work in Python."""
     step.__dict__["runs_in_python"] = True
     return step
 
 
 class Scenario:
-    """What a lane trains: a model, a source of examples, and defaults for the knobs.
+    """What a lane trains: the data, the model, and the defaults of the knobs.
 
-    A scenario file holds one subclass. `data` and `model` are enough; the rest has defaults. The class
-    attributes must be literals (and `Knob(...)` calls with literal arguments), because the monitor reads them
-    from the file without running it.
+    A file holds one subclass. Most need only two methods:
+
+        class TwoLayers(Scenario):
+            batch_size = 64
+
+            def data(self):
+                return x, y
+
+            def model(self):
+                model = tf.keras.Sequential([...])
+                model.compile("adam", "mse")
+                return model
+
+    The class attributes must be literals, or `Knob(...)` and `Claim(...)` with literal arguments: the monitor
+    reads them from the file without running it.
     """
 
     batch_size: int = 32
-    """Default of the knob `batch_size`; the other common knobs get their defaults in the same way."""
+    """Default of the knob `batch_size`. Each common knob gets its default from the attribute of its name."""
     prefetch: int | str = "auto"
-    """Default of the knob `prefetch`."""
+    """Default of the knob `prefetch`: a number of batches, `"auto"` or `"off"`."""
     knobs: tuple[Knob, ...] = ()
-    """Knobs of this scenario, besides the common ones. A live one may only be read in `prepare` and `batches`."""
+    """Knobs of this scenario, besides the common ones. A live one may be read in `prepare` and `batches` only."""
     variants: tuple[str, ...] = ()
-    """Values of the knob `variant`, the default first; without any there is no such knob."""
+    """Values of the knob `variant`, the default first; the knob exists if there are any."""
     without: tuple[str, ...] = ()
-    """Common knobs that mean nothing here."""
+    """Names of common knobs that have no meaning for this scenario."""
     contrast: tuple[str, ...] = ("prefetch=off", "prefetch=auto")
-    """Settings of the lanes that are raced on a machine without a GPU: one `KNOB=VALUE[,…]` a lane."""
+    """Settings of the lanes that race on a machine without a GPU: `KNOB=VALUE[,…]` for each lane."""
     claims: tuple[Claim, ...] = ()
-    """What is said about it, as comparisons that `tfmon verify` measures."""
+    """Statements about this scenario, as comparisons that `tfmon verify` measures."""
     examples_per_step: int = 1
-    """What a step counts for where `data` gives nothing."""
+    """Examples that a step counts for if `data` returns None."""
     examples: int | None = None
-    """How many examples `data` makes, where that is fixed; lets a batch that is too large be refused early."""
+    """Number of examples that `data` returns, if it is fixed: a batch that is too large is then refused early."""
 
     def __init__(self, settings: Settings) -> None:
+        """Take the value of every knob; `data`, `model` and the others read them with `knob`."""
         self._settings = settings
 
     def knob(self, name: str) -> KnobValue:
-        """Return the value of a knob as it was when the lane was built.
+        """Return the value of a knob.
 
         Errors: KeyError for a knob that this scenario does not have.
         """
@@ -60,37 +76,37 @@ class Scenario:
         return name in self._settings
 
     def with_settings(self, settings: Settings) -> Scenario:
-        """Return this scenario, data and all, with other values of its knobs."""
+        """Return this scenario with the same data and other values of its knobs."""
         other = copy.copy(self)
         other._settings = settings
         return other
 
     def data(self) -> Any:  # noqa: ANN401
-        """Make the examples: a pair of NumPy arrays `(x, y)`, or a `tf.data.Dataset` of single examples.
+        """Return the examples: a pair of NumPy arrays `(x, y)`, or a `tf.data.Dataset` of single examples.
 
-        A scenario without it has a step that takes no input at all.
+        Return None, the default, if the step takes no input.
 
-        Shapes: `x` is (examples, …) and `y` (examples, …), in the order they are trained on. A Dataset is not
-        batched, not repeated and not prefetched: the knobs do that.
+        Shapes: `x` is (examples, …) and `y` (examples, …), in the order of training. A Dataset must not be
+        batched, repeated or prefetched: the knobs do that.
         """
         return None
 
     def model(self) -> Any:  # noqa: ANN401
-        """Make a compiled `tf.keras.Model`: its loss and its optimizer are the ones that train it.
+        """Return a compiled `tf.keras.Model`; its own loss and optimizer train it.
 
-        A scenario without it has a `step` that needs no Keras model.
+        Return None, the default, if `step` needs no Keras model.
         """
         return None
 
-    # Scenarios with work on the input pipeline define
+    # A scenario whose input pipeline does work defines
     #     def prepare(self, x, y): ...
-    # which is mapped over the single examples; it gives the scenario the knobs parallel_calls and cache.
+    # which is mapped over the single examples, and has the knobs `parallel_calls` and `cache` then.
 
     def batches(self, examples: Any, batch_size: int) -> Any:  # noqa: ANN401
-        """RunSlice the Dataset of examples into an endless Dataset of full batches.
+        """Return an endless `tf.data.Dataset` of full batches, made from the Dataset of single examples.
 
-        By default: `prepare`, if there is one, then the cache if it is on, then repeat and batch. The
-        prefetch is added to what this returns.
+        The default maps `prepare` if there is one, caches if the knob is on, repeats and batches. The lane adds
+        the prefetch to what this method returns.
         """
         prepare = getattr(self, "prepare", None)
         if prepare is not None:
@@ -100,7 +116,7 @@ class Scenario:
         return examples.repeat().batch(batch_size, drop_remainder=True)
 
     def feed(self, batches: Any) -> Iterator[Any]:  # noqa: ANN401
-        """Return what the loop takes its batches from: an iterator over the finished pipeline."""
+        """Return an iterator over the finished pipeline; the loop takes its batches from it."""
         iterator: Iterator[Any] = iter(batches)
         return iterator
 
@@ -113,11 +129,12 @@ class Scenario:
         return int(tf.data.AUTOTUNE if value == "auto" else value)
 
     def step(self, model: Any) -> Callable[..., Any]:  # noqa: ANN401
-        """Return the training step: a function that takes a batch and returns its loss.
+        """Return the training step: a function that takes the parts of a batch and returns the loss.
 
-        It is wrapped in one `tf.function` by the lane, unless it is marked by `runs_in_python`. Batches of
-        `(x, y)` and `(x, y, sample_weight)` fit the step that is returned here: forward, compiled loss,
-        gradients, optimizer.
+        The lane wraps it in one `tf.function`, unless it is marked with `runs_in_python`. The default step takes
+        batches of `(x, y)` or `(x, y, sample_weight)`: forward pass, compiled loss, gradients, optimizer.
+
+        Errors: TypeError without a model.
         """
         if model is None:
             raise TypeError(f"{type(self).__name__} needs a method `model` or a method `step`")
@@ -134,3 +151,32 @@ class Scenario:
             return loss
 
         return train
+
+
+class ScenarioError(Exception):
+    """A scenario that cannot be used; the text is one line for the user."""
+
+
+def load(path: Path) -> type[Scenario]:
+    """Run a scenario file and return the class that it defines.
+
+    The file's folder comes first on `sys.path`, as for a script, so that the file can import its neighbours.
+
+    Errors: ScenarioError if the file does not define exactly one scenario; whatever the file raises.
+    """
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location("tfmon_scenario", path)
+    if spec is None or spec.loader is None:
+        raise ScenarioError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    found = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Scenario) and value.__module__ == spec.name
+    ]
+    if len(found) != 1:
+        names = ", ".join(value.__name__ for value in found) or "none"
+        raise ScenarioError(f"{path.name} must define one subclass of tfmon.trainer.Scenario; it has {names}")
+    return found[0]

@@ -1,72 +1,59 @@
-"""Where the time of a window's steps went: sums and a ring of step times, taken with as little as possible."""
+"""What is measured of a lane's steps: times, sums, samples, and what makes a window no steady one.
+
+A user's script may train without NumPy and without TensorFlow, so neither is needed to import this module.
+"""
 
 from __future__ import annotations
 
 import gc
 import math
+import threading
 import time
 from array import array
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_statistics import BINS_PER_OCTAVE, add, quantile_ns
-from tfmon.trainer.pipeline import BatchFeed, count_examples
 
 try:
     import numpy as np
-except ImportError:  # a script of the user's may train without it
+except ImportError:
     HAS_NUMPY = False
 else:
     HAS_NUMPY = True
 
 CAPACITY = 8_192
-"""Steps between two counts at most."""
-GC_HICCUP_NS = 5_000_000
-"""A garbage collection that takes longer than this marks its window."""
-KNOB_CHANGE = "knob change"
-"""Mark of the window in which a knob took effect."""
+"""Most steps between two counts."""
+LONG_COLLECTION_NS = 5_000_000
+"""A garbage collection that takes longer marks its window."""
+KNOB_CHANGE, GARBAGE_COLLECTION = "knob change", "garbage collection"
 TRACE, COMPILE = "trace", "long call (compile?)"
 LONG_CALL_NS, LONG_CALL = 50_000_000, 10
-"""A call that takes so long, and so many times the usual, without a trace: XLA compiles, or TensorFlow builds the
-function anew for other devices; neither tells. It may be the machine, too."""
-MOST_ODD_WINDOWS = 3
-"""Windows left out for these after a knob change; more of them, and it is what this lane's steps are like."""
-
-LEAST_REST_NS, BUDGET = 1_000_000_000, 0.01
-"""A step is sampled at most once a second, and so rarely that what it costs is 1 % of the time at most."""
-
-
-def rest_ns(extra_ns: float) -> int:
-    """Return how long no step is sampled after one that cost so much more than a plain one."""
-    return max(LEAST_REST_NS, int(extra_ns / BUDGET))
-
-
-@dataclass(slots=True)
-class Samples:
-    """Sums over sampled steps, in nanoseconds."""
-
-    steps: int = 0
-    examples: int = 0
-    input_ns: int = 0
-    copy_ns: int = 0
-    call_ns: int = 0
-    tail_ns: int = 0
+"""A call is long if it takes at least this time, and this many times the median step, without a trace: XLA
+compiles, or TensorFlow builds the function anew for other devices; neither is reported. It may also be
+the machine."""
+MOST_OUTLIER_WINDOWS = 3
+"""Windows that are marked for a trace or a long call after a knob change; more are no outliers."""
+LEAST_PAUSE_NS, SAMPLING_BUDGET = 1_000_000_000, 0.01
+"""A step is sampled at most once a second, and so rarely that samples cost at most 1 % of the time."""
+MOST_CAUSE_CHARACTERS = 120
 
 
 class StepClock:
-    """Collects one window: the loop adds the sums and writes step times into a ring that was made beforehand.
+    """Collects a window: the caller adds to the sums, and writes step times into a ring that is never reallocated.
 
     Units: nanoseconds of `time.monotonic_ns`.
     """
 
     def __init__(self) -> None:
         self.times = array("q", bytes(8 * CAPACITY))
-        """Step times that are not counted into the histogram yet."""
+        """Step times that are not in the histogram yet."""
+        self.done = 0
+        """Steps of all windows, and those in none."""
+        self.last_end_ns = 0
+        """When the last step ended; 0 before the first."""
         self.reset(time.monotonic_ns())
 
     def reset(self, at_ns: int) -> None:
@@ -102,7 +89,7 @@ class StepClock:
         self.steps += steps
 
     def window(self, at_ns: int, samples: Samples, **more: Any) -> Window:  # noqa: ANN401
-        """Return the window as it stands; `more` are the fields that no clock knows."""
+        """Return the window as it is now; `more` are the fields that are not measured here."""
         return Window(
             at_ns=at_ns,
             span_ns=at_ns - self.began_ns,
@@ -126,20 +113,70 @@ class StepClock:
         )
 
 
+@dataclass(slots=True)
+class Samples:
+    """Sums over sampled steps, in nanoseconds.
+
+    `examples` also counts the steps that are in no window without being sampled, such as those under the profiler.
+    """
+
+    steps: int = 0
+    examples: int = 0
+    input_ns: int = 0
+    copy_ns: int = 0
+    call_ns: int = 0
+    tail_ns: int = 0
+
+
+class Sampler:
+    """Decides when a step is run between two barriers, which tells a slow device from a slow host.
+
+    Thread: the one that trains.
+    """
+
+    def __init__(self, *, drop_first: bool = False) -> None:
+        """Start without samples; `drop_first` drops the first sample after each change of the step."""
+        self.sums = Samples()
+        self._due_ns = 0
+        self._drop_first = self._drops = drop_first
+
+    def due(self, now_ns: int) -> bool:
+        """Return whether it is time for a sample."""
+        return now_ns >= self._due_ns
+
+    def expect_change(self) -> None:
+        """Drop the next sample: a function's first call with a batch on the device builds it anew, 50 to 95 ms."""
+        self._drops, self._due_ns = self._drop_first, 0
+
+    def add(self, sample: Samples, ended_ns: int, extra_ns: float) -> None:
+        """Add a sampled step, which took `extra_ns` more than a plain one."""
+        sums = self.sums
+        sums.examples += sample.examples
+        if self._drops:
+            self._drops, self._due_ns = False, 0
+            return
+        self._due_ns = ended_ns + max(LEAST_PAUSE_NS, int(extra_ns / SAMPLING_BUDGET))
+        sums.steps += sample.steps
+        sums.input_ns += sample.input_ns
+        sums.copy_ns += sample.copy_ns
+        sums.call_ns += sample.call_ns
+        sums.tail_ns += sample.tail_ns
+
+
 class OutlierWindows:
-    """Marks windows with a trace or a call far longer than the others, unless that is what this lane does."""
+    """Marks windows with a trace or a call far longer than the others, unless the lane's steps are like that."""
 
     def __init__(self) -> None:
         self._marked = 0
 
     def mark(self, clock: StepClock) -> None:
-        """Mark the window if it is odd."""
-        if not clock.steps or self._marked >= MOST_ODD_WINDOWS:
+        """Mark the window if it is an outlier."""
+        if not clock.steps or self._marked >= MOST_OUTLIER_WINDOWS:
             return
-        usual_ns = quantile_ns(clock.histogram, 0.5) or 0.0
+        median_ns = quantile_ns(clock.histogram, 0.5) or 0.0
         if clock.traced_steps:
             clock.marks.add(TRACE)
-        elif clock.longest_call_ns > max(LONG_CALL_NS, LONG_CALL * usual_ns):
+        elif clock.longest_call_ns > max(LONG_CALL_NS, LONG_CALL * median_ns):
             clock.marks.add(COMPILE)
         else:
             return
@@ -147,96 +184,101 @@ class OutlierWindows:
 
 
 class CollectorWatch:
-    """Notices garbage collections that are long enough to show in a window.
+    """Detects garbage collections that are long enough to show in a window.
 
-    Source: `gc.callbacks`. With everything alive at the start of the race frozen, they are rare.
+    Source: `gc.callbacks`. They are rare, because everything alive at the start of the race is frozen.
     """
 
     def __init__(self) -> None:
         self._began_ns = 0
-        self.hiccup = False
-        gc.callbacks.append(self._note)
+        self._long = False
+        gc.callbacks.append(self._hear)
 
     def settle(self) -> None:
-        """Collect once and set aside what is alive: a full pass over TensorFlow's objects takes 0.2 s."""
+        """Collect once and freeze what is alive: a full pass over TensorFlow's objects takes 0.2 s."""
         gc.collect()
         gc.freeze()
-        self.hiccup = False
+        self._long = False
 
     def take(self) -> bool:
-        """Return whether there was a hiccup since the last call."""
-        hiccup, self.hiccup = self.hiccup, False
-        return hiccup
+        """Return whether there was a long collection since the last call."""
+        long, self._long = self._long, False
+        return long
 
-    def _note(self, phase: str, _info: dict[str, Any]) -> None:
+    def _hear(self, phase: str, _info: dict[str, Any]) -> None:
         now_ns = time.monotonic_ns()
         if phase == "start":
             self._began_ns = now_ns
-        elif now_ns - self._began_ns > GC_HICCUP_NS:
-            self.hiccup = True
+        elif now_ns - self._began_ns > LONG_COLLECTION_NS:
+            self._long = True
 
 
-# ---------------- single steps between two windows, with a barrier on both sides, to tell a slow device from a slow host
+class TraceWatch:
+    """Counts the graphs that TensorFlow builds for tf.functions in one thread.
 
+    Tracing makes a `FuncGraph`. The graphs of loops and branches inside it, and those of other threads, are not
+    counted. A function's own `experimental_get_tracing_count` would do for the lane's step, but not for the
+    functions that a user's step calls.
 
-class Sampler:
-    """Takes sampled steps when one is due.
-
-    Thread: the one that trains.
+    Thread: made and read in the thread that trains.
     """
 
-    def __init__(self, kind: str) -> None:
-        self.samples = Samples()
-        self._device = "GPU:0" if kind == "gpu" else None
-        self._due_ns = 0
-        self._drops = True
+    def __init__(self) -> None:
+        import tensorflow as tf
 
-    @property
-    def copies(self) -> bool:
-        """Whether batches are copied to the device, so that the copy has a time of its own."""
-        return self._device is not None
+        self.count = 0
+        """Traces since the start."""
+        self._graphs: list[Any] = []
+        self._thread = threading.get_ident()
+        graph_type: Any = tf.__internal__.FuncGraph
+        build = graph_type.__init__
 
-    def due(self, now_ns: int) -> bool:
-        """Return whether it is time for another one."""
-        return now_ns >= self._due_ns
+        def counting(graph: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+            if threading.get_ident() == self._thread and not tf.inside_function():
+                self.count += 1
+                self._graphs = [*self._graphs[-1:], graph]
+            build(graph, *args, **kwargs)
 
-    def expect_change(self) -> None:
-        """Drop the next one: a function's first call with a batch on the device builds it anew, 50 to 95 ms."""
-        self._drops, self._due_ns = True, 0
+        graph_type.__init__ = counting
+        self._graph_type, self._build = graph_type, build
 
-    def take(self, feed: BatchFeed, step: Callable[..., Any], period_ns: float) -> Any:  # noqa: ANN401
-        """Train one step and return its loss; `period_ns` is what a plain step takes.
+    def close(self) -> None:
+        """Stop counting, and leave TensorFlow as it was."""
+        self._graph_type.__init__ = self._build
 
-        Errors: StopIteration at the end of the data; whatever the model or the pipeline raise.
-        """
-        clock_ns = time.monotonic_ns
-        began_ns = clock_ns()
-        batch = next(feed.batches)
-        fed_ns = clock_ns()
-        if self._device is not None:
-            batch = _on(self._device, batch)
-        copied_ns = clock_ns()
-        loss = step(*batch)
-        called_ns = clock_ns()
-        if loss is not None:
-            np.mean(loss)
-        ended_ns = clock_ns()
-        known = feed.batch_examples
-        self._due_ns = ended_ns + rest_ns(ended_ns - began_ns - period_ns)
-        self.samples.examples += count_examples(batch) if known is None else known
-        if self._drops:
-            self._drops, self._due_ns = False, 0
-            return loss
-        self.samples.steps += 1
-        self.samples.input_ns += fed_ns - began_ns
-        self.samples.copy_ns += copied_ns - fed_ns
-        self.samples.call_ns += called_ns - copied_ns
-        self.samples.tail_ns += ended_ns - called_ns
-        return loss
+    def cause(self) -> str:
+        """Return which function was traced last, and which argument changed since its trace before, if one did."""
+        if not self._graphs:
+            return ""
+        *before, last = self._graphs
+        name = str(getattr(last, "name", "")) or "a tf.function"
+        if not before or getattr(before[0], "name", "") != getattr(last, "name", ""):
+            return name
+        difference = _difference(_arguments(before[0]), _arguments(last))
+        return f"{name}: {difference}"[:MOST_CAUSE_CHARACTERS] if difference else name
 
 
-def _on(device: str, batch: Any) -> Any:  # noqa: ANN401
+def _arguments(graph: Any) -> list[Any]:  # noqa: ANN401
     import tensorflow as tf
 
-    with tf.device(device):
-        return tf.nest.map_structure(tf.identity, batch)
+    signature = getattr(graph, "structured_input_signature", None)
+    return list(tf.nest.flatten(signature)) if signature is not None else []
+
+
+def _difference(before: list[Any], after: list[Any]) -> str:
+    """Return which argument changed from one trace to the next, in words; empty for none."""
+    for position, (old, new) in enumerate(zip(before, after, strict=False), start=1):
+        if old == new:
+            continue
+        name = getattr(new, "name", None)
+        words = f"argument {name}" if name else f"argument {position}"
+        shapes = getattr(old, "shape", None), getattr(new, "shape", None)
+        if None not in shapes and shapes[0] != shapes[1]:
+            return f"{words} had the shape {shapes[0]}, then {shapes[1]}"
+        types: list[Any] = [getattr(old, "dtype", None), getattr(new, "dtype", None)]
+        if None not in types and types[0] != types[1]:
+            return f"{words} was {types[0].name}, then {types[1].name}"
+        if isinstance(new, bool | int | float | str):
+            return f"{words} was the Python value {old!r}, then {new!r}"
+        return f"{words} changed"
+    return ""

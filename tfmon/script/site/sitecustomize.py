@@ -1,7 +1,7 @@
 """Python runs this at its start in a lane that is a user's command; see `tfmon.script`.
 
-It must cost nothing, leave no trace that a script could stumble over, and never fail: nothing is imported here
-but what Python has loaded by now.
+It must cost nothing, change nothing that a script could notice, and never fail. It imports only what Python has
+loaded by now.
 """
 
 import os
@@ -16,10 +16,10 @@ PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 
 
 class Finder:
-    """Finds `tfmon` where the monitor has it, and watches Keras once that is loaded."""
+    """Finds the monitor's `tfmon`, and watches Keras once it is loaded."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":  # noqa: ANN401
-        """Return how to load a module; None for all but the two."""
+        """Return the spec of `tfmon` or `keras`; None for any other module."""
         if name == "tfmon":
             from importlib.util import spec_from_file_location
 
@@ -38,7 +38,7 @@ class Finder:
 
 
 class Loader:
-    """Loads a module as its own loader does, then has it watched."""
+    """Loads a module with its own loader, then watches it."""
 
     def __init__(self, own: "Any") -> None:  # noqa: ANN401
         self.own = own
@@ -47,11 +47,11 @@ class Loader:
         return getattr(self.own, name)
 
     def create_module(self, spec: "Any") -> "Any":  # noqa: ANN401
-        """Make the module."""
+        """Create the module."""
         return self.own.create_module(spec)
 
     def exec_module(self, module: "Any") -> None:  # noqa: ANN401
-        """Load it, and leave its own loader in its pipes."""
+        """Load the module, and leave its own loader in its place."""
         module.__spec__.loader = module.__loader__ = self.own
         self.own.exec_module(module)
         try:
@@ -62,8 +62,8 @@ class Loader:
             sys.stderr.write(f"tfmon: this Keras cannot be watched: {error!r}\n")
 
 
-def give_way() -> None:
-    """Run the sitecustomize that the script would have had, in pipes of this one."""
+def run_next_sitecustomize() -> None:
+    """Run the sitecustomize that the script would have had without this one."""
     machinery: Any = sys.modules["_frozen_importlib_external"]
     spec = machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
@@ -78,4 +78,4 @@ sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  #
 if sys.version_info >= (3, 10) and os.environ.get("TFMON_LANE"):
     sys.meta_path.insert(0, Finder())
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
-give_way()
+run_next_sitecustomize()

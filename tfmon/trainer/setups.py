@@ -1,8 +1,8 @@
-"""The training step in every form that the knobs ask for, over one set of weights.
+"""What a lane trains with under given settings: the step in each form, and setups built in the background.
 
-Variables stay in 32 bits and are the same objects in every form, so a lane goes over from one form to another
-with its weights and its optimizer's state. A tf.function keeps the precision it was traced with; traces are
-kept, so going back costs nothing.
+All forms of the step share the same variables, in 32 bits, so a lane changes the form and keeps its weights and
+its optimizer's state. A tf.function keeps the precision it was traced with; traces are kept, so going back costs
+nothing.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings
-from tfmon.trainer.loader import ScenarioError
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
-from tfmon.trainer.scenario import Scenario
+from tfmon.trainer.scenario import Scenario, ScenarioError
 
 _POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
@@ -31,7 +30,7 @@ class Steps:
 
     def __init__(self, scenario: Scenario, signature: list[Any]) -> None:
         self.knobs = tuple(knob for knob in STEP if scenario.has(knob.name))
-        """The knobs that another step brings into force."""
+        """The knobs that need another step."""
         self._scenario = scenario
         self._signature = signature
         self._model = scenario.model()
@@ -41,13 +40,13 @@ class Steps:
 
     @property
     def parameters(self) -> int:
-        """Trainable values of the model."""
+        """Number of trainable values of the model."""
         if self._model is None:
             return 0
         return sum(int(weight.shape.num_elements()) for weight in self._model.trainable_weights)
 
     def check(self, settings: Settings) -> None:
-        """Refuse settings that no step can be made for.
+        """Check that a step can be made for these settings.
 
         Errors: KnobError.
         """
@@ -71,7 +70,7 @@ class Steps:
         return self._made[key]
 
     def _build(self) -> None:
-        """Make the variables of the model and of its optimizer, before a tf.function needs them."""
+        """Create the variables of the model and of its optimizer, before a tf.function needs them."""
         model = self._model
         if getattr(model, "optimizer", None) is None:
             raise ScenarioError("`model` must return a compiled model: call model.compile(optimizer, loss)")
@@ -102,7 +101,7 @@ class Steps:
         return model
 
 
-# ---------------- the background threads that make ready what a knob asks for, pipelines and steps, and drop what it replaced
+# ---------------------------------------------------------------- setups, built in the background
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,113 +114,114 @@ class Setup:
 
 
 class _Worker(threading.Thread):
-    """Works off jobs, the urgent ones first."""
+    """Runs jobs, the urgent ones first, and those of equal urgency in their order."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
         self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
         self._numbers = itertools.count()
-        self._worked = self._known = 0
+        self._ticks = self._seen_ticks = 0
+        """Odd while a job runs."""
 
     def put(self, urgency: int, job: Callable[[], None]) -> None:
-        """Have a job done; those of the same urgency in the order that they came in."""
+        """Add a job; a lower urgency runs first."""
         self._jobs.put((urgency, next(self._numbers), job))
 
     @property
     def idle(self) -> bool:
-        """True when nothing is to be done."""
+        """Whether no job runs or waits."""
         return self._jobs.unfinished_tasks == 0
 
     def took_time(self) -> bool:
-        """Return whether a job was under way since the last call."""
-        worked, known = self._worked, self._known
-        self._known = worked - worked % 2
-        return worked != known
+        """Return whether a job ran since the last call."""
+        ticks, seen = self._ticks, self._seen_ticks
+        self._seen_ticks = ticks - ticks % 2
+        return ticks != seen
 
     def run(self) -> None:
-        """Work for ever."""
+        """Work until the process ends."""
         while True:
             job = self._jobs.get()[2]
-            self._worked += 1  # odd while a job is under way
+            self._ticks += 1
             job()
             del job
-            self._worked += 1
+            self._ticks += 1
             self._jobs.task_done()
 
 
-class Preparer:
-    """Makes setups in the background and delivers them; drops the old pipelines, which takes time as well.
+class SetupBuilder:
+    """Builds setups in the background and delivers them; destroys replaced pipelines, which takes time as well.
 
-    What one key press may ask for next is made ready ahead of time, as far as that is cheap: pipelines are,
-    tracing another step is not. What is dropped has a thread of its own: it may take as long as the pipeline
-    needs for a batch, and a request would wait for it.
+    Pipelines that one key press may request next are prepared ahead, because that is cheap; tracing another step
+    is not. Pipelines are destroyed in a thread of their own: it may take as long as the pipeline needs for a
+    batch, and a request must not wait for it.
     """
 
     def __init__(
         self, pipelines: Pipelines, steps: Steps, deliver: Callable[[int, Setup | BaseException], None]
     ) -> None:
+        """Build with `pipelines` and `steps`; `deliver` takes the number of a request and its setup or error."""
         self._pipelines = pipelines
         self._steps = steps
         self._deliver = deliver
-        self._maker, self._dropper = self._workers = _Worker("tfmon-preparer"), _Worker("tfmon-drop")
+        self._building, self._discarding = self._workers = _Worker("tfmon-build"), _Worker("tfmon-discard")
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the threads."""
         for worker in self._workers:
             worker.start()
 
     @property
     def idle(self) -> bool:
-        """True when nothing is to be done."""
+        """Whether no job runs or waits."""
         return all(worker.idle for worker in self._workers)
 
     def took_time(self) -> bool:
-        """Return whether anything was done since the last call: it may have taken time from the steps."""
+        """Return whether a job ran since the last call: it may have taken time from the steps."""
         return any([worker.took_time() for worker in self._workers])
 
-    def make(self, settings: Settings, before: Settings | None = None) -> Setup:
-        """Make what differs from the settings before, in the calling thread; everything if there are none."""
+    def build(self, settings: Settings, before: Settings | None = None) -> Setup:
+        """Return, built in the calling thread, what differs from the settings before; everything without them."""
 
-        def differ(names: tuple[str, ...]) -> bool:
-            return before is None or any(settings[name] != before[name] for name in names)
+        def changed(part: Pipelines | Steps) -> bool:
+            return before is None or any(settings[knob.name] != before[knob.name] for knob in part.knobs)
 
-        feed = self._pipelines.open(settings) if differ(_names(self._pipelines)) else None
-        step = self._steps.make(settings) if differ(_names(self._steps)) else None
+        feed = self._pipelines.open(settings) if changed(self._pipelines) else None
+        step = self._steps.make(settings) if changed(self._steps) else None
         return Setup(dict(settings), feed, step)
 
-    def order(self, request: int, settings: Settings, before: Settings | None) -> None:
-        """Make a setup as soon as possible and deliver it under the request's number.
+    def request(self, request: int, settings: Settings, before: Settings | None) -> None:
+        """Build a setup as soon as possible, and deliver it under the request's number.
 
-        It holds what differs from the settings before, which must be those in force when it is used.
+        Args:
+            request: the number.
+            settings: what the setup is for.
+            before: the settings that are in effect when the setup is used; None if they are not known yet.
         """
 
         def job() -> None:
             try:
-                self._deliver(request, self.make(settings, before))
-            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the loop says so
+                self._deliver(request, self.build(settings, before))
+            except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the loop reports it
                 self._deliver(request, error)
 
-        self._maker.put(0, job)
+        self._building.put(0, job)
 
     def prepare_neighbours(self, settings: Settings) -> None:
-        """Make ready the pipelines that one press of a key may ask for next."""
+        """Prepare the pipelines that one key press may request next."""
         for knob in self._pipelines.knobs:
             for direction in (+1, -1) if not knob.choices else (+1,):
                 high = self._pipelines.examples if knob.name == "batch_size" else None
-                wanted = {**settings, knob.name: knob.next(settings[knob.name], direction, high=high)}
-                self._maker.put(1, functools.partial(self._try_to_prepare, wanted))
+                next_ones = {**settings, knob.name: knob.next(settings[knob.name], direction, high=high)}
+                self._building.put(1, functools.partial(self._try_to_prepare, next_ones))
 
-    def drop(self, feed: BatchFeed) -> None:
-        """Let go of an open pipeline where its end delays neither a step nor a request."""
-        leftovers = [feed]
-        self._dropper.put(0, leftovers.clear)
+    def discard(self, feed: BatchFeed) -> None:
+        """Destroy an open pipeline where that delays neither a step nor a request."""
+        last_references = [feed]
+        self._discarding.put(0, last_references.clear)
 
     def _try_to_prepare(self, settings: Settings) -> None:
         try:
             self._pipelines.prepare(settings)
-        except Exception:  # noqa: BLE001 - nobody asked for it yet; whoever does is told by `order`
+        except Exception:  # noqa: BLE001 - nobody requested it yet; whoever does is told by `request`
             return
-
-
-def _names(maker: Pipelines | Steps) -> tuple[str, ...]:
-    return tuple(knob.name for knob in maker.knobs)

@@ -1,0 +1,329 @@
+"""What every lane does around its steps, whoever calls them: windows, slices, pauses, samples, knob confirmations.
+
+`LaneControl` is the one place with these rules. `trainer.loop.Loop` extends it and calls the steps of a scenario;
+`script.meter.Meter` extends it and is called by a user's script before and after each step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_events import (
+    FromLane,
+    KnobApplied,
+    KnobRefused,
+    PhaseEntered,
+    Profiled,
+    ProfileFailed,
+    SliceEnded,
+    Window,
+)
+from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START
+from tfmon.model.requests import Pause, Profile, Request, Run, RunSlice, SetKnob
+from tfmon.trainer.step_clock import KNOB_CHANGE, OutlierWindows, Sampler, Samples, StepClock, TraceWatch
+
+WINDOW_NS = 200_000_000
+"""Shortest length of a window; it ends with the step that is then running."""
+SLICE_START_NS = 25_000_000
+STILL_RISING = 1.1
+"""The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured in
+stretches of `SLICE_START_NS`, or of one step; there are at least two, and more until a stretch is not faster than
+the one before by the factor `STILL_RISING`. All stretches that are compared are discarded, so that what is kept is
+not selected by its speed. At most half of the slice is discarded."""
+PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
+"""Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""
+
+GpuMemory = Callable[[], tuple[int | None, int | None]]
+
+
+class Slices:
+    """Tells whether a lane may train, and when the stretch that it trains now should end.
+
+    Thread: the one that trains.
+    """
+
+    def __init__(self) -> None:
+        self.paused = True
+        self.current: RunSlice | None = None
+        """The slice that is running; None while the lanes train concurrently."""
+        self.start_done = False
+        """False while the start of the slice is discarded."""
+        self.ends_ns = 0
+        self._speed: float | None = None
+        self._examples = 0
+
+    @property
+    def round(self) -> int | None:
+        """Round of the slice; None while the lanes train concurrently."""
+        return None if self.current is None else self.current.round
+
+    @property
+    def starting(self) -> bool:
+        """Whether the lane is at the start of a slice, which is discarded."""
+        return self.current is not None and not self.start_done
+
+    def begin(self, granted: RunSlice, now_ns: int, examples: int) -> None:
+        """Begin a slice; `examples` is what the current window has already."""
+        self.current, self.start_done = granted, False
+        self.ends_ns = now_ns + int(granted.seconds * 1e9)
+        self._speed, self._examples = None, examples
+
+    def pause(self) -> bool:
+        """Pause the lane; return False if it is paused already."""
+        if self.paused:
+            return False
+        self.current, self.paused = None, True
+        return True
+
+    def due_ns(self, since_ns: int) -> int:
+        """Return when a stretch that began at `since_ns` should end."""
+        if self.current is None:
+            return since_ns + WINDOW_NS
+        return since_ns + SLICE_START_NS if not self.start_done else min(since_ns + WINDOW_NS, self.ends_ns)
+
+    def still_settling(self, now_ns: int, since_ns: int, examples: int) -> bool:
+        """Return whether the start of the slice goes on, after the stretch from `since_ns` to `now_ns`."""
+        if self.current is None or self.start_done:
+            return False
+        span_ns, more = now_ns - since_ns, examples - self._examples
+        self._examples = examples
+        if now_ns >= self.ends_ns - int(self.current.seconds * 0.5e9):
+            return False
+        if span_ns < SLICE_START_NS:
+            return True  # a request ended the stretch early
+        before, self._speed = self._speed, more / span_ns
+        return before is None or self._speed > before * STILL_RISING
+
+    def window_closed(self, now_ns: int) -> RunSlice | None:
+        """Record that a window was closed; return the slice and pause the lane if the slice ended with it."""
+        if self.current is None:
+            return None
+        if not self.start_done:
+            self.start_done = True
+            return None
+        if now_ns < self.ends_ns:
+            return None
+        ended, self.current, self.paused = self.current, None, True
+        return ended
+
+
+class EventSink(Protocol):
+    """Where a lane sends its events; `trainer.channel.Reporter` is the usual one."""
+
+    def send(self, event: FromLane) -> None:
+        """Send an event that must arrive."""
+
+    def offer(self, event: FromLane) -> bool:
+        """Send an event if there is room for it; return whether it was sent."""
+
+
+class LaneControl:
+    """Closes windows, obeys slices and pauses, and confirms knobs; a subclass trains the steps or watches them.
+
+    A window consists of stretches: each ends with a wait for the device, and usually with the window.
+
+    Thread: the one that trains.
+    Units: nanoseconds of `time.monotonic_ns`.
+    """
+
+    def __init__(
+        self, sink: EventSink, settings: Mapping[str, KnobValue], sampler: Sampler, gpu_memory: GpuMemory
+    ) -> None:
+        """Start paused.
+
+        Args:
+            sink: takes the events.
+            settings: the knobs in effect; read anew for each window.
+            sampler: adds up the steps that are run between two barriers.
+            gpu_memory: returns what TensorFlow has allocated now and at its peak.
+        """
+        self.clock = StepClock()
+        self.sampler = sampler
+        self.slices = Slices()
+        self.settings = settings
+        self.traces: TraceWatch | None = None
+        self.stretch_began_ns = 0
+        self.step_ns = 0.0
+        """What a step of the last window took."""
+        self.profile_request: Profile | None = None
+        """The profile that is to be taken before the next window that may have one."""
+        self.unconfirmed: list[SetKnob] = []
+        """Knob changes whose first step has not been trained yet."""
+        self._sink = sink
+        self._gpu_memory = gpu_memory
+        self._outliers = OutlierWindows()
+        self._steps_when_ready = 0
+
+    # ------------------------------------------------------------ phases and requests
+
+    def enter(self, phase: str) -> None:
+        """Report the phase that begins now."""
+        self._sink.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=phase))
+
+    def become_ready(self) -> None:
+        """Report the end of the warm-up; steps count from here."""
+        self._steps_when_ready = self.clock.done
+        self.enter(READY)
+
+    def handle(self, request: Request) -> None:
+        """Do what the monitor requests, between two steps."""
+        match request:
+            case SetKnob():
+                self.set_knob(request)
+            case Run():
+                self.slices.current = None
+                self.resume(PAUSE if self.clock.done > self._steps_when_ready else "")
+            case RunSlice():
+                now_ns = time.monotonic_ns()
+                self.resume(SLICE_START)
+                self.slices.begin(request, now_ns, self.clock.examples or self.clock.steps)
+            case Pause():
+                # A pause that arrives when the slice has just ended finds the lane paused.
+                if self.slices.pause():
+                    self.enter(PAUSED)
+            case Profile():
+                self.profile_request = request
+            case _:
+                pass
+
+    def resume(self, mark: str) -> None:
+        """Begin a window after a time without training; `mark` discards it unless it is empty."""
+        if self.slices.paused:
+            self.slices.paused = False
+            self.begin_window(time.monotonic_ns())
+            self.clock.marks.update([mark] if mark else [])
+            self.clock.marks.update([KNOB_CHANGE] if self.unconfirmed else [])
+        self.enter(RACING)
+
+    # ------------------------------------------------------------ knobs
+
+    def set_knob(self, request: SetKnob) -> None:
+        """Change a knob, or refuse the request; the subclass knows how."""
+        raise NotImplementedError
+
+    def knob_changed(self, request: SetKnob) -> None:
+        """Record that the next step is the first under a requested value."""
+        self._outliers = OutlierWindows()
+        self.unconfirmed.append(request)
+        self.clock.marks.add(KNOB_CHANGE)
+
+    def confirm_knobs(self, at_ns: int, gap_ns: int) -> None:
+        """Report the first step under the requested values; `gap_ns` is the time since the step before it."""
+        requests, self.unconfirmed = self.unconfirmed, []
+        for request in requests:
+            self._sink.send(
+                KnobApplied(
+                    at_ns=at_ns,
+                    request=request.request,
+                    knob=request.knob,
+                    value=self.settings[request.knob],
+                    step=self.clock.done,
+                    gap_ns=gap_ns,
+                )
+            )
+
+    def refuse_knob(self, request: SetKnob, reason: str) -> None:
+        """Report that a knob stays as it is, and why."""
+        self._sink.send(
+            KnobRefused(
+                at_ns=time.monotonic_ns(),
+                request=request.request,
+                knob=request.knob,
+                value=request.value,
+                reason=reason,
+            )
+        )
+
+    # ------------------------------------------------------------ windows
+
+    @property
+    def steady(self) -> bool:
+        """Whether a steady window begins with the next step, so that steps in no window may come before it."""
+        clock = self.clock
+        return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
+
+    def begin_window(self, at_ns: int) -> None:
+        """Begin a window; what the current one has is dropped."""
+        self.clock.reset(at_ns)
+        self.stretch_began_ns = self.clock.last_end_ns = at_ns
+
+    def discard_steps(self) -> None:
+        """Begin the window anew: its steps count as trained, and are in no window. Marks are kept."""
+        self.sampler.sums.examples += self.clock.examples
+        marks = self.clock.marks
+        self.begin_window(time.monotonic_ns())
+        self.clock.marks.update(marks)
+
+    def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
+        """Account for a stretch of steps, and close the window when it is time; return whether it was.
+
+        Args:
+            at_ns: when the device had finished the steps.
+            loss: that of the last step.
+            last: no step follows, so the window is closed in any case.
+        """
+        clock = self.clock
+        clock.sync_ns += at_ns - clock.last_end_ns
+        if self.slices.starting:
+            clock.marks.add(SLICE_START)
+        examples = clock.examples or clock.steps
+        if self.slices.still_settling(at_ns, self.stretch_began_ns, examples) and not last:
+            self.stretch_began_ns = at_ns
+            return False
+        self.close_window(at_ns, loss)
+        ended = self.slices.window_closed(at_ns)
+        if ended is not None:
+            self.slice_ended(ended, at_ns)
+        return True
+
+    def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
+        """Report the end of a slice."""
+        self._sink.send(SliceEnded(at_ns=at_ns, round=ended.round))
+
+    def close_window(self, at_ns: int, loss: float | None) -> None:
+        """Send the window if the pipe has room, and begin the next one; otherwise the window grows."""
+        window = self.window(at_ns, loss)
+        self.step_ns = window.span_ns / max(1, window.steps)
+        # A window that was not sent is due again a whole window later.
+        self.stretch_began_ns = at_ns
+        if self._sink.offer(window):
+            self.clock.reset(at_ns)
+            self.sampler.sums = Samples()
+            self.window_sent()
+        self.clock.report_ns += time.monotonic_ns() - at_ns
+
+    def window_sent(self) -> None:
+        """Do what belongs to the report of a window; its time is reporting time."""
+
+    def window(self, at_ns: int, loss: float | None, **more: Any) -> Window:  # noqa: ANN401
+        """Return the window that ends at `at_ns`; `more` are fields that only the subclass knows."""
+        clock, traces = self.clock, self.traces
+        if not clock.marks & {KNOB_CHANGE, WARM_UP}:
+            self._outliers.mark(clock)
+        allocated, peak = self._gpu_memory()
+        return clock.window(
+            at_ns,
+            self.sampler.sums,
+            step=clock.done,
+            loss=loss,
+            settings=dict(self.settings),
+            round=self.slices.round,
+            gpu_memory_allocated_bytes=allocated,
+            gpu_memory_peak_bytes=peak,
+            traced=traces.cause() if traces is not None and clock.traced_steps else "",
+            **more,
+        )
+
+    # ------------------------------------------------------------ profiles
+
+    def report_profile(self, request: Profile, path: Path, note: str = "") -> None:
+        """Report that a profile was written."""
+        self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, path=str(path), note=note))
+
+    def report_profile_failure(self, request: Profile, reason: str) -> None:
+        """Report that no profile was taken, and why."""
+        self._sink.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=request.folder, reason=reason))
