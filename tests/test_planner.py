@@ -19,7 +19,7 @@ from tfmon.runner.planner import MOST_LANES, RaceOptions, find_python, plan_race
 FIRST = Gpu(index=0, uuid="GPU-aaaa", name="NVIDIA H200", physical_gpu=0)
 SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", physical_gpu=3)
 TWO_GPUS = GpuSearch(gpus=(FIRST, SECOND))
-NO_GPU = GpuSearch(why="the NVIDIA driver is not installed", hint="install it")
+NO_GPU = GpuSearch(reason="the NVIDIA driver is not installed", hint="install it")
 
 CARD = ScenarioInfo(
     name="net",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,12 +12,16 @@ import pytest
 from tfmon.model.readings import Missing
 from tfmon.probes.base import CounterRate
 from tfmon.probes.disturbances import FORBIDDEN, NO_POWER, Disturbances, PackagePower
-from tfmon.probes.machine import NO_GROUP, Throttling, cpu_folders, read_throttling
+from tfmon.probes.machine import NO_GROUP
 
 SECOND = 1_000_000_000
 FIRST = Missing("first sample")
 V2 = "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "33 25 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+
+
+def read(around: Disturbances, at_ns: int, lanes: list[int]) -> SimpleNamespace:
+    return SimpleNamespace(**around.read(at_ns, lanes))
 
 
 @pytest.fixture
@@ -64,22 +67,24 @@ class TestThrottling:
         put("proc/77/mountinfo", V2)
         stat = "usage_usec 5\nnr_periods {}\nnr_throttled {}\nthrottled_usec {}\n"
         put("sys/fs/cgroup/lanes/cpu.stat", stat.format(100, 10, 1_000_000))
-        put("sys/fs/cgroup/cpu.stat", "usage_usec 9\nuser_usec 3\n")  # the root group has no quota
-        first = around.read(0, [77])
+        put("sys/fs/cgroup/cpu.stat", "usage_usec 9\nnr_periods many\n")  # without counts
+        first = read(around, 0, [77])
         assert first.throttled_pct == first.throttled_ms_per_s == FIRST
         put("sys/fs/cgroup/lanes/cpu.stat", stat.format(120, 15, 1_300_000))
-        second = around.read(2 * SECOND, [77])
+        second = read(around, 2 * SECOND, [77])
         assert second.throttled_pct == pytest.approx(25)
         assert second.throttled_ms_per_s == pytest.approx(150)
+        third = read(around, 3 * SECOND, [77])  # no period passed: without a quota nothing is throttled
+        assert (third.throttled_pct, third.throttled_ms_per_s) == (0, 0)
 
     def test_v1_counts_nanoseconds(self, put, around):
         put("proc/self/cgroup", "1:cpu:/docker/x\n0::/\n")
         put("proc/self/mountinfo", V1)
         stat = "nr_periods {}\nnr_throttled {}\nthrottled_time {}\n"
         put("sys/fs/cgroup/cpu/docker/x/cpu.stat", stat.format(10, 0, 0))
-        around.read(0, [])
+        read(around, 0, [])
         put("sys/fs/cgroup/cpu/docker/x/cpu.stat", stat.format(20, 10, 250_000_000))
-        second = around.read(SECOND, [])
+        second = read(around, SECOND, [])
         assert second.throttled_pct == pytest.approx(100)
         assert second.throttled_ms_per_s == pytest.approx(250)
 
@@ -89,21 +94,13 @@ class TestThrottling:
         stat = "nr_periods {}\nnr_throttled {}\nthrottled_usec 0\n"
         for folder, now in (("a", (0, 0)), ("a/b", (0, 0))):
             put(f"sys/fs/cgroup/{folder}/cpu.stat", stat.format(*now))
-        around.read(0, [77])
+        read(around, 0, [77])
         put("sys/fs/cgroup/a/cpu.stat", stat.format(10, 6))
         put("sys/fs/cgroup/a/b/cpu.stat", stat.format(10, 1))
-        assert around.read(SECOND, [77]).throttled_pct == pytest.approx(60)
-
-    def test_without_a_quota_nothing_is_throttled(self, put, around):
-        put("proc/self/cgroup", "0::/\n")
-        put("proc/self/mountinfo", V2)
-        put("sys/fs/cgroup/cpu.stat", "nr_periods 0\nnr_throttled 0\nthrottled_usec 0\n")
-        around.read(0, [])
-        second = around.read(SECOND, [])
-        assert (second.throttled_pct, second.throttled_ms_per_s) == (0, 0)
+        assert read(around, SECOND, [77]).throttled_pct == pytest.approx(60)
 
     def test_no_group_at_all_is_not_zero(self, around):
-        assert around.read(0, [77]).throttled_pct == NO_GROUP
+        assert read(around, 0, [77]).throttled_pct == NO_GROUP
 
     def test_lanes_that_change_are_looked_up_anew(self, put, around):
         stat = "nr_periods {}\nnr_throttled {}\nthrottled_usec 0\n"
@@ -111,71 +108,60 @@ class TestThrottling:
             put(f"proc/{pid}/cgroup", f"0::/lane{pid}\n")
             put(f"proc/{pid}/mountinfo", V2)
             put(f"sys/fs/cgroup/lane{pid}/cpu.stat", stat.format(0, 0))
-        around.read(0, [7])
+        read(around, 0, [7])
         put("sys/fs/cgroup/lane7/cpu.stat", stat.format(10, 5))
-        assert around.read(SECOND, [7]).throttled_pct == pytest.approx(50)
-        assert around.read(2 * SECOND, [8]).throttled_pct == FIRST
-
-    def test_a_group_that_keeps_no_such_count_is_left_out(self, put, tmp_path):
-        put("a/cpu.stat", "nr_periods 4\nnr_throttled 1\nthrottled_usec 2000\n")
-        put("b/cpu.stat", "nr_periods many\nnr_throttled 1\nthrottled_usec 2000\n")
-        folders = [tmp_path / name for name in "abc"]
-        assert read_throttling(folders) == {tmp_path / "a": Throttling(4, 1, 0.002)}
-
-    def test_each_folder_once(self, put, tmp_path):
-        put("proc/self/cgroup", "0::/a\n")
-        put("proc/self/mountinfo", V2 + V2)
-        assert cpu_folders(tmp_path) == (tmp_path / "sys/fs/cgroup/a", tmp_path / "sys/fs/cgroup")
+        assert read(around, SECOND, [7]).throttled_pct == pytest.approx(50)
+        assert read(around, 2 * SECOND, [8]).throttled_pct == FIRST
 
 
 class TestSwapAndPressure:
     def test_pages_become_bytes_a_second(self, put, around):
         text = "nr_free_pages 1\nxpswpin 9\npswpin {}\npswpout {}\npgfault 3\n"
         put("proc/vmstat", text.format(100, 200))
-        first = around.read(0, [])
+        first = read(around, 0, [])
         assert first.swap_in_bytes_per_s == first.swap_out_bytes_per_s == FIRST
         put("proc/vmstat", text.format(100, 206))
-        second = around.read(2 * SECOND, [])
+        second = read(around, 2 * SECOND, [])
         page = os.sysconf("SC_PAGE_SIZE")
         assert (second.swap_in_bytes_per_s, second.swap_out_bytes_per_s) == (0, pytest.approx(3 * page))
 
-    def test_not_told(self, put, around):
+    def test_unknown(self, put, around):
         put("proc/vmstat", "nr_free_pages 1\n")
         put("proc/pressure/cpu", "")
-        sample = around.read(0, [])
+        sample = read(around, 0, [])
         assert sample.swap_in_bytes_per_s == Missing("this system does not report swapping")
         assert sample.cpu_pressure_pct == Missing("this system does not account for pressure")
         assert sample.memory_pressure_pct == sample.cpu_pressure_pct
 
-    def test_elsewhere_psutil_tells(self, tmp_path, monkeypatch):
+    def test_psutil_elsewhere(self, tmp_path, monkeypatch):
         told = [SimpleNamespace(sin=0, sout=500)]
         monkeypatch.setattr(psutil, "swap_memory", lambda: told[0])
         around = Disturbances(tmp_path, platform="darwin")
-        around.read(0, [])
+        read(around, 0, [])
         told[0] = SimpleNamespace(sin=0, sout=900)
-        assert around.read(SECOND, []).swap_out_bytes_per_s == 400
+        assert read(around, SECOND, []).swap_out_bytes_per_s == 400
 
         def refuse():
             raise RuntimeError
 
         monkeypatch.setattr(psutil, "swap_memory", refuse)
-        assert around.read(SECOND, []).swap_out_bytes_per_s == Missing("this system does not report swapping")
+        assert read(around, SECOND, []).swap_out_bytes_per_s == Missing("this system does not report swapping")
 
     def test_pressure_is_the_share_of_the_last_10_s(self, put, around):
         put("proc/pressure/cpu", "some avg10=11.31 avg60=8.12 avg300=5.07 total=27\nfull avg10=0.00 total=0\n")
         put("proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
-        sample = around.read(0, [])
+        sample = read(around, 0, [])
         assert (sample.cpu_pressure_pct, sample.memory_pressure_pct) == (11.31, 0)
 
 
 class TestUsableCores:
-    def test_asked_every_30_s(self, around, monkeypatch):
+    def test_read_every_30_s(self, around, monkeypatch):
         cores = [4.0]
         monkeypatch.setattr("tfmon.probes.disturbances.read_usable_cores", lambda *_: cores[0])
-        assert around.read(0, []).usable_cores == 4
+        assert read(around, 0, []).usable_cores == 4
         cores[0] = 2.0
-        assert around.read(29 * SECOND, []).usable_cores == 4
-        assert around.read(30 * SECOND, []).usable_cores == 2
+        assert read(around, 29 * SECOND, []).usable_cores == 4
+        assert read(around, 30 * SECOND, []).usable_cores == 2
 
 
 class TestPackagePower:
@@ -221,16 +207,7 @@ class TestPackagePower:
         monkeypatch.setattr("builtins.open", refuse)
         assert power.watts(0) == FORBIDDEN
 
-    def test_machine_that_tells_nothing(self, zone, tmp_path):
+    def test_machine_without_counters(self, zone, tmp_path):
         assert PackagePower(tmp_path).watts(0) == NO_POWER
         zone("intel-rapl:0", "package-0", "?")
         assert PackagePower(tmp_path).watts(0) == NO_POWER
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_this_machine():
-    around = Disturbances()
-    around.read(0, [])
-    sample = around.read(SECOND, [])
-    assert sample.usable_cores > 0
-    assert not isinstance(sample.swap_in_bytes_per_s, Missing)

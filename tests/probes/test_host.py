@@ -1,4 +1,4 @@
-"""The host probe: fixture trees, arithmetic, and real children."""
+"""The host probe: a /proc of our own, arithmetic, real children, and the memory of a process on macOS."""
 
 from __future__ import annotations
 
@@ -14,33 +14,14 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.model.readings import Missing, TreeSample
+from tfmon.probes import processes
 from tfmon.probes.disturbances import Disturbances
 from tfmon.probes.host import HostProbe, Load, read_load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
 from tfmon.probes.trees import cpu_seconds, find_trees
 
-SECOND = 1_000_000_000
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 TICK = os.sysconf("SC_CLK_TCK")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_ns = 50 * SECOND
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def pass_s(self, seconds: float) -> None:
-        self.now_ns += int(seconds * SECOND)
-
-    def now_s(self) -> float:
-        return self.now_ns / SECOND
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 class ProcFolder:
@@ -114,15 +95,6 @@ class TestMachine:
         assert second.cpu_pct == pytest.approx(150)
         assert second.memory_used_bytes == 8
 
-    def test_counters_that_go_back_are_no_load(self, quiet, clock):
-        loads = [Load(100.0, 7, 9), Load(99.0, 7, 9), Load(100.0, 7, 9)]
-        probe = HostProbe(dict, load=lambda: loads.pop(0), disturbances=quiet, clock_ns=clock)
-        list(probe.sample())
-        clock.pass_s(1)
-        assert next(iter(probe.sample())).cpu_pct == Missing("the system's counter was reset")
-        clock.pass_s(1)
-        assert next(iter(probe.sample())).cpu_pct == pytest.approx(100)
-
     def test_what_others_use_is_what_neither_tfmon_nor_a_lane_used(self, proc, lanes, quiet, clock):
         loads, own = [Load(100.0, 7, 9, 5.0), Load(103.0, 7, 9, 5.25)], [10.0, 10.05]
         processes = LinuxProcesses(proc.root, now_s=clock.now_s, page_bytes=4096)
@@ -154,6 +126,7 @@ class TestMachine:
         (host,) = probe.sample()
         assert host.others_cpu_pct == Missing("a lane has ended")
         assert host.cpu_pct == 0
+        assert host.steal_pct == Missing("this system does not report stolen time")
 
     def test_more_in_the_lanes_than_on_the_machine_is_rounding(self, probe, proc, clock):
         proc.put(100, own_s=1)
@@ -163,10 +136,7 @@ class TestMachine:
         host, tree = probe.sample()
         assert (host.others_cpu_pct, tree.cpu_pct) == (0, pytest.approx(1))
 
-    def test_system_without_a_hypervisors_account(self, probe):
-        assert next(iter(probe.sample())).steal_pct == Missing("this system does not report stolen time")
-
-    def test_a_system_that_does_not_tell_leaves_the_lanes_alone(self, proc, lanes, clock):
+    def test_an_error_of_the_system_leaves_the_lanes_alone(self, proc, lanes, clock):
         def refuse():
             raise PermissionError("/proc/stat")
 
@@ -218,15 +188,15 @@ class TestFixtureTrees:
         proc.put(100, own_s=1.5, name="a) S 7 (b c")
         assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
 
-    def test_a_zombie_has_no_memory_and_counts_as_no_process(self, probe, proc):
+    def test_a_lane_that_ended_gives_no_sample(self, probe, proc, clock):
         proc.put(100)
         proc.put(101, 100, state="Z", pages=(0, 0, 0))
         sample = trees(probe)["cpu"]
-        assert (sample.processes, sample.private_bytes) == (1, 200 * 4096)
-
-    def test_a_lane_that_ended_gives_no_sample(self, probe, proc, clock):
-        proc.put(100)
-        assert "cpu" in trees(probe)
+        assert (sample.processes, sample.private_bytes) == (1, 200 * 4096), "a zombie has no memory"
+        host, tree = probe.missing("broken")
+        assert host.cpu_pct == host.memory_used_bytes == Missing("broken")
+        assert (tree.lane, tree.cpu_pct, tree.private_bytes) == ("cpu", Missing("broken"), Missing("broken"))
+        proc.drop(101)
         proc.put(100, state="Z", pages=(0, 0, 0))
         clock.pass_s(1)
         assert trees(probe) == {}
@@ -256,7 +226,7 @@ class TestFixtureTrees:
         scans = []
         processes = probe._processes
         rows = processes.rows
-        processes.rows = lambda: (scans.append(clock.now_s() - 50), rows())[1]
+        processes.rows = lambda: (scans.append(clock.now_s() - 1000), rows())[1]
         proc.put(100)
         for _ in range(9):
             trees(probe)
@@ -266,12 +236,12 @@ class TestFixtureTrees:
         trees(probe)
         assert scans == [0, 3, 6, 9]
 
-    def test_a_slow_table_is_read_more_seldom(self, probe, proc, clock):
+    def test_a_slow_table_is_read_less_often(self, probe, proc, clock):
         scans = []
         processes = probe._processes
 
         def rows():
-            scans.append(clock.now_s() - 50)
+            scans.append(clock.now_s() - 1000)
             clock.pass_s(0.1)
             return LinuxProcesses.rows(processes)
 
@@ -312,13 +282,6 @@ class TestFixtureTrees:
         proc.put(100, own_s=1.5)
         assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
 
-    def test_missing_names_every_lane(self, probe, proc):
-        proc.put(100)
-        trees(probe)
-        host, tree = probe.missing("broken")
-        assert host.cpu_pct == host.memory_used_bytes == Missing("broken")
-        assert (tree.lane, tree.cpu_pct, tree.private_bytes) == ("cpu", Missing("broken"), Missing("broken"))
-
 
 class TestWhoBelongs:
     @staticmethod
@@ -342,9 +305,7 @@ class TestWhoBelongs:
         assert sorted(found[10]) == [10, 11, 12, 13, 14, 15, 16]
         assert sorted(found[20]) == [20, 21]
         assert found[99] == {}
-
-    def test_members_that_outlive_the_lane(self):
-        assert sorted(find_trees(self.rows((14, 1, 10, 10)), [10])[10]) == [14]
+        assert sorted(find_trees(self.rows((14, 1, 10, 10)), [10])[10]) == [14], "a member outlives the lane"
 
     def test_a_lane_in_the_monitors_own_group_does_not_take_the_monitor_in(self):
         rows = self.rows((5, 1, 5, 5), (10, 5, 5, 5), (11, 10, 5, 5))
@@ -352,40 +313,33 @@ class TestWhoBelongs:
 
 
 class TestCpuSeconds:
-    @staticmethod
-    def usage(own_s, reaped_s=0.0, *, parent=1, started_s=1.0) -> Usage:
-        return Usage(parent, started_s, own_s, reaped_s, 0.0, ended=False)
+    """CPU time between two samples of a tree: by pid the own and reaped seconds, the parent and the start."""
 
-    def test_grandchild_and_child_reaped_one_after_the_other(self):
-        before = {1: self.usage(5, 2), 2: self.usage(3, 0, parent=1), 3: self.usage(4, 0, parent=2)}
-        now = {1: self.usage(5.5, 2 + 3.25 + 4.25)}
-        assert cpu_seconds(before, now, newborn_s=100) == pytest.approx(1.0)
+    @pytest.mark.parametrize(
+        ("before", "now", "spent"),
+        [
+            pytest.param(
+                {1: (5, 2), 2: (3, 0, 1), 3: (4, 0, 2)}, {1: (5.5, 2 + 3.25 + 4.25)}, 1.0, id="reaped in turn"
+            ),
+            pytest.param({1: (5, 0), 2: (300, 0, 1)}, {1: (6, 0)}, 1.0, id="child that nobody waited for"),
+            pytest.param({1: (5, 1), 2: (300, 0, 999)}, {1: (5.5, 2)}, 1.5, id="orphan adopted by init"),
+            pytest.param(
+                {1: (5, 0)}, {1: (5, 0), 2: (0.5, 0.1, 1, 100.2), 3: (90, 0, 1, 99.0)}, 0.6, id="newborn and older"
+            ),
+            pytest.param(
+                {1: (5, 0), 2: (50, 0, 1)}, {1: (5, 50.25), 2: (0.5, 0, 1, 100.5)}, 0.75, id="pid given to another"
+            ),
+            pytest.param({1: (5, 3)}, {1: (4, 2)}, 0, id="never negative"),
+        ],
+    )
+    def test_between_two_samples(self, before, now, spent):
+        def usages(table) -> dict[int, Usage]:
+            def usage(own, reaped, parent=1, started=1.0) -> Usage:
+                return Usage(parent, started, own, reaped, 0.0, ended=False)
 
-    def test_child_that_nobody_waited_for(self):
-        before = {1: self.usage(5), 2: self.usage(300, parent=1)}
-        assert cpu_seconds(before, {1: self.usage(6)}, newborn_s=100) == pytest.approx(1.0)
+            return {pid: usage(*row) for pid, row in table.items()}
 
-    def test_orphan_taken_over_by_init_takes_nothing_from_the_others(self):
-        before = {1: self.usage(5, 1), 2: self.usage(300, parent=999)}
-        assert cpu_seconds(before, {1: self.usage(5.5, 2)}, newborn_s=100) == pytest.approx(1.5)
-
-    def test_newborn_counts_in_full_and_an_older_find_only_from_now_on(self):
-        before = {1: self.usage(5)}
-        now = {
-            1: self.usage(5),
-            2: self.usage(0.5, 0.1, parent=1, started_s=100.2),
-            3: self.usage(90, parent=1, started_s=99.0),
-        }
-        assert cpu_seconds(before, now, newborn_s=100) == pytest.approx(0.6)
-
-    def test_pid_given_to_another_process(self):
-        before = {1: self.usage(5), 2: self.usage(50, parent=1)}
-        now = {1: self.usage(5, 50.25), 2: self.usage(0.5, parent=1, started_s=100.5)}
-        assert cpu_seconds(before, now, newborn_s=100) == pytest.approx(0.75)
-
-    def test_never_negative(self):
-        before = {1: self.usage(5, 3)}
-        assert cpu_seconds(before, {1: self.usage(4, 2)}, newborn_s=100) == 0
+        assert cpu_seconds(usages(before), usages(now), newborn_s=100) == pytest.approx(spent)
 
 
 BUSY_FAMILY = """
@@ -425,17 +379,7 @@ def run_lane():
         child.stdout.close()
 
 
-def sample_until(probe, condition, what) -> TreeSample:
-    taken: list[TreeSample] = []
-
-    def look() -> bool:
-        taken.append(trees(probe).get("lane"))
-        return taken[-1] is not None and condition(taken[-1])
-
-    wait_for(look, what=what)
-    return taken[-1]
-
-
+@pytest.mark.process
 class TestRealChildren:
     def test_busy_grandchildren_and_a_double_fork_count(self, run_lane):
         lane = run_lane(BUSY_FAMILY)
@@ -464,58 +408,33 @@ class TestRealChildren:
         os.kill(lane.pid, signal.SIGKILL)
         lane.wait(timeout=10)
         assert trees(probe) == {}
-
-    def test_time_of_a_child_that_came_and_went_between_two_samples(self, run_lane):
-        lane = run_lane(
-            "import os, time\n"
-            "print('ready', flush=True)\n"
-            "time.sleep(0.05)\n"
-            "if os.fork() == 0:\n"
-            "    until = time.process_time() + 0.2\n"
-            "    while time.process_time() < until: pass\n"
-            "    os._exit(0)\n"
-            "os.wait(); time.sleep(60)\n"
-        )
-        processes = process_table()
-        probe = HostProbe(lambda: {"lane": lane.pid}, processes=processes)
-        trees(probe)
-        begun_ns = time.monotonic_ns()
-        reaped = 0.15 if sys.platform == "linux" else 0.0
-        wait_for(lambda: processes.usage(lane.pid).reaped_s >= reaped, what="the child's time")
-        cpu_pct = sample_until(probe, lambda sample: not isinstance(sample.cpu_pct, Missing), "a reading").cpu_pct
-        used_s = cpu_pct / 100 * (time.monotonic_ns() - begun_ns) / 1e9
-        assert used_s == pytest.approx(0.2, abs=0.08)
+        assert LinuxProcesses().usage(lane.pid) is PsutilProcesses().usage(lane.pid) is None
 
     @LINUX
     def test_both_tables_agree_about_this_process(self):
-        burn(0.05)
+        code = "import time\nwhile time.process_time() < 0.2: pass"
+        subprocess.run([sys.executable, "-S", "-c", code], check=True, timeout=60)  # a child that is reaped
         mine, theirs = LinuxProcesses(), PsutilProcesses()
         pid = os.getpid()
         one, other = mine.usage(pid), theirs.usage(pid)
         assert one.own_s == pytest.approx(other.own_s, abs=0.05)
-        assert one.reaped_s == pytest.approx(other.reaped_s, abs=0.05)
+        assert 0.15 < one.reaped_s == pytest.approx(other.reaped_s, abs=0.05)
         assert one.parent == other.parent == os.getppid()
-        # psutil's also counts pages of libraries that no other process has mapped at the moment.
+        # psutil also counts pages of libraries that no other process has mapped at the moment.
         assert 5e6 < one.private_bytes < 1.2 * other.private_bytes
         age = mine.now_s() - one.started_s, theirs.now_s() - other.started_s
         assert age[0] == pytest.approx(age[1], abs=1.5)
         row, their_row = mine.rows()[pid], theirs.rows()[pid]
-        assert (row.parent, row.group, row.session) == (their_row.parent, their_row.group, their_row.session)
-        assert (row.group, row.session) == (os.getpgrp(), os.getsid(0))
+        assert (row.parent, row.group, row.session) == (their_row.parent, os.getpgrp(), os.getsid(0))
+        assert (row.group, row.session) == (their_row.group, their_row.session)
 
-    def test_a_process_that_is_gone(self):
-        child = subprocess.Popen([sys.executable, "-S", "-c", ""])
-        child.wait(timeout=10)
-        assert LinuxProcesses().usage(child.pid) is None
-        assert PsutilProcesses().usage(child.pid) is None
-
-    def test_psutil_that_is_not_let_in(self, monkeypatch):
+    def test_psutil_without_permission(self, monkeypatch):
         def deny(_process):
             raise psutil.AccessDenied
 
         monkeypatch.setattr(psutil.Process, "memory_full_info", deny)
         usage = PsutilProcesses().usage(os.getpid())
-        assert usage.private_bytes == Missing("the system does not let tfmon read it")
+        assert usage.private_bytes == Missing("the system does not permit tfmon to read it")
         assert usage.own_s > 0
 
 
@@ -543,3 +462,32 @@ def family_seconds(pid: int) -> float:
 
 def busy_below(pid: int) -> int:
     return sum(process.cpu_times().user > 0.05 for process in family(pid))
+
+
+class TestMacFootprint:
+    """Memory of a process on macOS, against a library that answers as the real one does."""
+
+    @pytest.mark.parametrize("footprint", [5_000_000_000, None])
+    def test_footprint_is_the_private_memory(self, monkeypatch, footprint):
+        calls = []
+
+        class Library:
+            def proc_pid_rusage(self, pid, flavor, buffer):
+                calls.append((pid.value, flavor.value))
+                if footprint is None:
+                    return -1
+                numbers = [*range(7), footprint, 99]  # after the uuid; the footprint is the eighth of 64 bits
+                buffer[16:88] = b"".join(number.to_bytes(8, "little") for number in numbers)
+                return 0
+
+        monkeypatch.setattr(processes, "_library", Library)
+        monkeypatch.setattr(processes, "MACOS", True)
+        assert processes.read_footprint(os.getpid()) == footprint
+        private = PsutilProcesses().usage(os.getpid()).private_bytes
+        assert private == footprint if footprint else private > 1_000_000, "psutil reads it instead"
+        assert calls[0] == (os.getpid(), 4)
+
+    def test_without_the_library(self, monkeypatch):
+        monkeypatch.setattr(processes, "_LIBPROC", "/no/such/library")
+        processes._library.cache_clear()
+        assert processes.read_footprint(os.getpid()) is None

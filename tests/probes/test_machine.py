@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -42,18 +41,9 @@ class TestQuota:
         assert quota_cores(tmp_path) == 2.5
         put("sys/fs/cgroup/user.slice/app.scope/cpu.max", "50000 100000\n")
         assert quota_cores(tmp_path) == 0.5
-
-    def test_no_limit_v2(self, put, tmp_path):
-        put("proc/self/cgroup", "0::/a\n")
-        put("proc/self/mountinfo", V2)
-        put("sys/fs/cgroup/a/cpu.max", "max 100000\n")
+        put("sys/fs/cgroup/user.slice/app.scope/cpu.max", "max 100000\n")
+        put("sys/fs/cgroup/user.slice/cpu.max", "max 100000\n")
         assert quota_cores(tmp_path) is None
-
-    def test_namespace_root_v2(self, put, tmp_path):
-        put("proc/self/cgroup", "0::/\n")
-        put("proc/self/mountinfo", V2)
-        put("sys/fs/cgroup/cpu.max", "150000 100000\n")
-        assert quota_cores(tmp_path) == 1.5
 
     def test_group_outside_the_namespace_reads_the_mount_only(self, put, tmp_path):
         put("proc/self/cgroup", "0::/../../other\n")
@@ -101,13 +91,6 @@ class TestQuota:
         put("proc/self/mountinfo", text)
         assert quota_cores(tmp_path) is None
 
-    def test_another_process(self, put, tmp_path):
-        put("proc/77/cgroup", "0::/b\n")
-        put("proc/77/mountinfo", V2)
-        put("sys/fs/cgroup/b/cpu.max", "120000 100000\n")
-        assert quota_cores(tmp_path, 77) == 1.2
-        assert quota_cores(tmp_path) is None
-
 
 class TestUsableCores:
     @LINUX
@@ -143,6 +126,7 @@ class TestCpuName:
         assert read_cpu_name(tmp_path) == ""
         assert read_machine(tmp_path).cpu_name == os.uname().machine
 
+    @pytest.mark.process
     def test_sysctl(self, put, tmp_path):
         put("sysctl", '#!/bin/sh\necho "$2 says Apple M1 Pro"\n')
         (tmp_path / "sysctl").chmod(0o755)
@@ -162,6 +146,7 @@ class TestThisMachine:
         assert (machine.gpus, machine.no_gpu) == ((), "")
 
     @LINUX
+    @pytest.mark.process
     def test_affinity_is_seen(self):
         code = (
             "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]);"
@@ -171,9 +156,3 @@ class TestThisMachine:
             [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=60
         )
         assert answer.stdout == "True\n", answer.stderr
-
-    def test_is_quick(self):
-        read_machine()
-        begun = time.perf_counter()
-        read_machine()
-        assert time.perf_counter() - begun < 0.1

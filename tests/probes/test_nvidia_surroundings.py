@@ -1,4 +1,4 @@
-"""NVIDIA GPUs that are split up (MIG), in containers, on WSL2 and on Jetson physical_gpus."""
+"""NVIDIA GPUs that are split up (MIG), in containers, under WSL2 and on a Jetson."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import sys
 import psutil
 import pynvml
 import pytest
-from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
-from tfmon.probes.machine import in_pid_namespace, in_wsl
-from tfmon.probes.nvidia.device import Jetson
-from tfmon.probes.nvidia.probe import survives_sampling
+from support.nvml import BUSY, IDLE, TWO_GPUS, take
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
-from tfmon.probes.nvidia.probe import NvidiaProbe, rehearse
+from tfmon.probes.machine import in_pid_namespace, in_wsl
+from tfmon.probes.nvidia.device import Jetson
+from tfmon.probes.nvidia.probe import NvidiaProbe, rehearse, survives_sampling
 
 pytestmark = pytest.mark.process
 
@@ -35,11 +34,6 @@ name 13 NVIDIA_Busy_MIG_2g.20gb
 mem 13 20000000000 100000000 19900000000 0
 """
 )
-
-
-@pytest.fixture
-def clock():
-    return Clock()
 
 
 @pytest.fixture
@@ -66,11 +60,11 @@ class TestSplit:
         assert one.used_by_pid == {4242: 2.5 * GB}
         assert two.used_by_pid == {}
 
-    def test_load_is_not_told_of_a_split_gpu(self, driver, clock):
+    def test_load_of_a_split_gpu_is_unknown(self, driver, clock):
         driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
         whole, idle, one, _ = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
-        why = Missing("not reported for a GPU that is split up (MIG)")
-        assert whole.busy_pct == one.busy_pct == one.busy_by_pid == why
+        unknown = Missing("not reported for a GPU that is split up (MIG)")
+        assert whole.busy_pct == one.busy_pct == one.busy_by_pid == unknown
         assert idle.busy_pct == 0
 
     def test_power_and_clocks_are_those_of_the_whole_gpu(self, driver, clock):
@@ -124,9 +118,7 @@ class TestContainer:
     def test_the_first_namespace_is_known_by_its_number(self, root, monkeypatch):
         put(root, "proc/self/ns/pid", "")
         assert in_pid_namespace(root)
-        monkeypatch.setattr(
-            "tfmon.probes.machine._FIRST_NAMESPACE", (root / "proc/self/ns/pid").stat().st_ino
-        )
+        monkeypatch.setattr("tfmon.probes.machine._FIRST_NAMESPACE", (root / "proc/self/ns/pid").stat().st_ino)
         assert not in_pid_namespace(root)
 
 
@@ -139,7 +131,11 @@ class TestWsl:
     def test_functions_about_processes_are_not_called(self, driver, clock, windows):
         driver.play(TWO_GPUS + "hang DeviceGetComputeRunningProcesses_v3\nhang DeviceGetProcessUtilization\n")
         (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=lambda: True))
-        assert sample.no_processes_reason == sample.busy_by_pid.reason == "WSL2 does not report which process uses the GPU"
+        assert (
+            sample.no_processes_reason
+            == sample.busy_by_pid.reason
+            == "WSL2 does not report which process uses the GPU"
+        )
         assert (sample.used_by_pid, sample.busy_pct) == ({}, 87)
 
     @pytest.mark.parametrize(("survives", "words"), [(False, "crashes"), (None, "does not answer")])
@@ -178,6 +174,12 @@ class TestWsl:
         rehearse()
         assert pynvml._nvmlLib_refcount == 0
 
+    @pytest.mark.parametrize("script", ["", "hang InitWithFlags\n"])
+    def test_the_real_trial_opens_the_library(self, driver, script, monkeypatch):
+        driver.play(TWO_GPUS + script)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(driver.library.parent))
+        assert survives_sampling(timeout_s=1 if script else 60) is (None if script else True)
+
 
 class TestJetson:
     ORIN = "count 1\nname 0 Orin_(nvgpu)\nuuid 0 GPU-0r10\n"
@@ -195,7 +197,7 @@ class TestJetson:
         assert (sample.total_bytes, sample.unified) == (psutil.virtual_memory().total, True)
         assert sample.power_w == Missing("not supported by this GPU")
 
-    def test_another_board_that_tells_nothing_is_no_jetson(self, driver, clock, root):
+    def test_another_gpu_without_readings_is_no_jetson(self, driver, clock, root):
         driver.play(self.ORIN.replace("Orin_(nvgpu)", "NVIDIA_GRID"))
         put(root, "sys/devices/platform/gpu.0/load", "437\n")
         grid = Gpu(index=0, uuid="GPU-0r10", name="NVIDIA GRID", physical_gpu=0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from tfmon.model.samples import GpuSample
+from tfmon.model.readings import GpuSample
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
@@ -51,6 +51,9 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now_ns
+
+    def now_s(self) -> float:
+        return self.now_ns / SECOND
 
     def pass_s(self, seconds: float) -> None:
         self.now_ns += int(seconds * SECOND)
