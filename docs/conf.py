@@ -27,6 +27,5 @@ myst_substitutions = {name: make() for name, make in tables.TABLES.items()}
 
 html_theme = "furo"
 html_title = f"tfmon {release}"
-html_static_path = ["screen.svg"]
 html_show_sphinx = False
 html_theme_options = {"navigation_with_keys": False}

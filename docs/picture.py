@@ -3,7 +3,7 @@
     python docs/picture.py
 
 The picture needs no font of its own. Charts, bars and frames are drawn as shapes, and every run of text has the
-width of its cells, so columns line up in any monospace font. The picture holds its text and a digest of the
+width of its cells, so columns line up in any monospace font. The picture contains its text and a digest of the
 recording, by which a test knows whether it is of today's screen.
 """
 
