@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 from xml.sax.saxutils import escape
@@ -49,8 +49,7 @@ async def rows_of_example() -> Rows:
     """Return the rows of the race screen at the moment that is shown."""
     with Recording(EXAMPLE) as recording:
         player = Player(recording)
-        player.toggle()
-        _go_to_verdict(player)
+        _go_to_verdict(player, recording.times_ns)
         app = MonitorApp(player.session, cast(Any, None), cast(Any, None), characters="braille")
         async with app.run_test(size=SIZE) as pilot:
             app.pull()
@@ -59,10 +58,9 @@ async def rows_of_example() -> Rows:
             return [list(strip) for strip in canvas.render_lines(Region(0, 0, *SIZE))]
 
 
-def _go_to_verdict(player: Player) -> None:
+def _go_to_verdict(player: Player, times_ns: Sequence[int]) -> None:
     """Go to the last half second in which every lane races and the verdict names a winner."""
-    tape = player.tape()
-    for at_ns in range(tape.to_ns, tape.from_ns, -SECOND_NS // 2):
+    for at_ns in range(times_ns[-1], times_ns[0], -SECOND_NS // 2):
         player.go_to(at_ns)
         snapshot = player.session.snapshot()
         if find_verdict(snapshot).winner and all(lane.phase == RACING for lane in snapshot.lanes):
