@@ -8,8 +8,8 @@ from xspace_writer import mark, plane, space
 
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
-from tfmon.profile.pipeline import tells
-from tfmon.profile.result import Call, Ops, Profile, ProfileVerdict
+from tfmon.profile.operations import tells
+from tfmon.profile.result import Call, Ops, Profile, ProfileBottleneck
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode
 
@@ -31,9 +31,9 @@ def ops_of(profile: Profile) -> Ops:
 
 
 def bound(space_: Space) -> str:
-    verdict = analyse(space_).verdict
-    assert isinstance(verdict, ProfileVerdict)
-    return verdict.bound
+    bottleneck = analyse(space_).bottleneck
+    assert isinstance(bottleneck, ProfileBottleneck)
+    return bottleneck.kind
 
 
 def loop_only(part, steps: int = 4) -> Space:
@@ -96,7 +96,7 @@ class TestGraphOnTheCpu:
     def test_steps_in_which_nothing_is_seen_have_no_verdict(self):
         profile = analyse(loop_only(lambda n, at: [marker(n, at)]))
         assert profile.mode == "unknown"
-        assert isinstance(profile.call, Missing) and isinstance(profile.verdict, Missing)
+        assert isinstance(profile.call, Missing) and isinstance(profile.bottleneck, Missing)
         assert isinstance(profile.ops, Missing) and isinstance(profile.input.wait_ns, Missing)
         assert us(profile.other_ns) == PERIOD
 
@@ -275,7 +275,7 @@ class TestRetracing:
         assert profile.retraced_steps == 2
         assert us(call_of(profile).tracing_ns) == 700 * 2 / 4
         assert us(call_of(profile).dispatch_ns) == 700 * 2 / 4
-        assert "2 of 4 steps" in analyse(self.lane(4, {0, 2})).verdict.text
+        assert "2 of 4 steps" in analyse(self.lane(4, {0, 2})).bottleneck.text
 
     def test_one_in_twenty_steps_is_retracing_one_in_sixty_is_not(self):
         assert bound(self.lane(20, {5})) == "retracing"

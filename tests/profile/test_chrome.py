@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from xspace_writer import mark, plane, space
 
-from tfmon.profile.chrome import trace_events, write_chrome
-from tfmon.profile.trace import TraceError
+from tfmon.profile.trace import TraceError, trace_events, write_chrome
 from tfmon.profile.xspace import decode, read_space
 
 DATA = Path(__file__).parent / "data"

@@ -8,7 +8,7 @@ from xspace_writer import mark
 
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
-from tfmon.profile.result import DeviceTime, Ops, ProfileVerdict
+from tfmon.profile.result import GpuTime, Ops, ProfileBottleneck
 
 COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
 
@@ -32,15 +32,15 @@ def copy(start: float, length: float, kind: str, size: int = 4096):
     return lambda _n, at: [mark(f"Memcpy{kind}", at + start, length, memcpy_details=details)]
 
 
-def device(lane, **kwargs) -> DeviceTime:
+def device(lane, **kwargs) -> GpuTime:
     (one,) = analyse(lane, **kwargs).devices
     return one
 
 
 def bound(lane) -> str:
-    verdict = analyse(lane).verdict
-    assert isinstance(verdict, ProfileVerdict)
-    return verdict.bound
+    bottleneck = analyse(lane).bottleneck
+    assert isinstance(bottleneck, ProfileBottleneck)
+    return bottleneck.kind
 
 
 LANES = {
@@ -73,7 +73,7 @@ def test_the_parts_of_a_device_make_up_the_step(lane):
     assert parts == pytest.approx(profile.step_ns)
     idle = one.idle_input_ns + one.idle_launch_ns + one.idle_tracing_ns + one.idle_other_ns
     assert idle == pytest.approx(one.idle_ns)
-    assert sum(profile.verdict.shares.values()) == pytest.approx(1)
+    assert sum(profile.bottleneck.shares.values()) == pytest.approx(1)
 
 
 def test_an_idle_gap_is_blamed_on_what_the_loop_did_meanwhile():
@@ -199,7 +199,7 @@ def test_of_several_gpus_the_busiest_is_judged_and_named_first():
     )
     profile = analyse(trace({"python": loop}, lazy, busy))
     assert [one.name for one in profile.devices] == ["GPU:1", "GPU:0"]
-    assert profile.verdict.bound == "compute"
+    assert profile.bottleneck.kind == "compute"
     assert "2 GPUs" in profile.notes[0]
 
 
@@ -219,7 +219,7 @@ class TestHostOnly:
         profile = analyse(self.lane(), on_gpu=True)
         assert profile.host_only and "only the host" in profile.notes[0]
         assert profile.devices == ()
-        for part in (profile.verdict, profile.ops, profile.sync_ns, profile.call.compute_ns):
+        for part in (profile.bottleneck, profile.ops, profile.sync_ns, profile.call.compute_ns):
             assert isinstance(part, Missing)
 
     def test_what_the_host_did_is_told(self):
@@ -227,8 +227,8 @@ class TestHostOnly:
         assert (us(profile.input.wait_ns), us(profile.call.total_ns)) == (500, 400)
 
     def test_retracing_is_seen_on_the_host(self):
-        verdict = analyse(self.lane("traced-nonXla"), on_gpu=True).verdict
-        assert isinstance(verdict, ProfileVerdict) and verdict.bound == "retracing"
+        bottleneck = analyse(self.lane("traced-nonXla"), on_gpu=True).bottleneck
+        assert isinstance(bottleneck, ProfileBottleneck) and bottleneck.kind == "retracing"
 
     def test_the_same_trace_of_a_lane_on_the_cpu_is_whole(self):
         profile = analyse(self.lane())

@@ -25,7 +25,7 @@ def test_it_agrees_with_tensorflows_own_reader(version, events, step_us, ops_us,
     path = DATA / f"dense-tf{version}.xplane.pb"
     assert sum(len(line.events) for plane in read_space(path).planes for line in plane.lines) == events
     profile = read_profile(path)
-    assert (profile.steps, profile.mode, profile.verdict.bound) == (5, "graph", "dispatch")
+    assert (profile.steps, profile.mode, profile.bottleneck.kind) == (5, "graph", "dispatch")
     assert profile.step_ns / 1e3 == pytest.approx(step_us, abs=1e-3)
     assert 5 * profile.ops.time_ns / 1e3 == pytest.approx(ops_us, abs=1e-3)
     found = {stage.name: 5 * stage.busy_ns / 1e3 for stage in profile.input.stages}
@@ -51,4 +51,4 @@ def test_its_parts_add_up(path):
     assert 0 < call.python_ns < call.dispatch_ns
     assert profile.ops.busy_ns <= profile.ops.time_ns
     assert (profile.retraces, profile.compiles, profile.devices) == ((), (), ())
-    assert not isinstance(profile.verdict, Missing)
+    assert not isinstance(profile.bottleneck, Missing)

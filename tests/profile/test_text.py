@@ -16,7 +16,7 @@ DATA = Path(__file__).parent / "data"
 
 GRAPH = """\
 4 steps of 1.00 ms (the longest 1.00 ms), tf.function
-bound by compute: 70 % of the time operations ran
+compute-bound: running operations takes 70 % of the time
 
 the loop's thread
   input wait                                   0.10 ms    10 %
@@ -93,7 +93,7 @@ class TestText:
 
     def test_what_is_not_known_says_why(self):
         text = to_text(PROFILES["host only"])
-        assert "bound by: n/a (what bounds a GPU lane cannot be told without its GPU)" in text
+        assert "bottleneck: n/a (the bottleneck of a GPU lane cannot be told without its GPU)" in text
         assert "n/a (the GPU left nothing in the trace)" in text
         assert "only the host's side is known" in text
 
@@ -103,7 +103,7 @@ class TestJson:
     def test_it_is_json_and_names_everything_that_is_missing(self, name):
         plain = to_json(PROFILES[name])
         assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-        assert plain["schema"] == 1
+        assert plain["schema"] == 2
         nothing = {path for path, value in leaves(plain) if value is None}
         assert nothing == set(plain["missing"])
         assert all(plain["missing"].values())
@@ -112,7 +112,7 @@ class TestJson:
         plain = to_json(PROFILES["gpu"])
         assert plain["devices"][0]["kernels_ns"] == pytest.approx(300_000)
         assert plain["devices"][0]["h2d_bytes"] == 2048
-        assert plain["verdict"]["bound"] == PROFILES["gpu"].verdict.bound
+        assert plain["bottleneck"]["kind"] == PROFILES["gpu"].bottleneck.kind
         assert plain["missing"]["devices.0.d2h_bytes"] == "the trace does not tell sizes"
 
     def test_units_are_in_the_names(self):

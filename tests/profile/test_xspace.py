@@ -12,7 +12,7 @@ from xspace_writer import Table as NameTable
 
 from tfmon.profile import xspace
 from tfmon.profile.breakdown import analyse
-from tfmon.profile.pipeline import tells
+from tfmon.profile.operations import tells
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode, read_space
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tfmon.analysis.bottleneck import BottleneckKind, Evidence, find_kinds, sentence
 from tfmon.model.readings import Missing, Reading, known
-from tfmon.profile import gpu, loop_thread, pipeline
+from tfmon.profile import gpu, loop_thread, operations
 from tfmon.profile.gpu import Gpu
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, executed
-from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, ProfileVerdict, Repeat
+from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, ProfileBottleneck, Repeat
 from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without
-from tfmon.profile.verdict import Evidence, judge
 from tfmon.profile.xspace import read_space
 
 TOP = 10
 
 NO_STEP = Missing("no tf.function and no operation is in the trace")
 NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
-UNTOLD = Missing("what bounds a GPU lane cannot be told without its GPU")
+UNTOLD = Missing("the bottleneck of a GPU lane cannot be told without its GPU")
 NO_OPS = Missing("the trace shows no operation of the step")
 NO_BATCH = Missing("the trace does not show the loop taking a batch")
 NO_PYTHON = Missing("the trace shows no Python function in the input pipeline")
@@ -36,7 +36,7 @@ def read_profile(path: Path, *, on_gpu: bool = False, note: str = "") -> Profile
 
     Errors: TraceError.
     """
-    found = analyse(read_space(path, pipeline.tells), on_gpu=on_gpu)
+    found = analyse(read_space(path, operations.tells), on_gpu=on_gpu)
     return replace(found, notes=(note, *found.notes)) if note else found
 
 
@@ -64,7 +64,7 @@ def analyse(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profil
         mode=_mode(loop),
         input=Input(
             wait_ns=total(loop.input) / 1000 / steps if loop.input else NO_BATCH,
-            stages=pipeline.stages(lines, loop.window[0], cpu.functions, steps),
+            stages=operations.stages(lines, loop.window[0], cpu.functions, steps),
             python_ns=NO_PYTHON if cpu.python_ps is None else cpu.python_ps / 1000 / steps,
         ),
         call=_call(loop, None if gpus or on_gpu else cpu.step),
@@ -76,11 +76,11 @@ def analyse(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profil
         retraced_steps=_retraced(loop),
         retraces=_repeats((one.function, one.building_ps or None) for one in loop.tracings),
         compiles=_repeats((one.function, total(one.times)) for one in loop.compilings),
-        verdict=UNTOLD,
+        bottleneck=UNTOLD,
         host_only=host_only,
         notes=_notes(space, len(devices), host_only),
     )
-    return replace(profile, verdict=_verdict(profile))
+    return replace(profile, bottleneck=_bottleneck(profile))
 
 
 def _mode(loop: LoopThread) -> Mode:
@@ -169,38 +169,66 @@ def _repeats(found: Iterable[tuple[str, int | None]]) -> tuple[Repeat, ...]:
     return tuple(sorted(repeats, key=lambda repeat: (-repeat.count, repeat.function)))
 
 
-def _verdict(profile: Profile) -> ProfileVerdict | Missing:
+_PHRASES: Mapping[BottleneckKind, str] = {
+    "compute": "running operations",
+    "input": "waiting for the next batch",
+    "dispatch": "calling the step while nothing is computed",
+    "eager": "starting operations one by one from Python",
+    "transfer": "copying between host and device while nothing else runs",
+    "sync": "waiting for the device outside of the step",
+    "other": "what the loop does outside of pipeline and step",
+}
+
+
+def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
     call = profile.call
     if profile.host_only and not profile.retraced_steps:
         return UNTOLD
     if isinstance(call, Missing) and not profile.devices:
         return call
+    evidence = evidence_of(profile)
+    kinds = find_kinds(evidence)
+    if kinds[0] == "retracing":
+        text = f"retracing: {profile.retraced_steps} of {profile.steps} steps traced or compiled anew"
+    else:
+        text = sentence(kinds, evidence, _PHRASES)
+    dispatch: BottleneckKind = "eager" if evidence.eager else "dispatch"
+    parts: tuple[BottleneckKind, ...] = ("compute", "input", dispatch, "transfer", "other", "retracing")
+    shares: dict[str, float] = {kind: evidence.share(kind) / 100 for kind in parts}
+    return ProfileBottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares)
 
-    def share(time_ns: Reading) -> float:
-        return (known(time_ns) or 0.0) / profile.step_ns
+
+def evidence_of(profile: Profile) -> Evidence:
+    """Return what a profile says of step time; with a GPU, its idle time by what the loop did meanwhile."""
+
+    def share(*times_ns: Reading) -> float:
+        return 100 * sum(known(time_ns) or 0.0 for time_ns in times_ns) / profile.step_ns
 
     if profile.devices:
         device = profile.devices[0]
-        waits = (device.idle_input_ns, device.idle_launch_ns, device.h2d_exposed_ns + device.d2h_exposed_ns)
-        compute_ns, other_ns, tracing_ns = device.kernels_ns, device.idle_other_ns, device.idle_tracing_ns
+        compute, input_wait = share(device.kernels_ns), share(device.idle_input_ns)
+        dispatch, other = share(device.idle_launch_ns), share(device.idle_other_ns)
+        transfer = share(device.h2d_exposed_ns, device.d2h_exposed_ns)
+        retracing = share(device.idle_tracing_ns)
     else:
+        call = profile.call
         assert isinstance(call, Call)
-        waits = (known(profile.input.wait_ns) or 0.0, call.dispatch_ns, 0.0)
-        compute_ns, other_ns = known(call.compute_ns) or 0.0, profile.other_ns
-        tracing_ns = call.tracing_ns + call.compile_ns
-    return judge(
-        Evidence(
-            steps=profile.steps,
-            retraced_steps=profile.retraced_steps,
-            eager=profile.mode == "eager",
-            compute=share(compute_ns),
-            input=share(waits[0]),
-            dispatch=share(waits[1]),
-            transfer=share(waits[2]),
-            other=share(other_ns),
-            retracing=share(tracing_ns),
-            sync=share(profile.sync_ns),
-        )
+        compute, input_wait = share(call.compute_ns), share(profile.input.wait_ns)
+        dispatch, other = share(call.dispatch_ns), share(profile.other_ns)
+        transfer = 0.0
+        retracing = share(call.tracing_ns, call.compile_ns)
+    return Evidence(
+        retraced_steps=100 * profile.retraced_steps / profile.steps,
+        eager=profile.mode == "eager",
+        input=input_wait,
+        transfer=transfer,
+        dispatch=dispatch,
+        compute=compute,
+        step=dispatch + compute,
+        reading=share(profile.sync_ns),
+        sync=0.0,
+        other=other,
+        retracing=retracing,
     )
 
 
@@ -212,5 +240,5 @@ def _notes(space: Space, gpus: int, host_only: bool) -> tuple[str, ...]:
             "GPU records nothing; on NVIDIA's, the profiling library CUPTI may be missing or not allowed."
         )
     if gpus > 1:
-        notes.append(f"The trace has {gpus} GPUs; the verdict is that of the busiest.")
+        notes.append(f"The trace has {gpus} GPUs; the bottleneck is that of the busiest.")
     return (*notes, *(f"The profiler said: {trouble}" for trouble in space.troubles))

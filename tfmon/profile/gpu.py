@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tfmon.model.readings import Missing, Reading
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, hlo_type, parse
-from tfmon.profile.result import DeviceTime
+from tfmon.profile.result import GpuTime
 from tfmon.profile.trace import Interval, Plane, Space, Times, TraceEvent, both, total, unite, without
 
 _PLANE = "/device:GPU:"
@@ -47,7 +47,7 @@ def read(space: Space) -> list[Gpu]:
     return [gpu for gpu in found if gpu.kernels or gpu.h2d or gpu.d2h]
 
 
-def busy(gpu: Gpu, loop: LoopThread) -> DeviceTime:
+def busy(gpu: Gpu, loop: LoopThread) -> GpuTime:
     """Return what a GPU did in the capture, a step."""
     steps, window = len(loop.steps), loop.window
 
@@ -63,7 +63,7 @@ def busy(gpu: Gpu, loop: LoopThread) -> DeviceTime:
     idle_launch = both(without(idle, tracing), loop.calls)
     idle_input = both(idle, loop.input)
     parts = (idle_tracing, idle_launch, idle_input)
-    return DeviceTime(
+    return GpuTime(
         name=gpu.name,
         kernels_ns=per_step(kernels),
         h2d_ns=per_step(h2d),

@@ -1,4 +1,4 @@
-"""What a profile says: where the time of a step went, what ran, and what bounds the lane.
+"""What a profile says: where the time of a step went, what ran, and what limits the lane.
 
 Units: times are means over the captured steps, in nanoseconds a step, unless a field says otherwise.
 """
@@ -8,12 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tfmon.analysis.bottleneck import BottleneckKind
 from tfmon.model.readings import Missing, Reading
-
-BottleneckKind: TypeAlias = Literal[
-    "input", "dispatch", "eager", "compute", "retracing", "sync", "transfer", "other", "mixed"
-]
-"""What keeps a lane from being faster. `other` is the loop's own work outside of pipeline and step."""
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
 """How the step ran; `unknown` when the trace shows neither a tf.function nor single operations."""
@@ -37,7 +33,7 @@ class Input:
     wait_ns: Reading
     """The loop waited for the next batch."""
     stages: tuple[Stage, ...]
-    """The busiest first. Stages that only pass on what other threads made are left out."""
+    """The busiest first. Without stages that only pass on what other threads made."""
     python_ns: Reading
     """Python functions in the pipeline, on all threads."""
 
@@ -61,7 +57,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceTime:
+class GpuTime:
     """A GPU in the trace; `kernels`, the exposed copies and `idle` do not overlap and add up to the step."""
 
     name: str
@@ -127,14 +123,14 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class ProfileVerdict:
-    """What bounds the lane."""
+class ProfileBottleneck:
+    """What limits the lane."""
 
-    bound: BottleneckKind
+    kind: BottleneckKind
     text: str
-    """Why, in one line."""
+    """One sentence with the number behind it."""
     shares: dict[str, float]
-    """What the time of a step is made of; the names are those of `BottleneckKind`. They add up to at most 1."""
+    """Parts of step time, from 0 to 1, by the kinds of bottleneck. They add up to at most 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +151,13 @@ class Profile:
     """The loop was outside of pipeline and step otherwise."""
     drain_ns: float
     """After the last step, until the GPU had done its work."""
-    devices: tuple[DeviceTime, ...]
+    devices: tuple[GpuTime, ...]
     ops: Ops | Missing
     retraced_steps: int
     """Steps in which a function was traced or compiled."""
     retraces: tuple[Repeat, ...]
     compiles: tuple[Repeat, ...]
-    verdict: ProfileVerdict | Missing
+    bottleneck: ProfileBottleneck | Missing
     host_only: bool
     """The lane's GPU left nothing in the trace, so that only what the host did is known."""
     notes: tuple[str, ...]
