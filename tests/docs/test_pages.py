@@ -14,6 +14,7 @@ from test_layers import ALLOWED
 
 from tfmon.catalog import list_scenarios, read_scenario
 from tfmon.cli.main import cli
+from tfmon.ui.keys import RACE_KEYS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -116,6 +117,12 @@ def test_the_readme_counts_what_there_is():
     built_in = [info for info in list_scenarios() if info.origin == "built-in"]
     assert f"{len(built_in)} scenarios" in text
     assert f"{sum(len(info.claims) for info in built_in)} claims" in text
+
+
+def test_the_keys_of_the_readme_are_keys():
+    part = TEXTS[ROOT / "README.md"].partition("## Keys")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([^`]+)`", part))
+    assert "b" in named and named <= {key.label for key in RACE_KEYS}
 
 
 def test_the_page_of_claims_lists_the_claims_of_the_scenarios():
