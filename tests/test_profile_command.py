@@ -33,7 +33,7 @@ def test_steps_are_profiled_and_the_trace_is_kept_in_both_forms(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["schema"], found["steps"], found["mode"]) == (1, 10, "graph")
-    assert found["step_ns"] > 0 and found["verdict"]["bound"] in ("compute", "dispatch", "mixed")
+    assert found["step_ns"] > 0 and found["bottleneck"]["kind"] in ("compute", "dispatch", "mixed")
     assert any("Conv2D" in op["type"] for op in found["ops"]["top"])
     assert json.loads(chrome.read_text())["traceEvents"]
     assert list(keep.glob("plugins/profile/*/*.xplane.pb"))
@@ -44,7 +44,7 @@ def test_of_a_pipeline_that_fills_the_trace_there_are_fewer_steps():
     done = profile("slow-preprocess", "--lane", "cpu", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["verdict"]["bound"] == "input" and found["steps"] < 20
+    assert found["bottleneck"]["kind"] == "input" and found["steps"] < 20
     assert [stage["name"] for stage in found["input"]["stages"]].count("Map") == 1
     assert any(note.startswith(f"Only {found['steps']} steps and not 20") for note in found["notes"])
 

@@ -105,7 +105,7 @@ def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
     found = find_bottleneck(snapshot, lane)
     kind = found.kind if found else "none"
     right = kind in one.kinds
-    bound = profile.verdict.bound if not isinstance(profile.verdict, Missing) else "none"
+    bound = profile.bottleneck.kind if not isinstance(profile.bottleneck, Missing) else "none"
     print(f"\n{one.scenario} on {one.lane}: {one.why}")
     print(f"  {'by windows':12}" + "".join(f"{name} {value:5.1f}   " for name, value in ours.items()))
     print(f"  {'by profile':12}" + "".join(f"{name} {value:5.1f}   " for name, value in theirs.items()))

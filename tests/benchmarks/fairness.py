@@ -27,12 +27,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.overhead import Watch
-from tfmon.analysis.statistics import ratio
+from tfmon.analysis.statistics import log_speeds, ratio
 from tfmon.analysis.verdict import find_verdict
 from tfmon.catalog import find_scenario
 from tfmon.model.lane_events import Window
+from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.readings import Estimate
-from tfmon.model.session import CONCURRENT, TURNS
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
@@ -145,13 +145,13 @@ class Race:
 
     def alone(self, lane: str) -> float:
         others = [name for name in self.names if name != lane]
-        self.program.lanes.hold(others)
-        self.program.lanes.run([lane])
+        self.program.lanes.pause(others)
+        self.program.lanes.resume([lane])
         return self.speed(lane, ALONE_S)
 
     def ratio(self) -> Estimate:
         first, second = self.program.session.snapshot().lanes
-        found = ratio(first.slices, second.slices)
+        found = ratio(log_speeds(first.slices), log_speeds(second.slices))
         assert found is not None, "too few slices"
         return found
 
@@ -169,7 +169,7 @@ def alone(repetitions: int) -> dict[str, Any]:
                 for lane in order:
                     speeds[lane].append(race.exclusive(lane))
                 truth = statistics.mean(speeds[one]) / statistics.mean(speeds[two])
-                race.program.lanes.run(race.names)
+                race.program.lanes.resume(race.names)
                 together = race.speed(one, TOGETHER_S), race.speed(two, TOGETHER_S)
                 race.program.lanes.set_mode(TURNS)
                 time.sleep(TURNS_S)

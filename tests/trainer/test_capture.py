@@ -120,7 +120,7 @@ class TestVerdicts:
         step = tf.function(training(tf, dense(tf)))
         profile = read_profile(take(capture, step, batches_of(tf, data((32,)), 10)))
         assert (profile.steps, profile.mode, profile.retraced_steps) == (12, "graph", 0)
-        assert profile.verdict.bound == "dispatch"
+        assert profile.bottleneck.kind == "dispatch"
         assert profile.call.dispatch_ns > profile.call.compute_ns
         assert isinstance(profile.input.python_ns, Missing)
         adding_up(profile)
@@ -128,14 +128,14 @@ class TestVerdicts:
     def test_a_convolution_is_bound_by_compute(self, tf: Any, capture: Capture) -> None:
         step = tf.function(training(tf, conv(tf)))
         profile = read_profile(take(capture, step, batches_of(tf, data((28, 28, 1)), 64), steps=6))
-        assert profile.verdict.bound == "compute"
+        assert profile.bottleneck.kind == "compute"
         assert any("Conv2D" in op.type for op in profile.ops.top[:3])
         adding_up(profile)
 
     def test_python_in_the_pipeline_is_bound_by_input(self, tf: Any, capture: Capture) -> None:
         step = tf.function(training(tf, dense(tf)))
         profile = read_profile(take(capture, step, python_map(tf)))
-        assert profile.verdict.bound == "input"
+        assert profile.bottleneck.kind == "input"
         # The longest part of the pipeline is the stage that sleeps, and its time is known to be Python's.
         assert profile.input.stages[0].name.endswith("Map")
         assert profile.input.python_ns / 1e6 > 15
@@ -144,7 +144,7 @@ class TestVerdicts:
 
     def test_an_eager_step_is_bound_by_starting_operations(self, tf: Any, capture: Capture) -> None:
         profile = read_profile(take(capture, training(tf, dense(tf)), batches_of(tf, data((32,)), 10), steps=5))
-        assert (profile.mode, profile.verdict.bound) == ("eager", "eager")
+        assert (profile.mode, profile.bottleneck.kind) == ("eager", "eager")
         assert profile.ops.runs / profile.steps > 100
         assert {"MatMul", "ReadVariableOp"} <= {op.type for op in profile.ops.top}
         adding_up(profile)
@@ -155,7 +155,7 @@ class TestVerdicts:
         batches = ((tf.constant(x[:size]), tf.constant(y[:size])) for size in sizes)
         step = tf.function(training(tf, dense(tf)), reduce_retracing=False)
         profile = read_profile(take(capture, step, batches, steps=4))
-        assert profile.verdict.bound == "retracing"
+        assert profile.bottleneck.kind == "retracing"
         assert (profile.retraced_steps, [(one.function, one.count) for one in profile.retraces]) == (
             4,
             [("step", 4)],
@@ -172,7 +172,7 @@ class TestVerdicts:
         profile = read_profile(take(capture, step, batches, steps=5))
         assert profile.mode == "xla"
         assert [(one.function, one.count) for one in profile.compiles] == [("step", 1)]
-        assert (profile.retraces, profile.retraced_steps, profile.verdict.bound) == ((), 1, "retracing")
+        assert (profile.retraces, profile.retraced_steps, profile.bottleneck.kind) == ((), 1, "retracing")
         # All of such a call but its operations counts as compiling, TensorFlow's own part of it too.
         assert 5 * profile.call.compile_ns > profile.compiles[0].cost_ns > 1e6
         assert not isinstance(profile.ops, Missing)

@@ -47,7 +47,7 @@ def profile(
     """
     from tfmon.catalog import find_scenario
     from tfmon.profile.breakdown import read_profile
-    from tfmon.profile.chrome import write_chrome
+    from tfmon.profile.trace import write_chrome
     from tfmon.profile.xspace import read_space
     from tfmon.reports.profile import to_json, to_text
     from tfmon.runner.headless import interruption

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.model.readings import Missing, Reading
-from tfmon.profile.result import Call, DeviceTime, Op, Profile, Repeat
+from tfmon.profile.result import Call, GpuTime, Op, Profile, Repeat
 from tfmon.reports import head
 
 WIDTH = 100
@@ -21,7 +21,6 @@ _MODES = {
     "unknown": "how they ran is not known",
 }
 _NAME, _TIME, _SHARE = 42, 12, 8
-_BOUNDS = {"eager": "eager dispatch", "sync": "waiting for results", "other": "other work of the loop"}
 
 
 def to_json(profile: Profile) -> dict[str, Any]:
@@ -58,11 +57,11 @@ def to_text(profile: Profile) -> str:
 def _head(profile: Profile) -> Iterator[str]:
     step, longest = _time(profile.step_ns), _time(profile.longest_ns)
     yield f"{profile.steps} steps of {step} (the longest {longest}), {_MODES[profile.mode]}"
-    verdict = profile.verdict
-    if isinstance(verdict, Missing):
-        yield from wrap(f"bound by: {units.absent(verdict)}", WIDTH)
-        return
-    yield from wrap(f"bound by {_BOUNDS.get(verdict.bound, verdict.bound)}: {verdict.text}", WIDTH)
+    bottleneck = profile.bottleneck
+    if isinstance(bottleneck, Missing):
+        yield from wrap(f"bottleneck: {units.absent(bottleneck)}", WIDTH)
+    else:
+        yield from wrap(bottleneck.text, WIDTH)
 
 
 def _split(profile: Profile) -> Iterator[str]:
@@ -97,7 +96,7 @@ def _devices(profile: Profile) -> Iterator[str]:
         yield from _device(profile, device)
 
 
-def _device(profile: Profile, device: DeviceTime) -> Iterator[str]:
+def _device(profile: Profile, device: GpuTime) -> Iterator[str]:
     def copied(amount: Reading) -> str:
         return units.reading(amount, units.memory) + (" a step" if not isinstance(amount, Missing) else "")
 
