@@ -9,7 +9,7 @@ from xspace_writer import mark, plane, space
 from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import analyse
 from tfmon.profile.operations import tells
-from tfmon.profile.result import Call, Ops, Profile, ProfileBottleneck
+from tfmon.profile.result import Profile
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode
 
@@ -20,20 +20,8 @@ def us(value) -> float:
     return round(value / 1000, 6)
 
 
-def call_of(profile: Profile) -> Call:
-    assert isinstance(profile.call, Call)
-    return profile.call
-
-
-def ops_of(profile: Profile) -> Ops:
-    assert isinstance(profile.ops, Ops)
-    return profile.ops
-
-
 def bound(space_: Space) -> str:
-    bottleneck = analyse(space_).bottleneck
-    assert isinstance(bottleneck, ProfileBottleneck)
-    return bottleneck.kind
+    return analyse(space_).bottleneck.kind
 
 
 def loop_only(part, steps: int = 4) -> Space:
@@ -43,21 +31,14 @@ def loop_only(part, steps: int = 4) -> Space:
 class TestGraphOnTheCpu:
     def test_the_step_is_split_to_the_microsecond(self):
         profile = analyse(graph_lane(input_us=100, call_us=800, op_us=700))
-        call = call_of(profile)
-        assert (profile.steps, us(profile.step_ns), us(profile.longest_ns), profile.mode) == (
-            4,
-            1000,
-            1000,
-            "graph",
-        )
+        call = profile.call
+        assert (profile.steps, profile.mode) == (4, "graph")
+        assert (us(profile.step_ns), us(profile.longest_ns)) == (1000, 1000)
+        assert isinstance(profile.sync_ns, Missing), "on a CPU nobody waits for a device"
+        assert (profile.devices, profile.host_only) == ((), False)
         assert (us(profile.input.wait_ns), us(call.total_ns), us(profile.other_ns)) == (100, 800, 100)
         assert (us(call.compute_ns), us(call.dispatch_ns), us(call.python_ns)) == (700, 100, 10)
         assert (call.tracing_ns, call.compile_ns) == (0, 0)
-
-    def test_on_a_cpu_nobody_waits_for_a_device(self):
-        profile = analyse(graph_lane())
-        assert isinstance(profile.sync_ns, Missing)
-        assert (profile.devices, profile.host_only) == ((), False)
 
     @pytest.mark.parametrize(
         ("lane", "expected"),
@@ -66,10 +47,11 @@ class TestGraphOnTheCpu:
             (graph_lane(input_us=100, call_us=800, op_us=50), "dispatch"),
             (graph_lane(input_us=600, call_us=300, op_us=100), "input"),
             (graph_lane(input_us=430, call_us=500, op_us=450), "mixed"),
+            (graph_lane(input_us=130, call_us=850, op_us=550), "mixed"),
             (graph_lane(input_us=100, call_us=200, op_us=100), "other"),
         ],
     )
-    def test_what_bounds_it(self, lane, expected):
+    def test_what_limits_it(self, lane, expected):
         assert bound(lane) == expected
 
     def test_time_between_the_steps_belongs_to_the_capture(self):
@@ -81,7 +63,7 @@ class TestGraphOnTheCpu:
         inside = each_step(2, lambda n, at: [marker(n, at + PERIOD), *calling(at + PERIOD, 800, n)])
         profile = analyse(trace({"python": [*waiting(0, 900), *inside, *calling(3 * PERIOD, 900, 9)]}))
         assert isinstance(profile.input.wait_ns, Missing)
-        assert us(call_of(profile).total_ns) == 800
+        assert us(profile.call.total_ns) == 800
 
     def test_the_loop_is_found_by_its_markers_whatever_its_thread_is_called(self):
         loop = each_step(2, lambda n, at: [marker(n, at), *calling(at, 500, n)])
@@ -93,7 +75,7 @@ class TestGraphOnTheCpu:
         with pytest.raises(TraceError, match="no step marked"):
             analyse(decode(space(plane("/host:metadata", {}))))
 
-    def test_steps_in_which_nothing_is_seen_have_no_verdict(self):
+    def test_steps_in_which_nothing_is_seen_have_no_bottleneck(self):
         profile = analyse(loop_only(lambda n, at: [marker(n, at)]))
         assert profile.mode == "unknown"
         assert isinstance(profile.call, Missing) and isinstance(profile.bottleneck, Missing)
@@ -111,19 +93,19 @@ class TestOperations:
         step = each_step(2, lambda n, at: processing(n + 1, [("a/MatMul:MatMul", at + 200, 50)]))
         data = each_step(2, lambda n, at: processing(n + 77, [("PyFunc:PyFunc", at + 100, 400)]))
         profile = analyse(trace({"python": loop, "tf_Compute/1": step, "tf_data_private_threadpool/1": data}))
-        assert [op.type for op in ops_of(profile).top] == ["MatMul"]
-        assert (us(call_of(profile).compute_ns), us(profile.input.python_ns)) == (50, 400)
+        assert [op.type for op in profile.ops.top] == ["MatMul"]
+        assert (us(profile.call.compute_ns), us(profile.input.python_ns)) == (50, 400)
 
     def test_a_function_that_the_pipeline_runs_on_the_loops_thread_is_none_of_the_steps(self):
         run = mark("FunctionRun", 20, 5, id=77)
         loop = [marker(0, 0), *waiting(0, 300), run, *calling(400, 500, 1)]
         work = [*processing(77, [("map/Mul:Mul", 30, 200)]), *processing(1, [("a:Add", 500, 10)])]
-        assert [op.name for op in ops_of(analyse(trace({"python": loop, "tf_Compute/1": work}))).top] == ["a"]
+        assert [op.name for op in analyse(trace({"python": loop, "tf_Compute/1": work})).ops.top] == ["a"]
 
     def test_python_in_the_step_is_none_of_the_pipelines(self):
         work = processing(1, [("net/PyFunc:PyFunc", 100, 400)])
         profile = analyse(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": work}))
-        assert [op.type for op in ops_of(profile).top] == ["PyFunc"]
+        assert [op.type for op in profile.ops.top] == ["PyFunc"]
         assert isinstance(profile.input.python_ns, Missing)
 
     def test_functions_called_by_the_steps_functions_are_the_steps(self):
@@ -132,12 +114,12 @@ class TestOperations:
         middle = [*processing(2, [("body/call:PartitionedCall", 120, 300)]), mark("FunctionRun", 130, 5, id=3)]
         inner = processing(3, [("body/MatMul:MatMul", 150, 90)])
         lines = {"python": loop, "tf_Compute/1": outer, "tf_Compute/2": middle, "tf_Compute/3": inner}
-        assert {op.type for op in ops_of(analyse(trace(lines))).top} == {"While", "PartitionedCall", "MatMul"}
+        assert {op.type for op in analyse(trace(lines)).ops.top} == {"While", "PartitionedCall", "MatMul"}
 
     def test_self_time_leaves_out_what_ran_inside_on_the_same_thread(self):
         ops = [("f/call:PartitionedCall", 100, 300), ("f/MatMul:MatMul", 150, 200), ("f/Inner:Pow", 160, 30)]
         lines = {"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": processing(1, ops)}
-        found = {op.type: us(op.self_ns) for op in ops_of(analyse(trace(lines))).top}
+        found = {op.type: us(op.self_ns) for op in analyse(trace(lines)).ops.top}
         assert found == {"PartitionedCall": 100, "MatMul": 170, "Pow": 30}
 
     def test_parallelism_is_their_time_over_the_time_in_which_any_ran(self):
@@ -146,7 +128,7 @@ class TestOperations:
             "tf_Compute/1": processing(1, [("a:MatMul", 100, 300)]),
             "tf_Compute/2": processing(1, [("b:MatMul", 200, 300)]),
         }
-        ops = ops_of(analyse(trace(lines)))
+        ops = analyse(trace(lines)).ops
         assert (us(ops.time_ns), us(ops.busy_ns), ops.parallelism) == (600, 400, pytest.approx(1.5))
 
     def test_the_ten_that_took_most_come_first_with_their_runs(self):
@@ -158,7 +140,7 @@ class TestOperations:
             for name in took_us
         }
         loop = each_step(3, lambda n, at: [marker(n, at), *calling(at, 900, n + 1)])
-        ops = ops_of(analyse(trace({"python": loop, **threads})))
+        ops = analyse(trace({"python": loop, **threads})).ops
         assert [op.name for op in ops.top] == [f"layer{index}/MatMul" for index in range(12, 2, -1)]
         assert (ops.top[0].count, us(ops.top[0].self_ns), ops.top[0].device) == (3, 120, "CPU")
         assert ops.top[0].share == pytest.approx(120 / sum(took_us.values()))
@@ -169,7 +151,7 @@ class TestOperations:
     )
     def test_other_events_are_no_operations(self, name):
         work = processing(1, [("a:Mul", 100, 10), (name, 200, 50)])
-        assert ops_of(analyse(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "x": work}))).runs == 1
+        assert analyse(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "x": work})).ops.runs == 1
 
 
 class TestEager:
@@ -182,17 +164,14 @@ class TestEager:
 
     def test_all_but_input_and_kernels_is_dispatch(self):
         profile = analyse(self.lane(op_us=60, kernel_us=20))
-        call = call_of(profile)
+        call = profile.call
         assert (profile.mode, us(profile.input.wait_ns), us(call.total_ns)) == ("eager", 50, 950)
         assert (us(call.compute_ns), us(call.dispatch_ns)) == (80, 870)
         assert us(call.python_ns) == 950 - 4 * 60
         assert us(profile.other_ns) == 0
+        assert [(op.name, op.count, us(op.self_ns)) for op in profile.ops.top] == [("MatMul", 16, 80)]
 
-    def test_operations_are_those_started_one_by_one_and_not_the_iterators(self):
-        ops = ops_of(analyse(self.lane(op_us=60, kernel_us=20)))
-        assert [(op.name, op.count, us(op.self_ns)) for op in ops.top] == [("MatMul", 16, 80)]
-
-    def test_what_bounds_it(self):
+    def test_what_limits_it(self):
         assert bound(self.lane(op_us=60, kernel_us=20)) == "eager"
         assert bound(self.lane(op_us=200, kernel_us=190)) == "compute"
 
@@ -205,7 +184,7 @@ class TestEager:
         work = processing(1, [("a/MatMul:MatMul", 540, 30)])
         profile = analyse(trace({"python": loop, "tf_Compute/1": work}))
         assert profile.mode == "eager"
-        assert {op.type: us(op.self_ns) for op in ops_of(profile).top} == {"Mul": 40, "MatMul": 30}
+        assert {op.type: us(op.self_ns) for op in profile.ops.top} == {"Mul": 40, "MatMul": 30}
 
     def test_a_few_single_operations_beside_a_tf_function_do_not_make_it_eager(self):
         profile = analyse(
@@ -214,7 +193,7 @@ class TestEager:
             )
         )
         assert profile.mode == "graph"
-        assert us(call_of(profile).total_ns) == 800
+        assert us(profile.call.total_ns) == 800
 
 
 class TestXla:
@@ -238,20 +217,20 @@ class TestXla:
     def test_its_operations_are_found_on_every_thread(self):
         profile = analyse(self.lane())
         assert profile.mode == "xla"
-        assert [(op.name, op.type, op.count) for op in ops_of(profile).top] == [
+        assert [(op.name, op.type, op.count) for op in profile.ops.top] == [
             ("dot.12.1", "dot", 4),
             ("fusion.3", "fusion", 4),
         ]
-        assert (us(call_of(profile).compute_ns), us(call_of(profile).dispatch_ns)) == (140, 760)
+        assert (us(profile.call.compute_ns), us(profile.call.dispatch_ns)) == (140, 760)
         assert (profile.compiles, profile.retraced_steps) == ((), 0)
 
-    def test_a_compilation_without_a_trace_counts_once_and_is_the_verdict(self):
+    def test_a_compilation_without_a_trace_counts_once_and_is_the_bottleneck(self):
         profile = analyse(self.lane(compile_us=400))
         assert [(one.function, one.count, us(one.cost_ns)) for one in profile.compiles] == [("step", 1, 430)]
         assert profile.retraces == ()
         # The whole call was for compiling, but for its operations of 140.
-        assert us(call_of(profile).compile_ns) == (900 - 140) / 4
-        assert us(call_of(profile).dispatch_ns) == 3 * 760 / 4
+        assert us(profile.call.compile_ns) == (900 - 140) / 4
+        assert us(profile.call.dispatch_ns) == 3 * 760 / 4
         assert bound(self.lane(compile_us=400)) == "retracing"
 
     def test_operations_outside_of_the_step_are_not_its(self):
@@ -273,8 +252,8 @@ class TestRetracing:
         profile = analyse(self.lane(4, {0, 2}))
         assert [(one.function, one.count, us(one.cost_ns)) for one in profile.retraces] == [("step", 2, 300)]
         assert profile.retraced_steps == 2
-        assert us(call_of(profile).tracing_ns) == 700 * 2 / 4
-        assert us(call_of(profile).dispatch_ns) == 700 * 2 / 4
+        assert us(profile.call.tracing_ns) == 700 * 2 / 4
+        assert us(profile.call.dispatch_ns) == 700 * 2 / 4
         assert "2 of 4 steps" in analyse(self.lane(4, {0, 2})).bottleneck.text
 
     def test_one_in_twenty_steps_is_retracing_one_in_sixty_is_not(self):

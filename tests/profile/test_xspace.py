@@ -53,6 +53,7 @@ def only(data: bytes):
 
 
 class TestRoundTrip:
+    @settings(max_examples=40)
     @given(planes, st.booleans())
     def test_what_was_written_is_read(self, wanted, names_first):
         read = decode(space(*(plane(name, lines, names_first=names_first) for name, lines in wanted.items())))
@@ -60,20 +61,11 @@ class TestRoundTrip:
         for part, lines in zip(read.planes, wanted.values(), strict=True):
             assert [line.name for line in part.lines] == list(lines)
             for line, written in zip(part.lines, lines.values(), strict=True):
-                expected = [
-                    (
-                        round(one.start_us * 1e6),
-                        round((one.start_us + one.length_us) * 1e6),
-                        one.name,
-                        one.stats,
-                    )
-                    for one in written
+                ends = [
+                    (round(one.start_us * 1e6), round((one.start_us + one.length_us) * 1e6)) for one in written
                 ]
+                expected = [(*span, one.name, one.stats) for span, one in zip(ends, written, strict=True)]
                 assert list(map(tuple, line.events)) == sorted(expected, key=lambda one: (one[0], -one[1]))
-
-    def test_numbers_keep_their_sign(self):
-        stats = {"low": -(1 << 63), "high": Unsigned((1 << 64) - 1), "half": -0.5}
-        assert only(space(plane("p", {"l": [Mark("e", 0, 1, stats)]}))).stats == stats
 
     def test_bytes_are_left_out(self):
         assert only(space(plane("p", {"l": [mark("e", 0, 1, program=b"\xff" * 9, kept=1)]}))).stats == {"kept": 1}
@@ -140,7 +132,7 @@ class TestTime:
 
 
 class TestDamage:
-    @settings(max_examples=400)
+    @settings(max_examples=200)
     @given(st.binary(max_size=300))
     @example(b"\x0a")
     @example(b"\x80" * 11)
@@ -148,7 +140,7 @@ class TestDamage:
     def test_any_bytes_are_read_or_refused(self, data):
         read_or_refuse(data)
 
-    @settings(max_examples=400)
+    @settings(max_examples=200)
     @given(st.integers(0, len(SMALL) - 1), st.integers(0, 255))
     def test_a_wrong_byte_does_no_harm(self, at, byte):
         read_or_refuse(SMALL[:at] + bytes([byte]) + SMALL[at + 1 :])
@@ -159,36 +151,22 @@ class TestDamage:
             with pytest.raises(TraceError, match="damaged"):
                 decode(whole[:length])
 
-    def test_a_real_trace_that_is_torn_is_refused(self):
-        data = (DATA / "dense-tf2.21.xplane.pb").read_bytes()
+    @pytest.mark.parametrize(
+        "data",
+        [b"\x08" + b"\xff" * 20, b"\x00\x01", b"\x0a" + varint((1 << 63) - 1) + b"xx"]
+        + [varint(1 << 3 | wire) + b"\x00" for wire in (3, 4, 6, 7)],
+        ids=["endless number", "no field number", "length beyond the end", "wire 3", "wire 4", "wire 6", "wire 7"],
+    )
+    def test_what_no_trace_has_is_refused(self, data):
         with pytest.raises(TraceError, match="damaged"):
-            decode(data[: len(data) // 2])
-
-    def test_a_number_without_end_is_refused(self):
-        with pytest.raises(TraceError, match="damaged"):
-            decode(b"\x08" + b"\xff" * 20)
-
-    def test_a_field_without_number_is_refused(self):
-        with pytest.raises(TraceError, match="damaged"):
-            decode(b"\x00\x01")
-
-    def test_a_length_beyond_the_end_is_refused_without_taking_memory(self):
-        with pytest.raises(TraceError, match="damaged"):
-            decode(b"\x0a" + varint((1 << 63) - 1) + b"xx")
-
-    @pytest.mark.parametrize("wire", [3, 4, 6, 7])
-    def test_a_wire_type_that_no_trace_has_is_refused(self, wire):
-        with pytest.raises(TraceError, match="damaged"):
-            decode(varint(1 << 3 | wire) + b"\x00")
+            decode(data)
 
     def test_fields_of_later_versions_are_skipped(self):
         later = (
             number(900, 5) + blob(901, b"new") + varint(902 << 3 | 1) + bytes(8) + varint(903 << 3 | 5) + bytes(4)
         )
         assert decode(later + SMALL + later) == decode(SMALL)
-
-    def test_a_known_field_of_another_type_is_skipped(self):
-        assert decode(number(1, 12) + SMALL) == decode(SMALL)
+        assert decode(number(1, 12) + SMALL) == decode(SMALL), "a known field of another type"
 
 
 class TestLimits:
@@ -218,17 +196,10 @@ class TestLimits:
 
     def test_no_file_a_folder_and_an_empty_file_are_refused_in_words(self, tmp_path):
         (tmp_path / "empty").touch()
-        for path, word in (
-            (tmp_path / "none", "No such file"),
-            (tmp_path, "directory"),
-            (tmp_path / "empty", "empty"),
-        ):
+        words = {tmp_path / "none": "No such file", tmp_path: "directory", tmp_path / "empty": "empty"}
+        for path, word in words.items():
             with pytest.raises(TraceError, match=word):
                 read_space(path)
-
-
-def test_what_the_profiler_says_went_wrong_is_kept():
-    assert decode(space(plane("p", {}), errors=["CUPTI is not allowed"])).troubles == ("CUPTI is not allowed",)
 
 
 def test_the_encoder_of_these_tests_writes_fields_as_protobuf_does():
