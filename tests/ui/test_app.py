@@ -1,98 +1,134 @@
+"""Keys, clicks and the end of the race, on the real app without a terminal."""
+
 from __future__ import annotations
 
-import asyncio
+import re
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from support.ui import GPU_MACHINE, SCENARIOS, Clock, Demo, racing_demo
-from textual.pilot import Pilot
+from textual.events import MouseScrollDown, MouseScrollUp
 
+from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError, UsageError
-from tfmon.model.events import LaneStarted
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
-from tfmon.ui.app import Ending, MonitorApp
+from tfmon.reports import race
+from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.widgets.canvas import Canvas
 
-DEADLINE_S = 5.0
-Screen = Pilot[Ending]
+from .pilot import DEADLINE_S, app_of, press, shown, until, wheel
+
+SIZE = (120, 36)
 
 
-def app_of(demo: Demo, **more) -> MonitorApp:
-    wired = demo.session, demo.controls, demo.experiments
-    return MonitorApp(*wired, **{"scenarios": lambda: SCENARIOS, "characters": "braille", **more})
-
-
-def shown(pilot: Screen) -> str:
-    return pilot.app.screen.query_one(Canvas).text()
-
-
-async def until(pilot: Screen, true: Callable[[], object]) -> None:
-    """Let the app work until something is true."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not true():
-        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s; the screen shows:\n{shown(pilot)}"
-        await pilot.pause()
-        await asyncio.sleep(0)
-
-
-async def press(pilot: Screen, *keys: str) -> None:
-    await pilot.press(*keys)
-    await pilot.pause()
+def set_knob(knob: str, value: object) -> list[tuple[object, ...]]:
+    return [("set_knob", "cpu", knob, value), ("set_knob", "gpu:0", knob, value)]
 
 
 # ---------------------------------------------------------------- knobs
 
 
-async def test_a_knob_key_asks_every_lane_and_is_echoed_at_once():
+async def test_a_knob_key_requests_a_value_of_every_lane_and_is_echoed_until_it_is_in_effect():
     demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
+    app = app_of(demo)
+    async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "B")
-        assert demo.controls.calls == [
-            ("set_knob", "cpu", "batch_size", 32),
-            ("set_knob", "gpu:0", "batch_size", 32),
-        ]
+        assert demo.controls.calls == set_knob("batch_size", 32)
         assert shown(pilot).count("batch 20 32 requested") == 3, "in both panes and beside the key"
-        await press(pilot, "b", "p")
-        assert demo.controls.calls[2:] == [
-            ("set_knob", "cpu", "batch_size", 16),
-            ("set_knob", "gpu:0", "batch_size", 16),
-            ("set_knob", "cpu", "prefetch", 1),
-            ("set_knob", "gpu:0", "prefetch", 1),
-        ]
-
-
-async def test_asked_becomes_in_force_when_the_lane_says_so():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "tab", "B")
-        assert "batch 20 32 requested" in shown(pilot)
-        demo.apply("cpu", "batch_size", 32, 1)
+        for number, name in enumerate(demo.names, 1):
+            demo.apply(name, "batch_size", 32, number)
         app.pull()
-        assert "requested" not in shown(pilot)
-        assert "batch 32" in shown(pilot)
+        assert "requested" not in shown(pilot) and "batch 32" in shown(pilot)
+        await press(pilot, "b", "p")
+        assert demo.controls.calls[2:] == [*set_knob("batch_size", 16), *set_knob("prefetch", 1)]
 
 
-async def test_the_timer_pulls_without_any_key():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        demo.enter("cpu", "paused")
-        await until(pilot, lambda: "paused 0:00" in shown(pilot))
-
-
-async def test_while_all_pause_it_draws_once_a_second():
+async def test_keys_act_on_the_focused_lane_and_focus_goes_round_through_all_lanes():
     demo = racing_demo()
     app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
+    async with app.run_test(size=SIZE) as pilot:
+        seen = []
+        for key in ("tab", "tab", "tab", "shift+tab", "shift+tab", "escape"):
+            await press(pilot, key)
+            seen.append(app.view.focused)
+        assert seen == ["cpu", "gpu:0", None, "gpu:0", "cpu", None]
+        await press(pilot, "tab", "tab", "p")
+        assert "keys act on gpu:0 only" in shown(pilot)
+        assert demo.controls.calls == [("set_knob", "gpu:0", "prefetch", 1)]
+
+
+async def test_the_knob_page_lists_all_knobs_and_changes_them_as_the_keys_do():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(80, 24)) as pilot:
+        await press(pilot, "k")
+        for part in (
+            "batch",
+            "prefetch",
+            "graph",
+            "Units of the hidden layer.",
+            "restarts the lane",
+            "while it trains",
+        ):
+            assert part in shown(pilot)
+        await wheel(pilot, MouseScrollDown, (10, 10))
+        assert " ▸ prefetch" in shown(pilot)
+        await press(pilot, "down", "right")
+        assert demo.controls.calls == set_knob("graph", False)
+        assert "graph takes effect with a restart: cpu, gpu:0" in shown(pilot)
+        await press(pilot, "down", "left", "escape")
+        assert demo.controls.calls[-1] == ("set_knob", "gpu:0", "width", 64)
+        assert isinstance(pilot.app.screen, RaceScreen)
+
+
+async def test_restart_takes_the_focused_lane_or_all_even_failed_ones_but_a_knob_only_the_living():
+    demo = racing_demo()
+    demo.fail("gpu:0")
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        await press(pilot, "p", "r", "tab", "r")
+        restarts = [("restart", ("cpu", "gpu:0")), ("restart", ("cpu",))]
+        assert demo.controls.calls == [("set_knob", "cpu", "prefetch", 1), *restarts]
+        assert "restarting cpu" in shown(pilot)
+
+
+async def test_space_pauses_what_races_and_then_resumes_it():
+    demo = Demo()
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        await press(pilot, "space")
+        assert demo.controls.calls == [] and "nothing to pause" in shown(pilot)
+        demo.go()
+        pilot.app.pull()
+        await press(pilot, "space")
+        assert demo.controls.calls == [("pause", ("cpu", "gpu:0"))]
+        assert "pause requested: cpu, gpu:0" in shown(pilot)
         for name in demo.names:
             demo.enter(name, "paused")
+        pilot.app.pull()
+        await press(pilot, "space")
+        assert demo.controls.calls[1:] == [("resume", ("cpu", "gpu:0"))] and "resumed: cpu" in shown(pilot)
+
+
+async def test_t_switches_between_turns_and_all_at_once():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        await press(pilot, "t")
+        assert demo.controls.calls == [("set_mode", "concurrent")] and "share the cores" in shown(pilot)
+
+
+# ---------------------------------------------------------------- what is drawn when
+
+
+async def test_the_timer_pulls_without_any_key_and_once_a_second_while_all_are_paused():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=SIZE) as pilot:
+        demo.enter("cpu", "paused")
+        await until(pilot, lambda: "paused 0:00" in shown(pilot))
+        demo.enter("gpu:0", "paused")
         app.pull()
         drawn = app.snapshot
         app._tick()
@@ -102,245 +138,26 @@ async def test_while_all_pause_it_draws_once_a_second():
         assert "paused 0:01" in shown(pilot)
 
 
-async def test_keys_act_on_the_focused_lane_only():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "tab", "tab", "p")
-        assert "keys act on gpu:0 only" in shown(pilot)
-        assert demo.controls.calls == [("set_knob", "gpu:0", "prefetch", 1)]
-
-
-async def test_focus_goes_round_through_all_lanes():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
-        seen = []
-        for key in ("tab", "tab", "tab", "shift+tab", "shift+tab", "escape"):
-            await press(pilot, key)
-            seen.append(app.view.focused)
-        assert seen == ["cpu", "gpu:0", None, "gpu:0", "cpu", None]
-
-
-async def test_the_end_of_a_range_is_said():
-    demo = Demo()
-    demo.go()
-    for name in demo.names:
-        demo.apply(name, "batch_size", 1)
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "b")
-        assert demo.controls.calls == []
-        assert "batch size is already 1" in shown(pilot)
-
-
-async def test_a_failed_lane_shows_its_reason_and_keys_act_on_the_other():
-    demo = racing_demo()
-    demo.fail("gpu:0")
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        assert "✗ no module named 'keras_hub'" in shown(pilot)
-        assert "▸ pip install keras-hub" in shown(pilot)
-        assert "[bold]not markup[/bold]" in shown(pilot)
-        await press(pilot, "p")
-        assert demo.controls.calls == [("set_knob", "cpu", "prefetch", 1)]
-
-
-async def test_a_remapped_key_acts_and_is_shown_and_the_old_one_does_not():
-    demo = racing_demo()
-    async with app_of(demo, keymap={"prefetch.next": "f"}).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "p")
-        assert demo.controls.calls == []
-        await press(pilot, "f")
-        assert [call[2:] for call in demo.controls.calls] == [("prefetch", 1), ("prefetch", 1)]
-        assert " f prefetch off" in shown(pilot).splitlines()[-1]
-
-
-# ---------------------------------------------------------------- the race
-
-
-async def test_space_pauses_what_races_and_then_lets_it_go_on():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "space")
-        assert demo.controls.calls == [("pause", ("cpu", "gpu:0"))]
-        assert "pause requested: cpu, gpu:0" in shown(pilot)
-        for name in demo.names:
-            demo.enter(name, "paused")
-        await press(pilot, "escape", "space")
-        assert demo.controls.calls[1:] == [("resume", ("cpu", "gpu:0"))]
-
-
-async def test_space_before_the_race_says_that_there_is_nothing_to_pause():
-    demo = Demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "space")
-        assert demo.controls.calls == []
-        assert "nothing to pause" in shown(pilot)
-
-
-async def test_restart_takes_the_focused_lane_or_all_even_failed_ones():
-    demo = racing_demo()
-    demo.fail("gpu:0")
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "r", "tab", "r")
-        assert demo.controls.calls == [("restart", ("cpu", "gpu:0")), ("restart", ("cpu",))]
-        assert "restarting cpu" in shown(pilot)
-
-
-async def test_a_knob_that_needs_a_restart_says_so():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "k", "down", "down", "right")
-        assert demo.controls.calls == [("set_knob", "cpu", "graph", False), ("set_knob", "gpu:0", "graph", False)]
-        assert "graph takes effect with a restart: cpu, gpu:0" in shown(pilot)
-        await press(pilot, "down", "left", "escape")
-        assert demo.controls.calls[-1] == ("set_knob", "gpu:0", "width", 64)
-        assert isinstance(pilot.app.screen, RaceScreen)
-
-
-async def test_the_knob_page_lists_value_help_and_kind_of_every_knob():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "k")
-        text = shown(pilot)
-        for part in ("batch", "prefetch", "graph", "width", "Units of the hidden layer.", "restarts the lane"):
-            assert part in text
-        assert "changes while it trains" in text
-
-
-async def test_more_lanes_than_room_come_into_view_with_the_focus():
-    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(5)])
-    demo.go()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        assert "A  cpu" in shown(pilot) and "C  cpu" not in shown(pilot)
-        await press(pilot, "tab", "tab", "tab")
-        assert "C  cpu" in shown(pilot) and "A  cpu" not in shown(pilot)
-        await press(pilot, "pagedown")
-        assert "E  cpu" in shown(pilot) and "lane 5 of 5" in shown(pilot)
-        await press(pilot, "pagedown")
-        assert "A  cpu" in shown(pilot)
-        await press(pilot, "pageup")
-        assert "E  cpu" in shown(pilot)
-
-
-async def test_a_click_focuses_a_pane_and_a_second_one_all():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.click(offset=(90, 10))
-        await until(pilot, lambda: app.view.focused == "gpu:0")
-        await pilot.click(offset=(90, 10))
-        await until(pilot, lambda: app.view.focused is None)
-
-
-async def test_a_key_at_the_bottom_can_be_clicked():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        column = shown(pilot).splitlines()[-1].index("prefetch")
-        await pilot.click(offset=(column, 35))
-        await until(pilot, lambda: demo.controls.calls)
-        assert demo.controls.calls[0] == ("set_knob", "cpu", "prefetch", 1)
-
-
-async def test_resizing_through_all_kinds_of_sizes_leaves_no_debris():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        for width, height in ((80, 24), (60, 16), (60, 3), (10, 3), (1, 1), (200, 50), (120, 36)):
-            await pilot.resize_terminal(width, height)
-            await pilot.pause()
-            assert len(shown(pilot).splitlines()) <= height
-            assert max(len(line) for line in shown(pilot).splitlines()) <= width
-        assert "examples/s" in shown(pilot)
-
-
-# ---------------------------------------------------------------- other pages
-
-
-@pytest.mark.parametrize("key", ["question_mark", "f1"])
-async def test_help_lists_every_key_and_explains_the_numbers(key):
-    async with app_of(racing_demo()).run_test(size=(120, 140)) as pilot:
-        await press(pilot, key)
-        text = shown(pilot)
-        for part in (
-            "prefetch: off, 1, 2, auto",
-            "Space",
-            "Shift+Tab",
-            "race another scenario",
-            "examples/s",
-            "n/a",
-        ):
-            assert part in text
-        assert text.startswith(" C 7.7k ex/s  G 2.4k ex/s"), "the race stays in sight"
-        await press(pilot, "escape")
-        assert isinstance(pilot.app.screen, RaceScreen)
-
-
-async def test_help_scrolls_where_it_does_not_fit_and_stops_at_its_end():
-    async with app_of(racing_demo()).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "question_mark")
-        assert "n/a" not in shown(pilot)
-        while "n/a" not in shown(pilot):
-            before = shown(pilot)
-            await press(pilot, "pagedown")
-            assert shown(pilot) != before, "the end, and no n/a"
-        await press(pilot, "end")
-        bottom = shown(pilot)
-        await press(pilot, "down")
-        assert shown(pilot) == bottom
-        await press(pilot, "up")
-        assert shown(pilot) != bottom
-
-
-async def test_the_picker_filters_as_one_types_and_races_the_choice():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "s")
-        assert all(info.name in shown(pilot) for info in SCENARIOS)
-        await press(pilot, *"dense")
-        assert "large-dense" in shown(pilot) and "conv" not in shown(pilot)
-        await press(pilot, "down", "enter")
-        await until(pilot, lambda: demo.controls.calls)
-        assert demo.controls.calls == [("race", "large-dense")]
-        assert isinstance(pilot.app.screen, RaceScreen)
-
-
-async def test_the_keys_of_the_race_are_letters_in_the_picker():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "s", *"pbqrk?")
-        assert demo.controls.calls == []
-        assert "no scenario matches “pbqrk?”" in shown(pilot)
-        await press(pilot, "enter", "ctrl+u")
-        assert "conv" in shown(pilot)
-        await press(pilot, "m", "x", "backspace", "i")
-        assert "./mine.py" in shown(pilot)
-        await press(pilot, "escape")
-        assert isinstance(pilot.app.screen, RaceScreen)
-        assert demo.controls.calls == []
-
-
-async def test_a_scenario_that_cannot_be_raced_is_told_in_a_line():
-    demo = racing_demo()
-    demo.controls.race_error = UsageError("mine.py:3: invalid syntax", "a scenario is a Python file")
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "s", "enter")
-        await until(pilot, lambda: "mine.py:3: invalid syntax · a scenario is a Python file" in shown(pilot))
-
-
-async def test_the_race_goes_on_behind_a_page():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "question_mark")
-        demo.race(6, (5_000, 5_000), wobble=0)
+async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
+    analysed = []
+    monkeypatch.setattr("tfmon.ui.app.analyse", lambda snapshot: analysed.append(snapshot) or analyse(snapshot))
+    for name in ("find_verdict", "find_bottleneck", "shares_of", "advice_for", "curve_of"):
+        for module in ("race", "pane", "readings", "bars", "experiments"):
+            assert name not in vars(__import__(f"tfmon.ui.render.{module}", fromlist=["x"]))
+    app = app_of(racing_demo())
+    async with app.run_test(size=SIZE) as pilot:
+        analysed.clear()
         app.pull()
-        assert shown(pilot).startswith(" C 5k ex/s  G 5k ex/s")
-        await press(pilot, "escape")
-        await until(pilot, lambda: " 0:48 " in shown(pilot))
+        await press(pilot, "enter", "escape")
+        await pilot.resize_terminal(80, 24)
+        assert len(analysed) == len({id(snapshot) for snapshot in analysed})
+        assert analysed[-1] is app.snapshot
 
 
 async def test_what_tfmon_takes_is_shown_where_there_is_room():
     demo = racing_demo()
     app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
+    async with app.run_test(size=SIZE) as pilot:
         app.view = replace(app.view, sent_bytes_per_s=2_940.0)
         app.pull()
         assert "kB/s" not in shown(pilot), "its CPU is not known yet"
@@ -351,6 +168,151 @@ async def test_what_tfmon_takes_is_shown_where_there_is_room():
         assert shown(pilot).splitlines()[-2].endswith("tfmon 1.4 % · 2.9 kB/s")
         app.say("a line so long that it leaves no room for anything else " + 10 * "and goes on ")
         assert "kB/s" not in shown(pilot)
+
+
+LINE = "gpu:0 failed 0:00 ago, while hidden (Esc): no module named 'keras_hub'"
+
+
+async def test_a_lane_that_fails_behind_a_page_is_told_there_and_on_the_race_until_esc():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        await press(pilot, "question_mark")
+        demo.fail("gpu:0")
+        pilot.app.pull()
+        assert LINE in shown(pilot)
+        await press(pilot, "escape")
+        assert LINE in shown(pilot), "closing the page does not acknowledge it"
+        demo.clock.ahead(60)
+        pilot.app.pull()
+        assert "failed 1:00 ago" in shown(pilot)
+        await press(pilot, "escape")
+        assert "while hidden" not in shown(pilot)
+        demo.fail("cpu")
+        pilot.app.pull()
+        await press(pilot, "question_mark")
+        assert "while hidden" not in shown(pilot), "that one failed in sight"
+
+
+# ---------------------------------------------------------------- mouse
+
+
+async def test_a_click_focuses_a_pane_and_a_second_one_all():
+    app = app_of(racing_demo())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.click(offset=(90, 10))
+        await until(pilot, lambda: app.view.focused == "gpu:0")
+        await pilot.click(offset=(90, 10))
+        await until(pilot, lambda: app.view.focused is None)
+
+
+async def test_a_knob_at_the_bottom_is_stepped_by_clicks_and_by_the_wheel():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        bottom = shown(pilot).splitlines()[-1]
+        await pilot.click(offset=(bottom.index("prefetch"), 35))
+        await until(pilot, lambda: demo.controls.calls)
+        await pilot.click(offset=(bottom.index("batch"), 35), button=3)
+        await until(pilot, lambda: len(demo.controls.calls) == 4)
+        await wheel(pilot, MouseScrollUp, (bottom.index("batch"), 35))
+        await wheel(pilot, MouseScrollDown, (bottom.index("batch"), 35))
+        values = [call[2:] for call in demo.controls.calls if call[1] == "cpu"]
+        assert values == [("prefetch", 1), *(("batch_size", value) for value in (16, 32, 16))]
+
+
+async def test_hidden_lanes_are_shown_by_focus_page_keys_and_wheel():
+    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(5)])
+    demo.go()
+    async with app_of(demo).run_test(size=(80, 24)) as pilot:
+        assert "A  cpu" in shown(pilot) and "C  cpu" not in shown(pilot)
+        await press(pilot, "tab", "tab", "tab")
+        assert "C  cpu" in shown(pilot) and "A  cpu" not in shown(pilot)
+        await press(pilot, "pagedown")
+        assert "E  cpu" in shown(pilot) and "lane 5 of 5" in shown(pilot)
+        await wheel(pilot, MouseScrollDown, (10, 10))
+        assert "A  cpu" in shown(pilot)
+        demo.fail(demo.names[4])
+        pilot.app.pull()
+        assert "cpu batch_size=16 failed 0:00 ago, while hidden" in shown(pilot)
+        await press(pilot, "pageup")
+        assert "E  cpu" in shown(pilot)
+
+
+# ---------------------------------------------------------------- pages
+
+
+async def test_help_scrolls_and_stops_at_its_ends_while_the_race_stays_in_sight():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(80, 24)) as pilot:
+        await press(pilot, "f1")
+        top = shown(pilot)
+        assert "prefetch: off, 1, 2, auto" in top and "n/a" not in top
+        await wheel(pilot, MouseScrollUp, (10, 10))
+        assert shown(pilot) == top
+        await wheel(pilot, MouseScrollDown, (10, 10))
+        assert shown(pilot) != top
+        await press(pilot, "end")
+        bottom = shown(pilot)
+        await press(pilot, "down")
+        assert shown(pilot) == bottom
+        await press(pilot, "up")
+        assert shown(pilot) != bottom
+        demo.race(6, (5_000, 5_000), wobble=0)
+        pilot.app.pull()
+        assert shown(pilot).startswith(" C 5k ex/s  G 5k ex/s")
+        await press(pilot, "escape")
+        assert " 0:48 " in shown(pilot)
+
+
+async def test_the_picker_filters_as_one_types_and_races_the_choice():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(80, 24)) as pilot:
+        await press(pilot, "s")
+        assert all(info.name in shown(pilot) for info in SCENARIOS) and " ▸ small" in shown(pilot)
+        await press(pilot, *"pbqrk?")
+        assert demo.controls.calls == [], "the keys of the race are characters here"
+        assert "no scenario matches “pbqrk?”" in shown(pilot)
+        await press(pilot, "enter", "ctrl+u")
+        assert "conv" in shown(pilot)
+        await press(pilot, *"denseX", "backspace")
+        assert "large-dense" in shown(pilot) and "conv" not in shown(pilot)
+        await wheel(pilot, MouseScrollDown, (10, 10))
+        await press(pilot, "enter")
+        await until(pilot, lambda: demo.controls.calls)
+        assert demo.experiments.calls == [("stop",)], "an experiment is stopped first"
+        assert demo.controls.calls == [("race", "large-dense")]
+        assert isinstance(pilot.app.screen, RaceScreen)
+
+
+async def test_a_scenario_that_cannot_be_raced_is_told_in_a_line():
+    demo = racing_demo()
+    demo.controls.race_error = UsageError("mine.py:3: invalid syntax", "a scenario is a Python file")
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        await press(pilot, "s", "enter")
+        await until(pilot, lambda: "mine.py:3: invalid syntax · a scenario is a Python file" in shown(pilot))
+
+
+async def test_w_saves_the_screen_and_the_table_or_the_text_of_a_page_and_says_where(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    demo = racing_demo()
+    app = app_of(demo, table=lambda: race.to_text(analyse(demo.session.snapshot())))
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "s", "w", "escape", "l", "slash", "w", "escape", "escape")
+        assert not list(tmp_path.iterdir()), "where one types, w is a character"
+        await press(pilot, "w")
+        stem = re.search(r"saved .*(tfmon-small-dense-\d{8}-\d{6})\.svg", shown(pilot))
+        assert stem, shown(pilot)
+        assert "<svg" in (tmp_path / f"{stem[1]}.svg").read_text()
+        assert "cpu is 3.2× faster than gpu:0" in (tmp_path / f"{stem[1]}.txt").read_text()
+        for file in tmp_path.iterdir():
+            file.unlink()
+        await press(pilot, "question_mark", "w", "escape")
+        assert "prefetch: off, 1, 2, auto" in next(tmp_path.glob("*.txt")).read_text()
+        folder = tmp_path / "gone"
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        folder.rmdir()
+        await press(pilot, "w")
+        assert "could not be saved: No such file or directory" in shown(pilot)
 
 
 # ---------------------------------------------------------------- beginning and end
@@ -367,12 +329,12 @@ async def test_the_lanes_are_started_after_the_first_paint():
 
 async def test_a_race_that_cannot_start_says_why_and_stays_on_the_screen():
     clock = Clock()
-    session = Session(GPU_MACHINE, clock)
     demo = Demo()
 
     def fail() -> None:
         raise TfmonError("there is no GPU 3", "nvidia-smi lists them")
 
+    session = Session(GPU_MACHINE, clock)
     app = MonitorApp(session, demo.controls, demo.experiments, on_ready=fail, characters="braille")
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "there is no GPU 3 · nvidia-smi lists them" in shown(pilot))
@@ -381,11 +343,10 @@ async def test_a_race_that_cannot_start_says_why_and_stays_on_the_screen():
         assert "there is no GPU 3" in shown(pilot)
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c", "ctrl+q"])
-async def test_quit_asks_the_lanes_to_stop_and_waits_for_them(key, monkeypatch):
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+async def test_quit_stops_the_lanes_and_waits_for_them(key, monkeypatch):
     demo = racing_demo()
-    may_end = threading.Event()
-    stopped = threading.Event()
+    may_end, stopped = threading.Event(), threading.Event()
 
     def stop() -> None:
         stopped.set()
@@ -394,7 +355,7 @@ async def test_quit_asks_the_lanes_to_stop_and_waits_for_them(key, monkeypatch):
     monkeypatch.setattr(demo.controls, "stop", stop)
     app = app_of(demo)
     async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, key)
+        await press(pilot, "question_mark", key) if key == "ctrl+c" else await press(pilot, key)
         await until(pilot, stopped.is_set)
         assert "stopping the lanes…" in shown(pilot)
         assert app.return_value is None
@@ -402,15 +363,13 @@ async def test_quit_asks_the_lanes_to_stop_and_waits_for_them(key, monkeypatch):
         await until(pilot, lambda: app.return_value == "quit")
 
 
-@pytest.mark.parametrize("keys", [("q", "q"), ("ctrl+c", "ctrl+c"), ("question_mark", "ctrl+c", "q")])
-async def test_asked_twice_it_leaves_at_once(keys, monkeypatch):
+async def test_the_second_time_it_leaves_at_once(monkeypatch):
     demo = racing_demo()
     may_end = threading.Event()
     monkeypatch.setattr(demo.controls, "stop", lambda: may_end.wait(DEADLINE_S))
     app = app_of(demo)
     async with app.run_test(size=(80, 24)) as pilot:
-        for key in keys:
-            await pilot.press(key)
+        await pilot.press("question_mark", "ctrl+c", "q")
         await until(pilot, lambda: app.return_value == "forced")
     may_end.set()
 
@@ -426,36 +385,31 @@ async def test_a_signal_ends_it_from_any_thread():
 
 
 async def test_a_signal_before_the_first_paint_is_not_lost():
-    demo = racing_demo()
     started: list[bool] = []
-    app = app_of(demo, on_ready=lambda: started.append(True))
+    app = app_of(racing_demo(), on_ready=lambda: started.append(True))
     app.request_quit()
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.return_value == "signal")
     assert started == []
 
 
-async def test_a_lane_that_starts_anew_begins_with_an_empty_history():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
-        demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
-        app.pull()
-        assert "starting Python…" in shown(pilot)
-        assert "no verdict yet" in shown(pilot)
+async def test_ctrl_z_suspends_or_says_why_not():
+    stopped: list[int] = []
+    for suspend, said in ((lambda: stopped.append(1), ""), (None, "no shell")):
+        app = app_of(racing_demo(), suspend=suspend)
+        async with app.run_test() as pilot:
+            await pilot.press("ctrl+z")
+            assert stopped == [1]
+            assert said in app.view.message
 
 
-# ---------------------------------------------------------------- looks
+# ---------------------------------------------------------------- colours
 
 
-async def test_an_empty_no_color_is_as_if_it_were_not_there(monkeypatch):
+async def test_no_color_takes_every_colour_out_and_an_empty_one_does_not(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "")
     app = app_of(racing_demo())
-    assert not app.no_color
-    assert app.theme == "textual-dark"
-
-
-async def test_no_color_takes_every_colour_out(monkeypatch):
+    assert not app.no_color and app.theme == "textual-dark"
     monkeypatch.setenv("NO_COLOR", "1")
     app = app_of(racing_demo())
     async with app.run_test(size=(80, 24)):
@@ -474,7 +428,7 @@ async def test_no_color_takes_every_colour_out(monkeypatch):
 async def test_a_theme_can_be_changed_while_it_runs():
     app = app_of(racing_demo())
     async with app.run_test(size=(80, 24)) as pilot:
-        before = app.palette["lane0"]
+        before = app.palette
         app.theme = "textual-light"
-        await until(pilot, lambda: app.palette["lane0"] != before)
-        assert app.palette["text"].bgcolor != before.bgcolor
+        await until(pilot, lambda: app.palette["lane0"] != before["lane0"])
+        assert app.palette["text"].bgcolor != before["text"].bgcolor

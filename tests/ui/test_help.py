@@ -35,7 +35,19 @@ def test_every_line_of_a_pane_is_explained(machine):
     )
     rows = plain(draw(analyse(demo.session.snapshot()), View(), 160, 50).rows)
     labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,9}?) {1,7}(?=\S)", row)}
-    assert {"step", "time", "bottleneck", "loss", "done", "knobs", "cpu", "memory", "gpu", "note", "refused"} <= labels
+    assert {
+        "step",
+        "time",
+        "bottleneck",
+        "loss",
+        "done",
+        "knobs",
+        "cpu",
+        "memory",
+        "gpu",
+        "note",
+        "refused",
+    } <= labels
     assert labels <= {name for name, _ in IN_PANE}
 
 

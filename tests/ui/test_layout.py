@@ -1,69 +1,59 @@
+"""Whatever the size, the lanes and their state: the screen fills the terminal exactly, and nothing overlaps."""
+
 from __future__ import annotations
 
-import itertools
+from itertools import combinations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from support.ui import CPU_MACHINE, Demo, racing_demo
 
-from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Layout, Rect, arrange
+from tfmon.analysis.analysis import analyse
+from tfmon.model.spec import LaneSpec
+from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Rect, arrange
+from tfmon.ui.render.race import draw
+from tfmon.ui.render.rows import cells
+from tfmon.ui.view import View
+from tfmon.ui.widgets.canvas import Canvas
 
-WIDTHS = (1, 10, 23, 24, 39, 40, 59, 60, 79, 80, 81, 100, 119, 120, 121, 163, 200, 317)
-HEIGHTS = (1, 2, 3, 8, 13, 14, 15, 16, 17, 18, 20, 24, 29, 30, 36, 50, 97)
-LANES = (0, 1, 2, 3, 4, 5, 8, 13)
+from .pilot import app_of
 
-
-def parts(layout: Layout) -> list[Rect]:
-    rects = [layout.header, layout.verdict, layout.status, layout.keys, *(place.rect for place in layout.panes)]
-    return [rect for rect in rects if rect.height]
-
-
-def overlap(one: Rect, other: Rect) -> bool:
-    return (
-        other.x < one.x + one.width
-        and one.x < other.x + other.width
-        and other.y < one.y + one.height
-        and one.y < other.y + other.height
-    )
+SIZES = [(1, 1), (24, 2), (41, 14), (60, 16), (80, 24), (250, 70)]
+PAGES = ["question_mark", "k", "s", "l", "c", "E", "d", "enter"]
 
 
-@pytest.mark.parametrize("lanes", LANES)
-def test_nothing_overlaps_and_everything_fits(lanes: int):
-    for width, height in itertools.product(WIDTHS, HEIGHTS):
-        for focused in (None, 0, max(0, lanes - 1)):
-            rects = parts(arrange(width, height, lanes, focused))
-            assert rects
-            for rect in rects:
-                assert rect.x >= 0 and rect.y >= 0 and rect.width > 0
-                assert rect.x + rect.width <= width and rect.y + rect.height <= height, (width, height, rect)
-            for one, other in itertools.combinations(rects, 2):
-                assert not overlap(one, other), (width, height, lanes, one, other)
+def assert_apart_and_inside(rects: list[Rect], width: int, height: int) -> None:
+    for rect in rects:
+        assert rect.x >= 0 and rect.y >= 0 and rect.width > 0
+        assert rect.x + rect.width <= width and rect.y + rect.height <= height, (width, height, rect)
+    for one, other in combinations(rects, 2):
+        apart = one.x >= other.x + other.width or other.x >= one.x + one.width
+        assert apart or one.y >= other.y + other.height or other.y >= one.y + one.height, (one, other)
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3, 5, 8])
-def test_panes_fill_the_area_are_large_enough_and_show_the_focused_lane(lanes: int):
-    for width, height in itertools.product(WIDTHS, HEIGHTS):
-        for focused in range(lanes):
-            layout = arrange(width, height, lanes, focused)
-            if layout.kind != "panes":
-                assert not layout.panes
-                continue
-            assert focused in [place.lane for place in layout.panes]
-            assert all(place.rect.width >= MIN_PANE_WIDTH for place in layout.panes)
-            assert all(place.rect.height >= MIN_PANE_HEIGHT for place in layout.panes)
-            assert max(place.rect.x + place.rect.width for place in layout.panes) <= width
-            assert layout.verdict.y == max(place.rect.y + place.rect.height for place in layout.panes)
-
-
-def test_every_lane_is_on_some_page():
-    for width, height in ((80, 24), (120, 36), (60, 16), (200, 50)):
-        shown = {place.lane for focused in range(13) for place in arrange(width, height, 13, focused).panes}
-        assert shown == set(range(13))
+@given(some.integers(1, 400), some.integers(1, 150), some.integers(0, 16), some.integers(0, 15))
+@settings(max_examples=500, deadline=None)
+def test_the_parts_fill_the_screen_and_do_not_overlap(width, height, lanes, focused):
+    focused = min(focused, max(0, lanes - 1))
+    layout = arrange(width, height, lanes, focused)
+    panes = [place.rect for place in layout.panes]
+    parts = [layout.header, layout.verdict, layout.status, layout.keys, *panes]
+    assert_apart_and_inside([part for part in parts if part.height], width, height)
+    if panes:
+        assert focused in [place.lane for place in layout.panes]
+        assert min(pane.width for pane in panes) >= MIN_PANE_WIDTH
+        assert min(pane.height for pane in panes) >= MIN_PANE_HEIGHT
+        assert max(pane.x + pane.width for pane in panes) == width
+        assert layout.verdict.y == max(pane.y + pane.height for pane in panes)
+    shown = {place.lane for page in range(lanes) for place in arrange(width, height, lanes, page).panes}
+    assert shown in (set(), set(range(lanes))), "every lane is on some page"
 
 
 @pytest.mark.parametrize(
     ("width", "height", "lanes", "kind", "visible"),
     [
         (80, 24, 2, "panes", 2),
-        (120, 36, 2, "panes", 2),
         (120, 36, 3, "panes", 3),
         (200, 50, 8, "panes", 8),
         (80, 24, 8, "panes", 2),
@@ -81,14 +71,57 @@ def test_the_size_settles_the_kind_and_the_lanes_in_view(width, height, lanes, k
     assert len(layout.panes) == visible
 
 
-def test_two_panes_stand_side_by_side_and_share_the_width():
-    left, right = (place.rect for place in arrange(121, 36, 2).panes)
-    assert left.y == right.y and left.height == right.height
-    assert left.width + right.width == 121
-    assert right.x == left.width
-
-
-def test_a_rectangle_holds_its_own_cells_only():
+def test_a_rectangle_contains_its_own_cells_only():
     rect = Rect(2, 3, 4, 1)
     assert rect.contains(2, 3) and rect.contains(5, 3)
     assert not rect.contains(6, 3) and not rect.contains(2, 4) and not rect.contains(1, 3)
+
+
+def demo_of(lanes: int, phases: list[str]) -> Demo:
+    demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(lanes)], CPU_MACHINE)
+    demo.go()
+    demo.race(1, [1_000, 20, 300_000])
+    for name, phase in zip(demo.names, phases, strict=False):
+        if phase == "failed":
+            demo.fail(name, "an error with a very long explanation " * 5)
+        else:
+            demo.enter(name, phase)
+    return demo
+
+
+@given(
+    width=some.integers(1, 320),
+    height=some.integers(1, 100),
+    lanes=some.integers(0, 9),
+    phases=some.lists(some.sampled_from(["importing", "racing", "paused", "done", "failed"]), max_size=9),
+    message=some.text(max_size=200),
+    charset=some.sampled_from(["braille", "block", "ascii"]),
+    focused=some.integers(0, 9),
+)
+@settings(max_examples=100, deadline=None)
+def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, message, charset, focused):
+    demo = demo_of(lanes, phases)
+    analysis = analyse(demo.session.snapshot())
+    name = demo.names[focused] if focused < lanes else None
+    until_ns = analysis.snapshot.at_ns + 1
+    view = View(focused=name, charset=charset, message=message, message_until_ns=until_ns, readonly=True)
+    page = draw(analysis, view, width, height)
+    assert len(page.rows) == height
+    assert {cells(row) for row in page.rows} == {width}
+    assert charset != "ascii" or all(text.isascii() for row in page.rows for text, _ in row)
+    assert_apart_and_inside([zone.rect for zone in page.zones], width, height)
+
+
+async def test_every_page_survives_every_size():
+    app = app_of(racing_demo())
+    async with app.run_test(size=(120, 36)) as pilot:
+        for key in (None, *PAGES):
+            if key:
+                await pilot.press(key)
+            for width, height in SIZES:
+                await pilot.resize_terminal(width, height)
+                await pilot.pause()
+                rows = app.screen.query_one(Canvas)._rows
+                assert len(rows) <= height, (key, width, height)
+                assert {cells(row) for row in rows} <= {width}, (key, width, height)
+            await pilot.press("escape")

@@ -11,7 +11,7 @@ from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.log import log_rows, matching
 from tfmon.ui.screens.race import RaceScreen
 
-from .test_app import app_of, press, shown
+from .pilot import app_of, press, shown
 
 
 def talking_demo(count: int = 100) -> Demo:

@@ -12,7 +12,7 @@ from textual.command import CommandList, CommandPalette
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.screens.race import RaceScreen
 
-from .test_app import app_of, press, shown, until
+from .pilot import app_of, press, shown, until
 
 
 def options(pilot) -> list[str]:
@@ -87,6 +87,7 @@ async def test_it_is_ascii_where_the_terminal_is():
         assert "".join(segment.text for strip in strips for segment in strip).isascii()
 
 
+@pytest.mark.process
 def test_the_screen_does_not_load_it():
     code = "import sys, tfmon.runner.live; sys.exit('tfmon.ui.screens.palette' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,3 +1,5 @@
+"""The race on the screen as text: header, verdict, bottom lines, small terminals, progress."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,18 +9,13 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.race import Race
-from tfmon.model.session import Session
+from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.race import RaceFrame, draw
-from tfmon.ui.render.rows import cells
+from tfmon.ui.render.rows import plain
 from tfmon.ui.view import View
 from tfmon.ui.widgets.canvas import changed_runs
-
-SIZES = [
-    (width, height)
-    for width in (1, 10, 24, 30, 40, 59, 60, 80, 81, 119, 120, 163, 200)
-    for height in (1, 2, 3, 5, 14, 16, 20, 24, 30, 36, 50)
-]
 
 
 def page(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
@@ -34,20 +31,6 @@ def eight() -> Demo:
     demo.go()
     demo.race(5, [1_000 * (place + 1) for place in range(8)])
     return demo
-
-
-@pytest.mark.parametrize("make", [Demo, racing_demo, eight, lambda: Demo([])])
-@pytest.mark.parametrize("charset", ["braille", "ascii"])
-def test_a_page_fills_the_terminal_exactly_at_any_size(make, charset):
-    demo = make()
-    for width, height in SIZES:
-        for focused in (None, *demo.names[-1:]):
-            shown = page(demo, width, height, charset=charset, focused=focused)
-            assert len(shown.rows) == height, (width, height)
-            assert {cells(row) for row in shown.rows} == {width}, (width, height)
-            assert all(zone.rect.x + zone.rect.width <= width for zone in shown.zones)
-            if charset == "ascii":
-                assert text(shown).isascii()
 
 
 def test_the_header_says_what_is_raced_and_on_what():
@@ -208,8 +191,42 @@ def test_a_second_of_a_calm_race_repaints_few_cells():
     assert 1 <= changed <= 120 * 36 * 0.05
 
 
-def test_the_mode_is_named():
+# ---------------------------------------------------------------- progress
+
+
+def snapshot(**race) -> Snapshot:
+    known = racing_demo().session.snapshot()
+    return replace(known, race=replace(known.race, **race))
+
+
+def progress(known: Snapshot) -> str:
+    return plain([progress_row(known)])[0]
+
+
+def test_a_race_of_so_many_seconds_says_how_far_it_is():
+    assert progress(snapshot(seconds=84.0)) == "▓" * 10 + "░" * 10 + " 50 % of 1:24"
+    assert progress(snapshot(seconds=1.0)) == "▓" * 20 + " 100 % of 0:01"
+
+
+def test_of_steps_those_of_the_slowest_lane_count():
+    known = snapshot(steps=10_000)
+    slowest = min(lane.steps for lane in known.lanes)
+    assert f" {slowest:,}".replace(",", " ") + " of 10 000 steps" in progress(known)
+
+
+def test_without_a_length_before_the_start_and_after_the_end_there_is_none():
+    assert progress(snapshot()) == ""
+    assert progress(snapshot(seconds=84.0, started_ns=None)) == ""
     demo = racing_demo()
-    snapshot = demo.session.snapshot()
-    turns = replace(snapshot, race=replace(snapshot.race, mode="turns"))
-    assert "taking turns" in text(draw(analyse(turns), View(), 160, 36))
+    for name in demo.names:
+        demo.enter(name, "done")
+    known = demo.session.snapshot()
+    assert progress(replace(known, race=replace(known.race, seconds=84.0))) == ""
+
+
+def test_a_message_goes_before_it():
+    known = snapshot(seconds=84.0)
+    shown = text(draw(analyse(known), View(), 120, 36))
+    assert "50 % of 1:24" in shown
+    long = View(message="word " * 25, message_until_ns=known.at_ns + 1)
+    assert "50 % of 1:24" not in text(draw(analyse(known), long, 120, 36))

@@ -1,12 +1,18 @@
+"""What a key press requests of which lanes, and which failures the user has not seen."""
+
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from support.ui import WIDTH, Demo
+from support.ui import WIDTH, Demo, racing_demo
 
+from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
-from tfmon.ui.requests import NewValue, next_values, pause_or_resume, shared_value, targets
+from tfmon.model.lane_events import LaneFailed
+from tfmon.ui.render.bars import failure_line
+from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, targets
+from tfmon.ui.view import View, acknowledged, with_failures
 
 
 @pytest.fixture
@@ -20,29 +26,29 @@ def lanes(demo: Demo):
     return demo.session.snapshot().lanes
 
 
-def test_a_press_asks_every_lane_for_the_next_value(demo):
+def test_a_press_requests_of_every_lane_for_the_next_value(demo):
     assert next_values(lanes(demo), BATCH_SIZE, 1) == ([NewValue("cpu", 16), NewValue("gpu:0", 16)], "")
     assert next_values(lanes(demo), BATCH_SIZE, -1)[0] == [NewValue("cpu", 8), NewValue("gpu:0", 8)]
     assert next_values(lanes(demo), PREFETCH, 1)[0] == [NewValue("cpu", 1), NewValue("gpu:0", 1)]
 
 
-def test_a_second_press_goes_on_from_what_was_asked(demo):
+def test_a_second_press_goes_on_from_what_was_requested(demo):
     demo.ask("cpu", "batch_size", 16)
     assert next_values(lanes(demo), BATCH_SIZE, 1)[0] == [NewValue("cpu", 32), NewValue("gpu:0", 16)]
 
 
 def test_the_end_of_the_range_is_said_in_words(demo):
     demo.ask("cpu", "batch_size", 1)
-    race_options, stuck = next_values(lanes(demo)[:1], BATCH_SIZE, -1)
-    assert race_options == []
-    assert stuck == "batch size is already 1; it takes a whole number from 1"
+    requests, end = next_values(lanes(demo)[:1], BATCH_SIZE, -1)
+    assert requests == []
+    assert end == "batch size is already 1; it takes a whole number from 1"
 
 
 def test_a_batch_never_exceeds_the_data(demo):
     demo.ask("cpu", "batch_size", 512)
-    race_options, stuck = next_values(lanes(demo)[:1], BATCH_SIZE, 1)
-    assert race_options == []
-    assert stuck == "batch size is already 512, and the data has 1000 examples"
+    requests, end = next_values(lanes(demo)[:1], BATCH_SIZE, 1)
+    assert requests == []
+    assert end == "batch size is already 512, and the data has 1000 examples"
 
 
 def test_a_lane_at_its_end_does_not_stop_the_others(demo):
@@ -51,8 +57,8 @@ def test_a_lane_at_its_end_does_not_stop_the_others(demo):
 
 
 def test_a_knob_that_is_no_batch_size_is_not_limited_by_the_data(demo):
-    asked = replace(lanes(demo)[0], settings={"width": 2048})
-    assert next_values([asked], WIDTH, 1)[0] == [NewValue("cpu", 4096)]
+    lane = replace(lanes(demo)[0], settings={"width": 2048})
+    assert next_values([lane], WIDTH, 1)[0] == [NewValue("cpu", 4096)]
 
 
 def test_no_lane_that_lives_is_said(demo):
@@ -63,11 +69,11 @@ def test_no_lane_that_lives_is_said(demo):
 
 def test_any_lane_that_races_is_paused_first_and_only_then_all_go_on(demo):
     demo.enter("cpu", "paused")
-    hold, run = pause_or_resume(lanes(demo))
-    assert ([lane.spec.name for lane in hold], run) == (["gpu:0"], [])
+    pause, resume = pause_or_resume(lanes(demo))
+    assert ([lane.spec.name for lane in pause], resume) == (["gpu:0"], [])
     demo.enter("gpu:0", "paused")
-    hold, run = pause_or_resume(lanes(demo))
-    assert (hold, [lane.spec.name for lane in run]) == ([], ["cpu", "gpu:0"])
+    pause, resume = pause_or_resume(lanes(demo))
+    assert (pause, [lane.spec.name for lane in resume]) == ([], ["cpu", "gpu:0"])
 
 
 def test_targets_are_the_focused_lane_or_all(demo):
@@ -80,3 +86,48 @@ def test_values_that_differ_are_both_shown(demo):
     assert shared_value(lanes(demo), PREFETCH) == ("off", "auto")
     demo.apply("gpu:0", "prefetch", "auto")
     assert shared_value(lanes(demo), PREFETCH) == ("off/auto", "")
+
+
+def test_several_are_counted_and_one_that_trains_again_is_forgotten():
+    demo = racing_demo()
+    view = with_failures(View(), demo.session.snapshot(), ())
+    for name in demo.names:
+        demo.fail(name)
+    view = with_failures(view, demo.session.snapshot(), ())
+    assert failure_line(view, demo.session.snapshot(), "Esc").startswith("cpu (and 1 more) failed")
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}))
+    view = with_failures(view, demo.session.snapshot(), ())
+    assert view.unseen == ("gpu:0",)
+    view = acknowledged(view)
+    assert failure_line(view, demo.session.snapshot(), "Esc") == ""
+    assert with_failures(view, demo.session.snapshot(), ()) is view
+
+
+class TestReachable:
+    """Which lanes a knob's key acts on."""
+
+    @pytest.fixture
+    def lanes(self):
+        demo = Demo()
+        demo.go()
+        demo.session.accept(LaneFailed(lane="gpu:0", at_ns=1, kind="out_of_memory", message="out of memory"))
+        demo.session.accept(LaneEnded(lane="gpu:0", at_ns=2, exit_code=1, signal=None, requested=False))
+        return demo.session.snapshot().lanes
+
+    @pytest.mark.parametrize(
+        ("knob", "direction", "focused", "names"),
+        [
+            (BATCH_SIZE, -1, False, ["cpu", "gpu:0"]),
+            (BATCH_SIZE, 1, False, ["cpu"]),
+            (PREFETCH, 1, False, ["cpu"]),
+            (PREFETCH, 1, True, ["cpu", "gpu:0"]),
+        ],
+    )
+    def test_one_that_ran_out_of_memory_starts_again_with_a_smaller_batch_or_when_it_is_meant(
+        self, lanes, knob, direction, focused, names
+    ):
+        assert [lane.spec.name for lane in reachable(lanes, knob, direction, focused=focused)] == names
+
+    def test_one_whose_process_is_not_gone_yet_waits(self, lanes):
+        lanes = [replace(lane, ended=None) for lane in lanes]
+        assert [lane.spec.name for lane in reachable(lanes, BATCH_SIZE, -1, focused=True)] == ["cpu"]

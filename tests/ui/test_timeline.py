@@ -49,14 +49,14 @@ def test_what_is_wrong_with_a_recording_is_said():
     assert "cut off at its end" in text(timeline_row(replay(note="the recording is cut off at its end"), 120)[0])
 
 
-@pytest.mark.parametrize("width", range(1, 200))
-def test_every_width(width):
-    for one in (replay(0), replay(60), replay(playing=False), replay(to_ns=0, at_s=0)):
-        row, start, size = timeline_row(one, width)
-        assert cells(row) == width
-        assert start + size <= width
-        assert cells(keys_row(one, {}, "", width)) == width
-        assert text(to_ascii(row)).isascii()
+def test_every_width():
+    for width in range(1, 160):
+        for one in (replay(0), replay(60), replay(playing=False), replay(to_ns=0, at_s=0)):
+            row, start, size = timeline_row(one, width)
+            assert cells(row) == width
+            assert start + size <= width
+            assert cells(keys_row(one, {}, "", width)) == width
+            assert text(to_ascii(row)).isascii()
 
 
 def test_a_cell_and_its_time_belong_together():

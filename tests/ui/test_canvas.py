@@ -1,0 +1,170 @@
+"""What is written to the terminal, read back by a terminal emulator: it shows what it should, in few bytes."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pyte
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.color import ColorSystem
+from rich.style import Style
+from support.ui import Demo, racing_demo
+from textual._compositor import CompositorUpdate
+
+from tfmon.ui.app import MonitorApp
+from tfmon.ui.render.rows import fit
+from tfmon.ui.widgets.canvas import Canvas, change, changed_runs, cut, repaint
+
+STYLES = {
+    "text": Style(color="#e0e0e0", bgcolor="#121212"),
+    "strong": Style(color="#e0e0e0", bgcolor="#121212", bold=True),
+    "lane": Style(color="#56b4e9", bgcolor="#121212"),
+    "plain": Style(),
+    "dim": Style(dim=True),
+    "turned": Style(color="red", reverse=True),
+}
+WIDTH = 12
+spans = st.lists(st.tuples(st.text("ab ─8", max_size=6), st.sampled_from(sorted(STYLES))), max_size=4)
+screens = st.lists(spans.map(lambda row: fit(row, WIDTH)), min_size=3, max_size=3)
+
+
+def runs_of(before, after):
+    return [(y, *run) for y, pair in enumerate(zip(before, after, strict=True)) for run in changed_runs(*pair)]
+
+
+def all_of(rows):
+    return [(y, 0, WIDTH) for y in range(len(rows))]
+
+
+def terminal(*written: str):
+    screen = pyte.Screen(WIDTH, 3)
+    stream = pyte.Stream(screen)
+    for text in written:
+        stream.feed(text)
+    return [[screen.buffer[y][x] for x in range(WIDTH)] for y in range(3)]
+
+
+@given(screens, screens, st.sampled_from([ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSystem.STANDARD]))
+def test_the_changed_cells_make_the_old_screen_the_new_one(before, after, colours):
+    at_first = repaint(before, all_of(before), STYLES, colours)
+    update = repaint(after, runs_of(before, after), STYLES, colours)
+    anew = repaint(after, all_of(after), STYLES, colours)
+    assert terminal(at_first, update) == terminal(anew)
+
+
+def test_without_colours_only_text_is_written():
+    rows = [(("ab", "lane"), ("c", "strong"))]
+    assert repaint(rows, [(0, 1, 3)], STYLES, None) == "\x1b[1;2Hbc\x1b[0m"
+
+
+def test_only_what_differs_is_written():
+    assert change(STYLES["text"], STYLES["lane"], ColorSystem.TRUECOLOR) == "\x1b[38;2;86;180;233m"
+    assert change(STYLES["text"], STYLES["strong"], ColorSystem.TRUECOLOR) == "\x1b[1m"
+    assert change(STYLES["strong"], STYLES["text"], ColorSystem.TRUECOLOR).startswith("\x1b[0;38;2;")
+    assert change(STYLES["turned"], STYLES["plain"], ColorSystem.TRUECOLOR) == "\x1b[0m"
+
+
+def test_no_run_writes_nothing():
+    assert repaint([()], [], STYLES, ColorSystem.TRUECOLOR) == ""
+
+
+def test_a_row_is_cut_at_cells_within_its_spans():
+    assert cut((("abc", "text"), ("def", "lane")), 2, 4) == (("c", "text"), ("d", "lane"))
+    assert cut((("日本", "text"), ("x", "lane")), 0, 5) == (("日本", "text"), ("x", "lane"))
+
+
+# ---------------------------------------------------------------- the whole app
+
+
+class EmulatedApp(MonitorApp):
+    """Writes to an emulated terminal too."""
+
+    def start_recording(self, width: int, height: int) -> None:
+        self.terminal = pyte.Screen(width, height)
+        self.stream = pyte.Stream(self.terminal)
+        self.partial: list[str] = []
+
+    def _display(self, screen, renderable):
+        if isinstance(renderable, CompositorUpdate) and screen is self.screen:
+            self.stream.feed(renderable.render_segments(self.console))
+        super()._display(screen, renderable)
+
+    def paint(self, text):
+        self.stream.feed(text)
+        self.partial.append(text)
+
+
+def recorded(demo: Demo, width: int, height: int) -> EmulatedApp:
+    app = EmulatedApp(demo.session, demo.controls, demo.experiments, characters="braille")
+    app.start_recording(width, height)
+    return app
+
+
+def assert_shown(app: EmulatedApp) -> None:
+    expected = app.screen.query_one(Canvas).text().splitlines()
+    for row, line in zip(app.terminal.display, expected, strict=False):
+        assert row.rstrip() == line
+
+
+async def test_after_many_small_updates_the_terminal_shows_what_it_should():
+    demo = racing_demo()
+    dice = random.Random(7)
+    app = recorded(demo, 120, 36)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        assert_shown(app)
+        for turn in range(15):
+            await pilot.press(dice.choice(["tab", "b", "B", "p", "space", "escape", "question_mark"]))
+            demo.race(dice.random() * 2, (dice.uniform(1e3, 9e3), dice.uniform(1e3, 9e3)))
+            if turn == 12:
+                demo.fail("gpu:0")
+            app.pull()
+            await pilot.pause()
+            assert_shown(app)
+        assert len(app.partial) > 10
+
+
+async def test_an_update_begins_at_the_first_changed_cell():
+    demo = racing_demo()
+    app = recorded(demo, 120, 36)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        app.partial.clear()
+        demo.clock.ahead(1)
+        app.pull()
+        await pilot.pause()
+        written = "".join(app.partial)
+        assert written
+        assert "tfmon" not in written and "small-dense" not in written
+        assert_shown(app)
+
+
+async def test_nothing_new_writes_nothing():
+    app = recorded(racing_demo(), 120, 36)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await pilot.pause()
+        app.partial.clear()
+        for _ in range(3):
+            app.pull()
+            await pilot.pause()
+        assert "".join(app.partial) == ""
+
+
+async def test_what_lies_over_the_race_is_left_standing():
+    demo = racing_demo()
+    app = recorded(demo, 120, 36)
+    async with app.run_test(size=(120, 36), notifications=True) as pilot:
+        app.notify("something over the race", timeout=60)
+        deadline = time.monotonic() + 60
+        while not any("something over" in line for line in app.terminal.display):
+            assert time.monotonic() < deadline, "\n".join(app.terminal.display)
+            await pilot.pause()
+        app.partial.clear()
+        for _ in range(3):
+            demo.race(1, (9_000, 100))
+            app.pull()
+            await pilot.pause()
+        assert app.partial == []
+        assert any("something over" in line for line in app.terminal.display)

@@ -1,0 +1,133 @@
+"""What tfmon uses of Textual's private side is there, and nothing else of it is used; output to the terminal."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import io
+import re
+from pathlib import Path
+
+import pytest
+import textual
+from textual import keys
+from textual._compositor import Compositor
+from textual._styles_cache import StylesCache
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message_pump import MessagePump
+from textual.screen import Screen
+from textual.widget import Widget
+
+import tfmon.ui
+from tfmon.ui.textual_compat import RATE_S, ByteRate, Output
+
+UI = Path(tfmon.ui.__file__).parent
+CALLED = [
+    (App, "_display", ("self", "screen", "renderable")),
+    (App, "_set_pointer_shape", ("self", "shape")),
+    (App, "_begin_update", ("self",)),
+    (App, "_end_update", ("self",)),
+    (App, "_handle_exception", ("self", "error")),
+    (LinuxDriver, "write", ("self", "data")),
+    (LinuxDriver, "suspend_application_mode", ("self",)),
+    (LinuxDriver, "resume_application_mode", ("self",)),
+    (keys, "_character_to_key", ("character",)),
+]
+"""Functions that tfmon calls or overrides, with their parameters."""
+READ = [
+    (App, "_driver"), (App, "_batch_count"), (Screen, "_compositor"), (Screen, "_layout_required"),
+    (Screen, "_dirty_widgets"), (Widget, "_repaint_required"), (LinuxDriver, "_file"),
+]  # fmt: skip
+"""Attributes that tfmon reads, and those that it sets."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "parameters"), CALLED, ids=lambda value: getattr(value, "__name__", None)
+)
+def test_a_private_function_of_textual_is_as_tfmon_uses_it(owner, name, parameters):
+    found = getattr(owner, name, None)
+    told = f"Textual {textual.__version__} has no {owner.__name__}.{name}, which ui/textual_compat.py uses"
+    assert found is not None, told
+    assert tuple(inspect.signature(found).parameters) == parameters, f"{owner.__name__}.{name} takes others"
+
+
+@pytest.mark.parametrize(("owner", "name"), READ, ids=lambda value: getattr(value, "__name__", value))
+def test_a_private_attribute_of_textual_is_there(owner, name):
+    """An attribute is set by the class itself or by one below it in the order of inheritance."""
+    sources = [inspect.getsource(kind) for kind in owner.__mro__ if kind.__module__.startswith("textual")]
+    set_or_defined = re.compile(rf"(self\.{name}\b.*=|^    {name}\b.*[:=]|def {name}\()", re.MULTILINE)
+    assert any(set_or_defined.search(source) for source in sources), (
+        f"Textual {textual.__version__} has no {owner.__name__}.{name}, which ui/textual_compat.py uses"
+    )
+
+
+def test_the_rest_of_what_is_private_is_there():
+    assert isinstance(inspect.getattr_static(Compositor, "visible_widgets"), property)
+    assert callable(StylesCache.get_inner_outer.cache_clear)
+
+
+def private_names_of_textual() -> set[str]:
+    names: set[str] = set()
+    for kind in (App, Screen, Widget, MessagePump, LinuxDriver, Compositor):
+        for owner in kind.__mro__:
+            if owner.__module__.startswith("textual"):
+                names |= set(vars(owner)) | set(re.findall(r"self\.(_\w+)", inspect.getsource(owner)))
+    return {name for name in names if name.startswith("_") and not name.startswith("__")}
+
+
+def test_only_one_module_uses_private_names_of_textual_and_none_shadows_one():
+    private = private_names_of_textual()
+    found = []
+    for module in UI.rglob("*.py"):
+        if module.name == "textual_compat.py":
+            continue
+        for node in ast.walk(ast.parse(module.read_text("utf-8"))):
+            match node:
+                case ast.Attribute(attr=name) | ast.FunctionDef(name=name) if name in private:
+                    found.append(f"{module}:{node.lineno}: {name}")
+                case ast.ImportFrom(module=str(name), names=names) if name.startswith("textual"):
+                    hidden = [one.name for one in names if "._" in name or one.name.startswith("_")]
+                    found += [f"{module}:{node.lineno}: {one}" for one in hidden]
+    assert not found
+
+
+# ---------------------------------------------------------------- output
+
+
+def test_a_frame_waits_for_the_one_before_and_is_requested_once():
+    free: list[int] = []
+    output = Output(io.StringIO(), lambda: free.append(1))
+    assert output.may_draw()
+    output.expect()
+    assert not output.may_draw()
+    assert not output.may_draw()
+    output.write("frame")
+    assert not output.may_draw(), "written, but not taken"
+    output.flush()
+    assert output.may_draw()
+    assert free == [1]
+    output.expect()
+    output.flush()
+    assert free == [1], "nobody wanted that frame"
+
+
+def test_bytes_are_counted_as_the_terminal_gets_them():
+    file = io.StringIO()
+    output = Output(file, lambda: None)
+    output.write("abc")
+    output.write("⣿─")
+    assert output.sent_bytes == 3 + 6
+    assert file.getvalue() == "abc⣿─"
+
+
+def test_a_rate_is_that_of_the_last_seconds_and_not_known_at_first():
+    now = [0.0]
+    rate = ByteRate(lambda: now[0])
+    told = []
+    for second in range(30):
+        now[0] = float(second)
+        told.append(rate.of(1_000 * second if second < 15 else 15_000))
+    assert told[: int(RATE_S / 2)] == [None] * int(RATE_S / 2)
+    assert told[int(RATE_S)] == pytest.approx(1_000)
+    assert told[-1] == 0
