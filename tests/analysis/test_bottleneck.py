@@ -1,4 +1,4 @@
-"""The table of rules at its thresholds, and the bottleneck of lanes whose sums are known or whose GPU is simulated."""
+"""The table of rules at its thresholds; the bottleneck of lanes with known sums or on a simulated GPU."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class TestAnswer:
 
     def test_equal_lanes_are_too_close_to_call(self):
         known = curve(constant, constant, pairs=MOST_PAIRS, scatter=0.05, values=(1, 2, 4))
-        assert known.text == "too close to call from 1 to 4: neither lane is ahead beyond doubt"
+        assert known.text == "too close to call from 1 to 4: neither lane is clearly faster"
 
     def test_before_the_first_interval_nothing_is_said(self):
         assert curve(constant, constant, pairs=2).text == "nothing is measured yet"

@@ -261,7 +261,7 @@ class TestWords:
         lane = demo.session.snapshot().lanes[0]
         attempt = plan_attempt(lane, Advice("cache", True, ""), "input", COMMON)
         demo.session.set_experiment(TuneState("cpu"))
-        assert news(demo.session.snapshot()) == "looking what bounds it"
+        assert news(demo.session.snapshot()) == "measuring what limits it"
         demo.session.set_experiment(TuneState("cpu", attempts=(attempt,)))
         assert news(demo.session.snapshot()) == "trying cache on: 0 of 6 pairs"
         kept = Attempt("cpu", attempt.before, attempt.after, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6))

@@ -1,4 +1,4 @@
-"""What may help against what bounds a lane: a knob to try on the spot, and the code that does it. Pure."""
+"""What may help against a bottleneck: a knob to try at once, and the code that does the same. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 
 SMALL_BATCH = 32
-"""Below this a larger batch is proposed first, wherever one is: it is Keras' default, and what other changes gain
-shows only when a step has work enough."""
+"""Below this a larger batch is proposed first: it is Keras' default, and other changes show their gain only when a
+step has enough work."""
 BATCH_FACTOR = 4
-"""How much larger a batch is proposed, and `SMALL_BATCH` at least: one power of two changes too little to be worth
-a experiment."""
+"""How much larger the proposed batch is, at least `SMALL_BATCH`: a factor of two gains too little for an
+experiment."""
 SHORT_EPOCH_S = 10.0
-"""A cache works from the second epoch on; where one is as short as this, it comes before what only makes the same
-work quicker."""
+"""A cache works from the second epoch on; where an epoch is at most this long, the cache comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,10 @@ class Advice:
 
     knob: str
     value: KnobValue
-    why: str
+    purpose: str
     """What it does, in a few words."""
     by_hand: bool = False
-    """True where the lane, a user's script, has no such knob: the code is all that helps."""
+    """True where the lane, a user's script, has no such knob and only the code helps."""
 
     @property
     def text(self) -> str:
@@ -40,7 +39,7 @@ class Advice:
 class _Try:
     knob: str
     value: KnobValue
-    why: str
+    purpose: str
 
 
 _COMPUTE = (
@@ -53,7 +52,7 @@ _TRIES = {
     "input": (
         _Try("parallel_calls", "auto", "prepare several examples at once"),
         _Try("prefetch", "auto", "make batches while the step runs"),
-        _Try("cache", True, "prepare each example only once; what is random about it stays the same then"),
+        _Try("cache", True, "prepare each example only once; its random changes are then the same in each epoch"),
     ),
     "sync": (_Try("sync_every_step", False, "let the device run ahead instead of reading each loss"),),
     "transfer": (
@@ -90,7 +89,7 @@ RETRACING_CODE = (
 
 
 def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advice, ...]:
-    """Return what may help against a bound, the likeliest first; without what is in force."""
+    """Return what may help against a kind of bottleneck, the likeliest first; without what is in effect."""
     found = []
     for one in _proposals(kind, lane, knobs):
         if lane.settings.get(one.knob) != one.value and one not in found:
@@ -103,11 +102,11 @@ def advice_for(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> tuple[Advic
 
 
 def code_for(advice: Advice) -> tuple[str, ...]:
-    """Return the lines of TensorFlow that do outside of tfmon what a knob does here."""
+    """Return the lines of TensorFlow that do in a program what a knob does here."""
     if advice.knob == "batch_size":
         return (f"dataset = dataset.batch({advice.value})  # a larger batch may need another learning rate",)
     if advice.knob == "variant":
-        return (f"# as the scenario's variant {advice.value} does it: tfmon show tells where its file is",)
+        return (f"# as variant {advice.value} of the scenario; tfmon show names its file",)
     return _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
 
 
@@ -115,12 +114,12 @@ def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Ad
     for one in _TRIES.get(kind, ()):
         knob = _find(knobs, one.knob)
         if knob is None and lane.command and one.knob != "batch_size" and _makes_sense(lane, one):
-            yield Advice(one.knob, one.value, one.why, by_hand=True)
+            yield Advice(one.knob, one.value, one.purpose, by_hand=True)
         if knob is None or not _makes_sense(lane, one):
             continue
         value = _larger_batch(knob, lane) if one.knob == "batch_size" else one.value
         if value is not None:
-            yield Advice(one.knob, value, one.why)
+            yield Advice(one.knob, value, one.purpose)
     variant = _find(knobs, "variant")
     if variant is not None and kind in _VARIANTS_HELP:
         for choice in variant.remedies:
@@ -130,7 +129,7 @@ def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Ad
 def _makes_sense(lane: LaneState, one: _Try) -> bool:
     if one.knob == "xla" and not lane.settings.get("graph", True):
         return False
-    # 16 bits on a CPU are emulated unless it is a recent one, and float16 nearly always.
+    # A CPU emulates 16 bits unless it is recent, and float16 nearly always.
     return not (one.value == "float16" and lane.spec.kind == "cpu")
 
 

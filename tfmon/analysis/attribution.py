@@ -1,8 +1,8 @@
 """Where the time of a step goes, from clocks on every step and from sampled steps with barriers. Pure.
 
-On a device that works while the host goes on, a step call returns before the work is done, and any wait of the
-host may hide behind the device. So it is the sampled steps, drained before and after, that tell how long the
-device takes; only what it leaves of a step's time is shared out by what the host did.
+On an asynchronous device a step call returns before the work is done, and the host's waits hide behind the device.
+So the sampled steps, drained before and after, tell how long the device takes; the rest of a step's time is
+divided by what the host did.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.readings import Missing, Reading
 
 ASYNCHRONOUS = 0.25
-"""A device has work left for so long after the call, as a share of the call, when it runs behind the host."""
-SATURATED = 0.8
-"""Share of a step's time that the device works, from which on it is the limit."""
+"""Work that is left after the call, as a share of the call, from which on the device runs behind the host."""
 
 NO_COPY = Missing("the batch is in the host's memory already")
 NOT_SPLIT = Missing("no profile tells how the step's time splits")
@@ -32,31 +30,31 @@ class Shares:
     """
 
     input_pct: float
-    """Waiting for the next batch; what the device hides of it is not in here."""
+    """Waiting for the next batch while the device is idle."""
     copy_pct: Reading
-    """Copying the batch to the device, at most: a plain step overlaps some of it."""
+    """Copying the batch to the device, at most: a step that is not sampled overlaps some of it."""
     dispatch_pct: Reading
-    """Starting the step's operations: on the CPU all of a call in which none of them ran."""
+    """Starting the step's operations; on the CPU the part of a call in which none of them ran."""
     device_pct: Reading
     """The device computes."""
     step_pct: float
-    """Dispatch and compute together, however they split; no tracing."""
+    """Dispatch and compute together, without tracing."""
     sync_pct: float
-    """Waiting for the device because the loop asks for the loss, while it does not compute."""
+    """Reading the loss while the device does not compute."""
     report_pct: float
     """tfmon's own work in the lane."""
     other_pct: float
     """The rest: Python between the steps."""
     reading_pct: float = 0.0
-    """The loop reads the loss, whether the device computes meanwhile or not: this overlaps with the others."""
+    """Reading the loss, also while the device computes: overlaps with `device_pct`."""
     retrace_pct: float = 0.0
-    """Steps in which a tf.function was traced, without what they computed where that is known."""
+    """Calls in which a tf.function was traced, without their computing where that is known."""
     asynchronous: bool = False
     """True where the device works while the host goes on."""
 
 
 def shares_of(lane: LaneState) -> Shares | None:
-    """Return where the step time of a lane went since its knobs last changed; None before there is any."""
+    """Return where the step time of a lane went since its knobs last changed; None before the first step."""
     tally = lane.steady
     if not tally.steps or tally.span_ns <= 0:
         return None
@@ -70,9 +68,9 @@ def _runs_behind(tally: WindowSums) -> bool:
 
 
 def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
-    """Where a call returns when all is done, the clocks on the steps say everything but the call's inside.
+    """Return the shares where a call returns when its work is done.
 
-    That is told by a profile of a few steps under the same settings.
+    The clocks tell all but how a call splits; that comes from a short profile under the same settings.
     """
     span = tally.span_ns
     step, traced = 100 * tally.call_ns / span, 100 * tally.traced_ns / span
@@ -98,7 +96,7 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
 
 
 def _on_a_device(tally: WindowSums) -> Shares:
-    """Give the device what it takes of each step; what is left goes by what the host did."""
+    """Return the shares on an asynchronous device: its own first, the rest by what the host did."""
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span
     host = {
@@ -117,7 +115,7 @@ def _on_a_device(tally: WindowSums) -> Shares:
     if tally.sampled and tally.sampled_copy_ns is not None:
         copy = min(1.0, tally.sampled_copy_ns / tally.sampled / period)
     busy = min(1.0 - report, device) if device is not None and behind else 0.0
-    # Where the host waits for the device by reading the loss, the device works, if it has anything to do.
+    # While the host reads the loss, the device works as long as it has work.
     sync = max(0.0, host["sync"] - busy)
     left = max(0.0, 1 - busy - report - sync)
     total = host["input"] + host["call"] + host["other"] or 1.0

@@ -1,8 +1,8 @@
 """The crossover: at which value of a knob one lane overtakes the other. Pure.
 
-Two lanes race at powers of two of a knob, in slices. Each value gets a few pairs, and the ones next to a change of
-the lead get more, until it is sure on both sides. Between two values the log of the ratio is taken as straight
-over the log of the knob, and so is each end of its interval.
+Two interleaved lanes race at powers of two of a knob. Each value gets a few pairs; values next to a change of the
+lead get more, until the faster lane is certain on both sides. Between two values the log of the ratio, and of each
+end of its interval, is linear in the log of the knob.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tfmon.model.spec import LaneSpec
 FIRST_PAIRS = LEAST_PAIRS + 1
 """Pairs that every value gets."""
 SURE_PAIRS = 12
-"""Pairs that a value gets next to a change of the lead, even where it is sure who is ahead."""
+"""Pairs of a value next to a change of the lead, even where the faster lane is certain."""
 MOST_PAIRS = 24
-"""Pairs that a value next to a change of the lead gets at most."""
+"""Most pairs of a value next to a change of the lead."""
 HIGHEST = 4_096
-"""Where the range ends unless the knob or the user ends it before."""
+"""End of the range unless the knob or the user sets a lower one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class CurvePoint:
 
     @property
     def sure(self) -> bool:
-        """Whether it is beyond doubt who is ahead here."""
+        """Whether the interval tells which lane is faster here."""
         return self.ratio is not None and self.ratio.clear_of(1)
 
 
@@ -60,15 +60,15 @@ class Crossing:
     about: float
     low: float
     high: float
-    """Where it lies at most: the values around it that are sure, or the ends of what was measured."""
+    """Between these it lies: the certain values around it, or the ends of what was measured."""
     ahead: str
-    """Title of the lane that is ahead above it."""
+    """Title of the lane that is faster above it."""
     behind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What is known so far: places in the order of their values, and what they say."""
+    """What is known so far: the places in the order of their values, and the answer."""
 
     knob: str
     first: str
@@ -83,7 +83,7 @@ class Curve:
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
     """Return the powers of two in a knob's range and within these bounds; without an upper one, up to `HIGHEST`.
 
-    Errors: KnobError for a knob that is no number, and where fewer than two values are left.
+    Raises: KnobError for a knob that is no number, and where fewer than two values are left.
     """
     if isinstance(knob.default, bool | str) and knob.low is None and knob.high is None:
         raise KnobError(f"{knob.name} takes {knob.allowed()}; a crossover needs a knob that is a number")
@@ -104,7 +104,7 @@ def plan_crossover(
 ) -> CrossoverState:
     """Return what a crossover of the first two lanes would measure; a batch is never larger than the data.
 
-    Errors: ExperimentError for fewer than two lanes, and a knob that is unknown, is no number or tells them apart.
+    Raises: ExperimentError for fewer than two lanes, and a knob that is unknown, is no number or tells them apart.
     """
     if len(lanes) < 2:
         raise ExperimentError("a crossover compares two lanes that train; this race has fewer")
@@ -121,7 +121,7 @@ def plan_crossover(
 
 
 def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
-    """Return the curve from the slices that both lanes ran at each value, with all other settings as in force."""
+    """Return the curve from the slices of both lanes at each value, under the other settings now in effect."""
     first, second = (snapshot.lane(name) for name in state.lanes)
     titles = first.title, second.title
     places = tuple(
@@ -145,7 +145,7 @@ def next_value(curve: Curve) -> tuple[KnobValue, int] | None:
 
 
 def pairs_left(curve: Curve) -> int:
-    """Return how many pairs are still to be measured, as far as can be told now."""
+    """Return how many pairs are still to be measured, as far as is known now."""
     open_places = [place for place in curve.places if not place.refused]
     first = sum(max(0, FIRST_PAIRS - place.pairs) for place in open_places)
     near = _near_crossings(open_places)
@@ -160,7 +160,7 @@ def _place(first: LaneState, second: LaneState, knob: str, value: KnobValue, ref
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the places worth more pairs: unsure ones next to which the lead may change, and those beside it."""
+    """Return the places that need more pairs: uncertain ones where the lead may change, and their neighbours."""
     known = [place for place in places if place.ratio is not None]
     near = []
     for at, place in enumerate(known):
@@ -181,7 +181,7 @@ def _lead(place: CurvePoint) -> bool:
 
 
 def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[Crossing, ...]:
-    """Return every change of the lead between places where it is sure who is ahead."""
+    """Return every change of the lead between certain places."""
     found = []
     known = [place for place in places if place.ratio is not None]
     sure = [at for at, place in enumerate(known) if place.sure]
@@ -223,10 +223,11 @@ def _answer(
             f"(between {_rounded(one.low)} and {_rounded(one.high)})"
             for one in crossings
         )
-    span = f"from {show(known[0].value)} to {show(known[-1].value)}"
+    low, high = show(known[0].value), show(known[-1].value)
+    span = f"from {low} to {high}" if low != high else f"at {low}"
     sure = [place for place in known if place.sure]
     if not sure:
-        return f"too close to call {span}: neither lane is ahead beyond doubt"
+        return f"too close to call {span}: neither lane is clearly faster"
     winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
     factors = sorted(_factor(place) for place in sure)
     least, most = units.ratio(factors[0]), units.ratio(factors[-1])
@@ -242,7 +243,7 @@ def _factor(place: CurvePoint) -> float:
 
 
 def _rounded(value: float) -> str:
-    """Write a value of the knob with two significant digits; more would say too much."""
+    """Write a value of the knob with two significant digits."""
     digits = max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 0
     rounded = round(value, -digits)
     return units.count(int(rounded)) if value >= 9.5 else f"{value:.2g}"

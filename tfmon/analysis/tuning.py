@@ -1,7 +1,7 @@
-"""Advice that is tried on a running lane: what to try next, what it gained, whether it is kept. Pure.
+"""Tuning of a running lane: what to try next, what it gained, whether it is kept. Pure.
 
-The lane trains under the old and the new settings by slices, a few slices each, so that what drifts hits both. The
-gain is looked at a few times at most: each look may err, and many looks would find a gain where there is none.
+The lane trains under the old and the new settings in turn, a few slices each, so that drift affects both. The gain
+is tested a few times at most: each test may err, and many tests would find a gain where there is none.
 """
 
 from __future__ import annotations
@@ -25,26 +25,25 @@ from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot
 
 LOOKS = (6, 12, 18)
-"""Pairs after which the gain is looked at; after the last it is decided one way or the other."""
+"""Pairs after which the gain is tested; the last test decides."""
 LOOKS_RESTARTING = (6, 12)
-"""The same where every change takes a new process."""
+"""The same where every change needs a new process."""
 CLEAR = 0.05
-"""A gain or a loss that is decided on before the last look, if its interval leaves out none at all."""
+"""Gain or loss that decides before the last test, if its interval excludes 0."""
 FURTHER_PCT = 10.0
-"""The least share of step time that is worth a experiment when what bounds the lane is beyond help."""
+"""Least share of step time worth an experiment once nothing helps against the bottleneck."""
 WORTH = 0.01
-"""The least gain that is worth another setting."""
+"""Least gain worth another setting."""
 
 
 # ---------------------------------------------------------------- what to try
 
 
 def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return what bounds a lane, without the advice that was tried since the last change that was kept.
+    """Return the bottleneck of a lane, without the advice that was tried since the last change that was kept.
 
-    A change that helps makes another lane of it, on which what did not help before may; unless it surely cost a
-    good deal, and the series is the same. With `everything` it is followed by what may help against whatever else
-    takes its part of the time.
+    After a change that was kept, advice that did not help before is tried again, but not in the same series if it
+    clearly cost throughput. With `everything`, advice against the other parts of step time follows.
     """
     found = find_bottleneck(snapshot, lane)
     if found is None:
@@ -66,12 +65,12 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
 
 
 def _costs(attempt: Attempt) -> bool:
-    """Return whether a change made a lane slower beyond doubt, and by more than another change makes good."""
+    """Return whether a change clearly slowed a lane, by more than another change makes up for."""
     return attempt.gain is not None and attempt.gain.high < 1 - CLEAR
 
 
 def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
-    """Go through what may help against each part of step time that is worth it, the largest first."""
+    """Yield what may help against each part of step time worth an experiment, the largest first."""
     parts = {
         "input": shares.input_pct,
         "transfer": known(shares.copy_pct) or 0.0,
@@ -85,9 +84,9 @@ def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Ad
 
 
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState:
-    """Return a series of attempts on a lane that has yet to begin.
+    """Return a series of attempts on a lane, before its start.
 
-    Errors: ExperimentError for a lane that is over, or that no knob of the scenario may help.
+    Raises: ExperimentError for a lane that is over, or that no knob of the scenario can help.
     """
     lane = next((one for one in snapshot.lanes if one.spec.name == name), None)
     if lane is None:
@@ -96,7 +95,7 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
         raise ExperimentError(f"{lane.title} does not train any more: start it again first")
     found = advised(snapshot, lane, everything=everything)
     if found is not None and found.advice and all(one.by_hand for one in found.advice):
-        raise ExperimentError(f"{lane.title} is a script: what may help it is code, which Enter shows")
+        raise ExperimentError(f"{lane.title} is a script: only code can help it, which Enter shows")
     if found is not None and not found.advice:
         tried = " that was not tried" if find_bottleneck(snapshot, lane) != found else ""
         raise ExperimentError(f"no knob of this scenario{tried} helps {lane.title}: {found.text}")
@@ -105,33 +104,33 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> TuneState
 
 
 def find_kept(snapshot: Snapshot) -> tuple[TuneState, Attempt]:
-    """Return the attempt that was kept last and is in force still, and the state in which it is undone.
+    """Return the attempt kept last that is still in effect, and the state in which it is undone.
 
-    Errors: ExperimentError when there is none.
+    Raises: ExperimentError when there is none.
     """
     attempts = list(snapshot.tuned.attempts) if snapshot.tuned is not None else []
     for place, attempt in reversed(list(enumerate(attempts))):
-        if snapshot.tuned is not None and attempt.outcome == KEPT and _in_force(snapshot, attempt, attempt.after):
+        if snapshot.tuned is not None and attempt.outcome == KEPT and _in_effect(snapshot, attempt, attempt.after):
             attempts[place] = replace(attempt, outcome=UNDONE)
             return replace(snapshot.tuned, attempts=tuple(attempts)), attempt
-    raise ExperimentError("nothing to undo: no advice that was tried is in force")
+    raise ExperimentError("nothing to undo: no change from tuning is in effect")
 
 
-def _in_force(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool:
+def _in_effect(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool:
     """Return whether the lane of an attempt trains under these settings, as far as the attempt is about them."""
     lane = next((one for one in snapshot.lanes if one.spec.name == attempt.lane), None)
     return lane is not None and all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
 
 
-def plan_attempt(lane: LaneState, advice: Advice, bound: str, knobs: Sequence[Knob]) -> Attempt:
+def plan_attempt(lane: LaneState, advice: Advice, bottleneck: str, knobs: Sequence[Knob]) -> Attempt:
     """Return the attempt that tries one piece of advice on a lane as it is set now."""
     before = dict(lane.settings)
     return Attempt(
         lane=lane.spec.name,
         before=before,
         after={**before, advice.knob: advice.value},
-        bottleneck=bound,
-        purpose=advice.why,
+        bottleneck=bottleneck,
+        purpose=advice.purpose,
         restarts=find(knobs, advice.knob).kind == "restart",
     )
 
@@ -156,7 +155,7 @@ def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[SliceSpeed, SliceS
 
 
 def gain_of(lane: LaneState, attempt: Attempt) -> Estimate | None:
-    """Return what an attempt gained so far, 1.38 for 38 %; None from too few pairs."""
+    """Return the gain of an attempt so far, 1.38 for 38 %; None from too few pairs."""
     return gain(pairs_of(lane, attempt), one_process=not attempt.restarts)
 
 
@@ -173,12 +172,12 @@ def decide(lane: LaneState, attempt: Attempt) -> str:
         return WITHDRAWN
     if found.low > 1 and found.value >= 1 + (WORTH if last else CLEAR):
         return KEPT
-    vain = pairs > looks[0] and found.low <= 1 and found.value < 1 + CLEAR / 2
-    return WITHDRAWN if last or vain else ""
+    useless = pairs > looks[0] and found.low <= 1 and found.value < 1 + CLEAR / 2
+    return WITHDRAWN if last or useless else ""
 
 
 def next_look(lane: LaneState, attempt: Attempt) -> int:
-    """Return after how many pairs the gain is looked at next."""
+    """Return after how many pairs the gain is tested next."""
     looks = LOOKS_RESTARTING if attempt.restarts else LOOKS
     pairs = len(pairs_of(lane, attempt))
     return next((look for look in looks if look > pairs), looks[-1])
@@ -210,7 +209,7 @@ def best_of(state: TuneState) -> Best:
 
 
 def news(snapshot: Snapshot) -> str:
-    """Say what is tried, or what came of the last change while its outcome is in force; "" if there is nothing."""
+    """Say what is tried, or what came of the last change while it is in effect; "" if there is nothing."""
     state = snapshot.tuned
     if state is None or snapshot.experiment is not state:
         return ""
@@ -220,9 +219,9 @@ def news(snapshot: Snapshot) -> str:
     attempt = state.latest
     lead = f"{lane.spec.id}: " if len(snapshot.lanes) > 1 else ""
     if attempt is None:
-        return f"{lead}{state.ended}" if state.over else f"{lead}looking what bounds it"
+        return f"{lead}{state.ended}" if state.over else f"{lead}measuring what limits it"
     kept = attempt.outcome == KEPT
-    if state.over and not _in_force(snapshot, attempt, attempt.after if kept else attempt.before):
+    if state.over and not _in_effect(snapshot, attempt, attempt.after if kept else attempt.before):
         return ""
     if attempt is state.total:
         return f"{lead}{settings_text(state)} against the start: {_measured_text(lane, attempt)}"
@@ -259,7 +258,7 @@ def attempt_text(lane: LaneState, attempt: Attempt) -> str:
     if attempt.outcome == KEPT:
         return f"{change}: {measured}, kept"
     if attempt.gain is not None and not attempt.gain.clear_of(1):
-        return f"{change}: {measured}, no gain that is sure; withdrawn"
+        return f"{change}: {measured}, no clear gain, withdrawn"
     return f"{change}: {measured}, withdrawn"
 
 

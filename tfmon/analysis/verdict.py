@@ -129,8 +129,9 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     notes = []
     for lane, throughput in lanes:
         if throughput.drift is not None:
-            change = f"{'sped up' if throughput.drift > 1 else 'slowed'} by {100 * abs(throughput.drift - 1):.0f} %"
-            notes.append(f"{lane.title} {change} during this measurement")
+            change = "sped up" if throughput.drift > 1 else "slowed"
+            percent = 100 * abs(throughput.drift - 1)
+            notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
     (fastest, first), (_, last) = lanes[0], lanes[-1]
     outliers = statistics.outliers(first.logs, last.logs)
     if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):

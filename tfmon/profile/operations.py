@@ -215,7 +215,9 @@ def stage_name(path: str) -> str:
     return _PLAIN.sub("", _ROUND.sub("", path).rpartition("::")[2])
 
 
-def _read_stages(line: Line, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]) -> None:
+def _read_stages(
+    line: Line, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]
+) -> None:
     """Add what a thread did for each stage."""
     stack: list[TraceEvent] = []
     latest = ""
