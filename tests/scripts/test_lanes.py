@@ -1,4 +1,4 @@
-"""A user's process as a lane: who joins it, what it heeds, and that it is left as it is. Without TensorFlow."""
+"""A user's process as a lane: which process it is, what it obeys, and that it is left as it is."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from support.waiting import wait_for
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import (
@@ -19,25 +17,29 @@ from tfmon.model.lane_events import (
     KnobOffered,
     KnobRefused,
     PhaseEntered,
+    ProfileFailed,
     SliceEnded,
     StackReported,
     Window,
 )
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.requests import RunSlice
+from tfmon.script.meter import NO_TENSORFLOW
+
+pytestmark = pytest.mark.process
 
 LOOP = """
-import time, sys
+import os, sys, time
 from tfmon import report
-def train(seconds, examples=4):
-    end = time.monotonic() + seconds
-    steps = 0
-    while time.monotonic() < end:
+def train(steps):
+    for step in range(steps):
         time.sleep(0.002)
-        report.step(examples=examples, loss=1 / (steps + 1))
-        steps += 1
+        report.step(examples=4, loss=1 / (step + 1))
     return steps
 """
+FOR_EVER = LOOP + "train(10**9)"
+WARM = 400
+"""Steps after which a lane is ready, and has trained in the race: more than 0.5 s of them."""
 TOLD = "import os, sys, json; print(json.dumps({}), flush=True)\n"
 
 
@@ -50,6 +52,10 @@ def told(race) -> object:
     return json.loads(output(race).splitlines()[0])
 
 
+def steps_seen(race) -> int:
+    return sum(window.steps for window in race.of(Window))
+
+
 # ------------------------------------------------------------ left as it is
 
 
@@ -57,8 +63,8 @@ def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, scri
     (tmp_path / "more").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "more"))
     path = script(TOLD.format("[sys.argv, sys.path, sorted(set(sys.modules) - {'sitecustomize'}), os.getcwd()]"))
-    alone = subprocess.run([sys.executable, path, "--a", "b c"], capture_output=True, text=True, check=True)
-    assert told(watch(path, "--a", "b c")) == json.loads(alone.stdout)
+    without = subprocess.run([sys.executable, path, "--a", "b c"], capture_output=True, text=True, check=True)
+    assert told(watch(path, "--a", "b c")) == json.loads(without.stdout)
 
 
 def test_the_scripts_own_sitecustomize_runs(watch, script, monkeypatch, tmp_path):
@@ -78,17 +84,11 @@ def test_the_scripts_own_sitecustomize_runs(watch, script, monkeypatch, tmp_path
     ],
     ids=["exit", "exception", "signal", "no step"],
 )
-def test_a_bad_end_is_told_in_the_scripts_own_words(watch, script, ending, code, words):
+def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, code, words):
     race = watch(script("import sys\n" + ending))
     output(race)
     assert (race.lane.phase, race.lane.ended.exit_code) == (FAILED, code)
     assert race.lane.trouble.message == words
-
-
-def test_a_script_that_prints_much_is_not_kept_waiting(watch, script):
-    race = watch(script(LOOP + "print('x' * 50_000_000)\ntrain(0.8)\nprint('last')"))
-    assert output(race).splitlines()[-1] == "last"
-    assert race.lane.phase == DONE
 
 
 def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):
@@ -97,85 +97,65 @@ def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):
     assert "report.step" in race.lane.trouble.hint
 
 
-# ------------------------------------------------------------ who is the lane
+# ------------------------------------------------------------ which process is the lane
 
 
 @pytest.mark.parametrize(
     "start",
     [
-        "exec {python} {path}",
-        "{python} {path}",
-        "cd {folder} && {python} -m {module}",
+        "cd {folder} && exec {python} -m {module}",
         "{python} -c \"import subprocess, sys; sys.exit(subprocess.call(['{python}', '{path}']))\"",
     ],
-    ids=["exec", "shell", "module", "launcher that closes descriptors"],
+    ids=["module", "launcher that closes descriptors"],
 )
-def test_whatever_starts_python_its_steps_are_seen(watch, script, start):
-    path = Path(script(LOOP + "train(0.7)"))
+def test_steps_are_seen_whatever_starts_python(watch, script, start):
+    path = Path(script(LOOP + f"train({WARM})"))
     words = start.format(python=sys.executable, path=path, folder=path.parent, module=path.stem)
     race = watch("/bin/sh", "-c", words)
     output(race)
-    assert (race.lane.phase, race.lane.steps > 50) == (DONE, True)
+    assert (race.lane.phase, steps_seen(race)) == (DONE, WARM - 1), "the first call starts the clock"
 
 
-def test_only_the_first_process_that_trains_is_the_lane(watch, script):
-    forks = """
-import os
-train(0.1)
+def test_a_forked_process_is_no_lane(watch, script):
+    forks = f"""
+train(100)
 pid = os.fork()
-train(0.6)
+train({WARM} if pid else 50)
 if not pid:
-    os._exit(0)
+    sys.exit()
 os.wait()
 print(os.getpid())
 """
     race = watch(script(LOOP + forks))
     pid = int(output(race).splitlines()[-1])
     assert [event.pid for event in race.of(Hello)] == [pid]
-    assert race.lane.steps <= 0.7 / 0.002
+    assert steps_seen(race) == 100 + WARM - 1
 
 
-def test_a_forked_process_that_ends_as_python_does_says_nothing_for_the_lane(watch, script):
-    forks = """
-import os
-print(train(0.3), flush=True)
-pid = os.fork()
-if not pid:
-    train(0.1)
-    sys.exit()
-os.wait()
-print(train(0.3))
-"""
-    race = watch(script(LOOP + forks))
-    said = [int(line) for line in output(race).splitlines()]
-    assert sum(window.steps for window in race.of(Window)) == sum(said) - 1, "the first call starts the clock"
-
-
-def test_a_script_that_executes_itself_anew_is_still_the_lane(watch, script):
+def test_a_script_that_executes_itself_again_is_still_the_lane(watch, script):
     again = (
-        "if 'again' not in sys.argv:\n    train(0.1)\n"
-        "    os.execv(sys.executable, [sys.executable, *sys.argv, 'again'])\ntrain(0.7)"
+        "if 'again' not in sys.argv:\n    train(50)\n"
+        f"    os.execv(sys.executable, [sys.executable, *sys.argv, 'again'])\ntrain({WARM})"
     )
-    race = watch(script("import os\n" + LOOP + again))
+    race = watch(script(LOOP + again))
     output(race)
     assert race.lane.phase == DONE
-    pids = {event.pid for event in race.of(Hello)}
-    assert len(race.of(Hello)) == 2 and len(pids) == 1
+    assert len(race.of(Hello)) == 2 and len({event.pid for event in race.of(Hello)}) == 1
 
 
 def test_the_next_process_is_the_lane_when_the_first_has_ended(watch, script):
-    path = script(LOOP + "print(train(0.9))")
+    path = script(LOOP + f"train({WARM})")
     race = watch("/bin/sh", "-c", f"{sys.executable} {path}; {sys.executable} {path}")
-    said = [int(line) for line in output(race).splitlines()]
+    output(race)
     assert len(race.of(Hello)) == 2
-    assert sum(window.steps for window in race.of(Window)) == sum(said) - 2, "the first call starts the clock"
+    assert steps_seen(race) == 2 * (WARM - 1)
 
 
-# ------------------------------------------------------------ what it heeds
+# ------------------------------------------------------------ what it obeys
 
 
-def test_it_gets_ready_races_pauses_and_goes_on(watch, script):
-    race = watch(script(LOOP + "train(60)"))
+def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
+    race = watch(script(FOR_EVER))
     race.until_event(PhaseEntered, lambda event: event.phase == RACING)
     assert race.phases.index(READY) < race.phases.index(RACING)
     race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
@@ -184,32 +164,27 @@ def test_it_gets_ready_races_pauses_and_goes_on(watch, script):
     steps = race.lane.steps
     race.lanes.resume([race.name])
     race.until(lambda: race.lane.steps > steps, "it goes on")
-    assert 4 * 200 < race.lane.steady.examples_per_s < 4 * 500
-    assert "pause" in race.lane.discarded and "warm-up" in race.lane.discarded
+    assert 0 < race.lane.steady.examples_per_s <= 4 * 500, "a step takes 2 ms or longer"
+    assert {"pause", "warm-up"} <= set(race.lane.discarded)
 
-
-def test_a_turn_ends_and_is_marked_at_its_start(watch, script):
-    race = watch(script(LOOP + "train(60)"))
-    race.until(lambda: race.lane.phase == RACING, "racing")
     race.lanes.pause([race.name])
-    race.until_event(PhaseEntered, lambda event: event.phase == PAUSED)
-    race.lanes.send(race.name, RunSlice(round=1, seconds=0.5))
+    race.until(lambda: race.phases.count(PAUSED) == 2, "a second pause")
+    race.send(RunSlice(round=1, seconds=0.5))
     race.until_event(SliceEnded, lambda event: event.round == 1)
-    mine = [window for window in race.of(Window) if window.round == 1]
-    assert mine[0].marks == ("slice start",)
-    assert 0.2e9 < sum(window.span_ns for window in mine if not window.marks) < 0.6e9
+    windows = [window for window in race.of(Window) if window.round == 1]
+    assert windows[0].marks == ("slice start",)
+    assert any(not window.marks for window in windows)
 
 
-def test_a_turn_without_a_step_is_given_back(watch, script):
-    race = watch(script(LOOP + "train(2)\ntime.sleep(60)"))
-    race.until(lambda: race.lane.phase == RACING, "racing")
-    wait_for(lambda: time.monotonic_ns() - race.lane.points[-1].at_ns > 1e9, what="no more steps")
-    race.lanes.send(race.name, RunSlice(round=7, seconds=0.2))
+def test_a_slice_without_a_step_is_given_back(watch, script):
+    race = watch(script(LOOP + f"train({WARM})\nprint('done', flush=True)\ntime.sleep(600)"))
+    race.until_event(LanePrinted)
+    race.send(RunSlice(round=7, seconds=0.2))
     assert race.until_event(SliceEnded).round == 7
 
 
 def test_stop_is_a_ctrl_c(watch, script):
-    text = LOOP + "try:\n    train(60)\nexcept KeyboardInterrupt:\n    print('saved')\n    sys.exit(4)"
+    text = LOOP + "try:\n    train(10**9)\nexcept KeyboardInterrupt:\n    print('saved')\n    sys.exit(4)"
     race = watch(script(text))
     race.until(lambda: race.lane.phase == RACING, "racing")
     race.lanes.stop()
@@ -217,14 +192,14 @@ def test_stop_is_a_ctrl_c(watch, script):
     assert (race.lane.ended.exit_code, race.lane.phase) == (4, DONE)
 
 
-def test_it_tells_where_it_stands_and_its_signals_stay_its_own(watch, script):
+def test_it_reports_its_stacks_and_its_signals_stay_its_own(watch, script):
     hangs = """
 import signal
 before = signal.getsignal(signal.SIGUSR1)
 def waits_for_ever():
     print(before == signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL, flush=True)
     time.sleep(600)
-train(1)
+train(10)
 waits_for_ever()
 """
     race = watch("/bin/sh", "-c", f"{sys.executable} {script(LOOP + hangs)}; exit 1")
@@ -232,12 +207,12 @@ waits_for_ever()
     race.lanes.ask_stack(race.name)
     lines = race.until_event(StackReported).lines
     assert "[MainThread] (most recent call first):" in lines[0]
-    assert lines[1].endswith("in waits_for_ever")
+    assert any(line.endswith("in waits_for_ever") for line in lines[1:4])
     assert not any("tfmon-" in line for line in lines)
     assert race.of(LanePrinted)[-1].lines == ("True",)
 
 
-def test_its_own_knobs_follow_the_keys(watch, script):
+def test_its_own_knobs_follow_the_keys(watch, script, tmp_path):
     knobs = """
 while True:
     size = report.knob("size", 8, choices=(8, 16))
@@ -255,13 +230,17 @@ while True:
     race.lanes.set_knob(race.name, "size", 16)
     applied = race.until_event(KnobApplied)
     assert (applied.knob, applied.value) == ("size", 16)
+    changed = race.until_event(Window, lambda window: window.step >= applied.step)
+    assert "knob change" in changed.marks
     race.until(lambda: race.of(Window)[-1].examples == 16 * race.of(Window)[-1].steps, "batches of 16")
     race.lanes.set_knob(race.name, "rate", -1.0)
     assert "rate takes a number from 0" in race.until_event(KnobRefused).reason
+    race.lanes.profile(race.name, tmp_path, 6)
+    assert race.until_event(ProfileFailed).reason == NO_TENSORFLOW
 
 
-def test_a_knob_that_the_script_does_not_have_ends_it_with_a_word(watch, script):
-    race = watch(script(LOOP + "train(60)"), size=3)
+def test_a_knob_that_the_script_does_not_have_ends_it(watch, script):
+    race = watch(script(FOR_EVER), size=3)
     output(race)
     assert race.lane.trouble.message == "size was asked for, and the script has no such knob"
 

@@ -1,4 +1,4 @@
-"""A monitor that is killed leaves nothing of a script, below a shell, while it loads, and if it resists."""
+"""A killed monitor leaves nothing of a script: below a shell, while it loads, and if it ignores signals."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import psutil
 import pytest
 from support.waiting import wait_for
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
-WITHIN_S = 3.0
+WITHIN_S = 60.0
 TRAINS = """
 import os, time
 from tfmon import report
@@ -53,7 +55,7 @@ def watched(
         def written() -> int:
             return sum(1 for file in tmp_path.glob("pid-*") if file.read_text())
 
-        wait_for(lambda: written() == lanes, 30, "the script runs")
+        wait_for(lambda: written() == lanes, 60, "the script runs")
         below.extend(psutil.Process(monitor.pid).children(recursive=True))
         assert {int(file.read_text()) for file in tmp_path.glob("pid-*")} <= {process.pid for process in below}
         return monitor, below
@@ -81,26 +83,19 @@ PYTHON = (sys.executable, "train.py")
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [
-        (TRAINS, (*WATCH, *PYTHON)),
-        (TRAINS, (*WATCH, *SHELL)),
-        (LOADS, (*WATCH, *PYTHON)),
-        (LOADS, (*WATCH, *SHELL)),
-        (RESISTS + TRAINS, (*WATCH, *PYTHON)),
-        (RESISTS + TRAINS, (*WATCH, *SHELL)),
-    ],
-    ids=["python", "shell", "loading", "loading below a shell", "resisting", "resisting below a shell"],
+    [(TRAINS, SHELL), (LOADS, PYTHON), (RESISTS + TRAINS, SHELL)],
+    ids=["below a shell", "loading", "ignoring signals below a shell"],
 )
 def test_a_script_ends_with_its_monitor(watched, text, words):
-    monitor, below = watched(text, *words)
+    monitor, below = watched(text, *WATCH, *words)
     monitor.kill()
     wait_for(lambda: all(map(gone, below)), WITHIN_S, "nothing is left")
 
 
-def test_lanes_that_are_frozen_in_turns_end_too(watched):
+def test_suspended_lanes_end_too(watched):
     lanes = ("--lane", "cpu", "--lane", "cpu", "--mode", "turns", "--slice", "30")
     monitor, below = watched(TRAINS, "race", *lanes, "--headless", "--no-record", "--", *PYTHON, lanes=2)
-    wait_for(lambda: any(process.status() == psutil.STATUS_STOPPED for process in below), 30, "one is frozen")
+    wait_for(lambda: any(process.status() == psutil.STATUS_STOPPED for process in below), 60, "one is suspended")
     monitor.kill()
     wait_for(lambda: all(map(gone, below)), WITHIN_S, "nothing is left")
 
@@ -116,5 +111,5 @@ def test_no_guard_is_left_when_the_script_ends_by_itself(watched):
     text = TRAINS.replace("while True:", "for _ in range(300):")
     monitor, below = watched(text, *WATCH, *PYTHON)
     assert len(below) == 2, "the script and its guard"
-    assert monitor.wait(30) == 0
-    assert all(map(gone, below))
+    assert monitor.wait(60) == 0
+    wait_for(lambda: all(map(gone, below)), WITHIN_S, "nothing is left")

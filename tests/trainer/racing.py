@@ -17,6 +17,7 @@ from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CONCURRENT, Machine
 from tfmon.model.race import Race as RaceInfo
+from tfmon.model.requests import Request
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 
@@ -68,6 +69,10 @@ class Race:
     @property
     def phases(self) -> list[str]:
         return [event.phase for event in self.of(PhaseEntered)]
+
+    def send(self, request: Request) -> None:
+        """Send the lane's process a request that no scheduler sends."""
+        self.lanes._children.send(self.name, request)
 
     def of(self, kind: type[EventType]) -> list[EventType]:
         with self._change:

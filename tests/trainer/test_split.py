@@ -7,47 +7,47 @@ from pathlib import Path
 import pytest
 
 from tfmon.trainer import capture
-from tfmon.trainer.capture import LEAST_STEPS, MOST_EVENTS, NOTHING, WINDOWS, Found, Splits, read
+from tfmon.trainer.capture import LEAST_STEPS, MOST_EVENTS, UNKNOWN, WINDOWS, ShortProfile, ComputingShares, read
 
 DATA = Path(__file__).parents[1] / "profile" / "data"
 TRACES = sorted(DATA.glob("*.xplane.pb"))
 
 
 def test_settings_need_one_once_and_a_gpu_none():
-    splits = Splits("cpu")
-    assert splits.wanted({"batch_size": 10}) and splits.of({"batch_size": 10}) is None
-    splits.note({"batch_size": 10}, TRACES[0], 20)
-    assert not splits.wanted({"batch_size": 10}) and splits.wanted({"batch_size": 20})
+    splits = ComputingShares("cpu")
+    assert splits.needed({"batch_size": 10}) and splits.of({"batch_size": 10}) is None
+    splits.record({"batch_size": 10}, TRACES[0], 20)
+    assert not splits.needed({"batch_size": 10}) and splits.needed({"batch_size": 20})
     assert splits.of({"batch_size": 10}) == read(TRACES[0], 20).computing_share
-    splits.note({"batch_size": 20}, None, 0)
-    assert not splits.wanted({"batch_size": 20}) and splits.of({"batch_size": 20}) is None
-    assert not Splits("gpu").wanted({"batch_size": 10})
+    splits.record({"batch_size": 20}, None, 0)
+    assert not splits.needed({"batch_size": 20}) and splits.of({"batch_size": 20}) is None
+    assert not ComputingShares("gpu").needed({"batch_size": 10})
 
 
 class TestAgain:
-    def splits(self, monkeypatch, *calls_ns: float) -> Splits:
-        splits, told = Splits("cpu"), iter(calls_ns)
-        monkeypatch.setattr(capture, "read", lambda trace, steps: Found(0.5, 100, next(told)))
+    def splits(self, monkeypatch, *calls_ns: float) -> ComputingShares:
+        splits, told = ComputingShares("cpu"), iter(calls_ns)
+        monkeypatch.setattr(capture, "read", lambda trace, steps: ShortProfile(0.5, 100, next(told)))
         for _ in calls_ns:
-            splits.note({}, TRACES[0], 20)
+            splits.record({}, TRACES[0], 20)
         return splits
 
     @pytest.mark.parametrize(("call_ns", "again"), [(1_000, False), (1_490, False), (1_510, True), (600, True)])
     def test_calls_unlike_those_of_the_profile_need_another_one(self, monkeypatch, call_ns, again):
-        assert self.splits(monkeypatch, 1_000).wanted({}, [call_ns] * WINDOWS) is again
+        assert self.splits(monkeypatch, 1_000).needed({}, [call_ns] * WINDOWS) is again
 
     def test_the_odd_window_does_not_count(self, monkeypatch):
-        assert not self.splits(monkeypatch, 1_000).wanted({}, [9_000, 1_000, 1_000, 1_000, 9_000])
-        assert not self.splits(monkeypatch, 1_000).wanted({}, [9_000] * (WINDOWS - 1))
+        assert not self.splits(monkeypatch, 1_000).needed({}, [9_000, 1_000, 1_000, 1_000, 9_000])
+        assert not self.splits(monkeypatch, 1_000).needed({}, [9_000] * (WINDOWS - 1))
 
     def test_where_calls_never_settle_it_is_enough_after_some(self, monkeypatch):
-        assert self.splits(monkeypatch, 1_000, 2_000).wanted({}, [9_000] * WINDOWS)
-        assert not self.splits(monkeypatch, 1_000, 2_000, 4_000).wanted({}, [9_000] * WINDOWS)
+        assert self.splits(monkeypatch, 1_000, 2_000).needed({}, [9_000] * WINDOWS)
+        assert not self.splits(monkeypatch, 1_000, 2_000, 4_000).needed({}, [9_000] * WINDOWS)
 
     def test_one_that_tells_nothing_of_calls_is_compared_with_none(self):
-        splits = Splits("cpu")
-        splits.note({}, None, 0)
-        assert not splits.wanted({}, [1_000] * WINDOWS)
+        splits = ComputingShares("cpu")
+        splits.record({}, None, 0)
+        assert not splits.needed({}, [1_000] * WINDOWS)
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
@@ -58,8 +58,8 @@ def test_a_small_dense_net_is_mostly_dispatch(trace):
 
 def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
     (tmp_path / "damaged").write_bytes(TRACES[0].read_bytes()[:-100])
-    assert read(tmp_path / "damaged", 20) == NOTHING
-    assert read(tmp_path / "nowhere", 20) == NOTHING
+    assert read(tmp_path / "damaged", 20) == UNKNOWN
+    assert read(tmp_path / "nowhere", 20) == UNKNOWN
     monkeypatch.setattr(capture, "MOST_BYTES", 1_000)
     found = read(TRACES[0], 20)
     assert found.computing_share is None and found.step_events > 0, (
@@ -69,15 +69,15 @@ def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
 
 class TestShorten:
     def shortened(self, monkeypatch, events: float, steps: int = 20) -> tuple[int, str]:
-        splits = Splits("cpu")
-        monkeypatch.setattr(capture, "read", lambda trace, steps: Found(0.5, events))
-        splits.note({}, TRACES[0], 20)
+        splits = ComputingShares("cpu")
+        monkeypatch.setattr(capture, "read", lambda trace, steps: ShortProfile(0.5, events))
+        splits.record({}, TRACES[0], 20)
         return splits.shorten({}, steps)
 
     def test_a_trace_of_usual_size_has_all_steps(self, monkeypatch):
         assert self.shortened(monkeypatch, MOST_EVENTS / 20) == (20, "")
         assert self.shortened(monkeypatch, 0.0) == (20, "")
-        assert Splits("cpu").shorten({}, 20) == (20, ""), "nothing is known"
+        assert ComputingShares("cpu").shorten({}, 20) == (20, ""), "nothing is known"
 
     def test_of_a_large_one_there_are_fewer_and_it_says_why(self, monkeypatch):
         assert self.shortened(monkeypatch, MOST_EVENTS / 10) == (

@@ -1,0 +1,111 @@
+"""Keras scripts in a lane: what tfmon counts is what they say they trained, and keys change what they can.
+
+The scripts in `shapes` follow Keras' own code examples. Several run one after the other in one process, because
+loading TensorFlow takes longer than most of them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, Progressed, Window
+from tfmon.model.lane_state import DONE
+from tfmon.profile.breakdown import analyse
+from tfmon.profile.xspace import read_space
+
+from .conftest import SHAPES
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
+
+ALL_OF = """
+import runpy, sys
+for name in sys.argv[1:]:
+    runpy.run_path(name)
+"""
+FIT = """
+import keras
+import numpy as np
+
+COUNT, BATCH, EPOCHS = 3_200, 32, 100_000
+x = np.random.default_rng(0).random((COUNT, 16)).astype("float32")
+model = keras.Sequential([keras.Input((16,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.01), "mse")
+history = model.fit(x, x.sum(axis=1), batch_size=BATCH, epochs=EPOCHS, verbose=0)
+print(len(history.epoch), len(history.epoch) * COUNT // BATCH, float(model.optimizer.learning_rate))
+"""
+STEPS = 6
+
+
+def trained(race) -> tuple[int, int]:
+    """Wait for the end; return the examples and steps that the scripts say they trained."""
+    race.until(lambda: race.lane.ended is not None, "the end")
+    lane = race.lane
+    assert (lane.phase, lane.ended.exit_code) == (DONE, 0), lane.ended.output_tail[-5:]
+    said = re.findall(r"trained (\d+) examples in (\d+) steps", "\n".join(lane.ended.output_tail))
+    return sum(int(examples) for examples, _ in said), sum(int(steps) for _, steps in said)
+
+
+def counted(race) -> tuple[int, int]:
+    """Return the examples and steps that tfmon counted."""
+    windows = race.of(Window)
+    assert all(window.step >= window.steps and window.call_ns <= window.span_ns for window in windows)
+    return sum(window.examples + window.sampled_examples for window in windows), race.lane.steps
+
+
+def shapes(*names: str) -> list[str]:
+    return [str(SHAPES / f"{name}.py") for name in names]
+
+
+def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
+    race = watch(script(ALL_OF), *shapes("kinds_of_data", "text_classification", "image_classifier"))
+    assert trained(race) == counted(race)
+    lane = race.lane
+    assert 0 < lane.last_loss < 5 and lane.tensorflow and lane.keras
+    assert lane.parameters == 3 * 3 * 3 * 8 + 8 + 15 * 15 * 8 * 3 + 3
+    progress = lane.progress
+    assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (4, 4, 14, 14)
+    assert set(progress.metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    assert progress.validation_ns > 0
+    assert {"validation", "evaluate", "predict"} <= {event.doing for event in race.of(Progressed)}
+
+
+def test_reported_steps_several_at_once_and_slow_input_are_counted(watch, script):
+    race = watch(script(ALL_OF), *shapes("gradient_tape", "several_outputs", "py_dataset"), batch_size=64)
+    assert trained(race) == counted(race)
+    assert race.lane.settings["batch_size"] == 64
+    assert race.lane.settings["learning_rate"] == pytest.approx(0.01)
+    assert "batch_size" in [knob.name for knob in race.session.snapshot().race.knobs]
+    slow = race.of(Window)[-4:]
+    assert sum(window.input_ns for window in slow) > 0.5 * sum(window.span_ns for window in slow)
+
+
+def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, tmp_path):
+    race = watch(script(FIT))
+    race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
+    assert race.lane.settings == {"learning_rate": 0.01, "stop_after_epoch": False}
+    race.lanes.set_knob(race.name, "learning_rate", 0.125)
+    applied = race.until_event(KnobApplied)
+    assert (applied.knob, applied.value) == ("learning_rate", 0.125)
+    race.until(lambda: race.lane.steady.windows >= 4, "windows after it")
+    assert {window.settings["learning_rate"] for window in race.of(Window)} == {0.01, 0.125}
+    assert race.lane.discarded["knob change"] == 1
+    race.lanes.set_knob(race.name, "learning_rate", -1.0)
+    assert "learning_rate takes a number from 0" in race.until_event(KnobRefused).reason
+
+    folder = tmp_path / "profile"
+    folder.mkdir()
+    race.lanes.profile(race.name, folder, STEPS)
+    profiled = race.until_event(Profiled)
+    assert profiled.folder == str(folder)
+    found = analyse(read_space(Path(profiled.path)))
+    assert (found.steps, found.mode) == (STEPS, "graph")
+    assert any("MatMul" in op.type for op in found.ops.top)
+
+    race.lanes.set_knob(race.name, "stop_after_epoch", True)
+    race.until(lambda: race.lane.ended is not None, "the end")
+    epochs, steps, rate = race.lane.ended.output_tail[-1].split()
+    assert (race.lane.phase, race.lane.steps, race.lane.progress.epoch) == (DONE, int(steps), int(epochs))
+    assert float(rate) == 0.125

@@ -1,0 +1,326 @@
+"""What is in a window, what is discarded and why: the rules of every lane, on a clock that the test sets."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+
+from tfmon.model import lane_statistics as histogram
+from tfmon.model.lane_events import KnobApplied, KnobRefused, PhaseEntered, SliceEnded, Window
+from tfmon.model.lane_state import PAUSED, RACING, SLICE_START
+from tfmon.model.requests import Pause, Profile, Run, RunSlice, SetKnob
+from tfmon.trainer import control, step_clock
+from tfmon.trainer.control import PAUSE, PROFILE, SLICE_START_NS, WARM_UP, WINDOW_NS, LaneControl, Slices
+from tfmon.trainer.step_clock import (
+    COMPILE,
+    KNOB_CHANGE,
+    LONG_COLLECTION_NS,
+    MOST_OUTLIER_WINDOWS,
+    TRACE,
+    CollectorWatch,
+    Sampler,
+    Samples,
+    StepClock,
+)
+
+EventType = TypeVar("EventType")
+SETTINGS = {"batch_size": 10}
+
+
+class Lane(LaneControl):
+    """A lane whose steps take what the test says, with a clock that stands still otherwise."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 0
+        time = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
+        monkeypatch.setattr(control, "time", time)
+        monkeypatch.setattr(step_clock, "time", time)
+        self.events: list[Any] = []
+        self.room = True
+        super().__init__(self, dict(SETTINGS), Sampler(), lambda: (None, None))
+        self.become_ready()
+
+    def send(self, event: Any) -> None:
+        self.events.append(event)
+
+    def offer(self, event: Any) -> bool:
+        if self.room:
+            self.events.append(event)
+        return self.room
+
+    def set_knob(self, request: SetKnob) -> None:
+        self.settings = {**self.settings, request.knob: request.value}
+        self.knob_changed(request)
+
+    def of(self, kind: type[EventType]) -> list[EventType]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def step(self, took_ns: int, *, call_ns: int | None = None, traced: bool = False) -> None:
+        """Train a step."""
+        self.now_ns += took_ns
+        clock = self.clock
+        clock.times[0] = took_ns
+        clock.count(1)
+        clock.done += 1
+        clock.examples += 10
+        clock.call_ns += call_ns or took_ns
+        clock.longest_call_ns = max(clock.longest_call_ns, call_ns or took_ns)
+        clock.traced_steps += traced
+        clock.last_end_ns = self.now_ns
+
+    def stretch(self, step_ns: int, **more: Any) -> bool:
+        """Train steps until the stretch is due; return whether that closed a window."""
+        due_ns = self.slices.due_ns(self.stretch_began_ns)
+        while True:
+            self.step(step_ns, **more)
+            if self.now_ns >= due_ns:
+                return self.finish_stretch(self.now_ns, 1.0)
+
+    def slice(self, number: int, seconds: float, step_ns: int) -> list[Window]:
+        """Train a whole slice; return its windows."""
+        self.handle(RunSlice(round=number, seconds=seconds))
+        while not self.slices.paused:
+            self.stretch(step_ns)
+        return [window for window in self.of(Window) if window.round == number]
+
+
+@pytest.fixture
+def lane(monkeypatch: pytest.MonkeyPatch) -> Lane:
+    return Lane(monkeypatch)
+
+
+class TestPauses:
+    def test_the_first_window_counts_and_the_first_after_a_pause_is_discarded(self, lane: Lane) -> None:
+        assert lane.slices.paused
+        lane.handle(Run())
+        lane.stretch(1_000_000)
+        lane.handle(Pause())
+        lane.handle(Pause())
+        lane.now_ns += 10**10
+        lane.handle(Run())
+        lane.stretch(1_000_000)
+        lane.stretch(1_000_000)
+        assert [window.marks for window in lane.of(Window)] == [(), (PAUSE,), ()]
+        assert [event.phase for event in lane.of(PhaseEntered)][1:] == [RACING, PAUSED, RACING]
+        assert all(window.span_ns == WINDOW_NS for window in lane.of(Window)), "the pause is in no window"
+
+    def test_a_pause_before_the_first_step_is_none(self, lane: Lane) -> None:
+        for request in (Run(), Pause(), Run()):
+            lane.handle(request)
+        lane.stretch(1_000_000)
+        assert lane.of(Window)[0].marks == ()
+
+
+class TestSlices:
+    def test_a_slice_ends_with_the_step_that_is_running_and_then_the_lane_is_paused(self, lane: Lane) -> None:
+        first, *rest = lane.slice(3, 0.4, 7_000_000)
+        assert first.marks == (SLICE_START,) and first.span_ns >= 2 * SLICE_START_NS
+        assert rest and all(window.marks == () for window in rest)
+        assert 0 <= lane.now_ns - int(0.4e9) < 7_000_000
+        assert lane.of(SliceEnded) == [SliceEnded(at_ns=lane.now_ns, round=3)]
+        lane.handle(Pause())
+        assert lane.of(PhaseEntered)[-1].phase == RACING, "a pause that comes too late"
+
+    def test_a_long_step_is_a_stretch(self, lane: Lane) -> None:
+        first, second = lane.slice(1, 0.4, 100_000_000)
+        assert (first.marks, first.steps, second.marks, second.steps) == ((SLICE_START,), 2, (), 2)
+
+    def test_the_start_lasts_until_the_lane_is_no_longer_getting_faster(self, lane: Lane) -> None:
+        lane.handle(RunSlice(round=1, seconds=2.0))
+        speeds = [8_000_000, 4_000_000, 2_000_000, 1_000_000, 1_000_000]
+        closed = [lane.stretch(step_ns) for step_ns in speeds]
+        assert closed == [False, False, False, False, True]
+        (window,) = lane.of(Window)
+        assert window.marks == (SLICE_START,) and window.step == lane.clock.done
+
+    def test_at_most_half_a_slice_is_discarded(self, lane: Lane) -> None:
+        lane.handle(RunSlice(round=1, seconds=0.4))
+        step_ns = 20_000_000
+        while not lane.stretch(step_ns):
+            step_ns = int(step_ns / 1.3)
+        assert 0 <= lane.now_ns - 200_000_000 < 2 * SLICE_START_NS
+
+    def test_a_request_does_not_shorten_the_start(self) -> None:
+        slices = Slices()
+        slices.begin(RunSlice(round=1, seconds=1.0), 0, 0)
+        assert slices.still_settling(5_000_000, 0, 10)
+        assert slices.still_settling(30_000_000, 5_000_000, 20)
+        assert not slices.still_settling(60_000_000, 30_000_000, 30)
+
+    def test_the_last_steps_close_the_window_though_the_start_is_not_over(self, lane: Lane) -> None:
+        lane.handle(RunSlice(round=1, seconds=1.0))
+        lane.step(1_000_000)
+        assert lane.finish_stretch(lane.now_ns, None, last=True)
+        assert lane.of(Window)[0].marks == (SLICE_START,)
+
+    def test_run_ends_a_slice(self, lane: Lane) -> None:
+        lane.handle(RunSlice(round=1, seconds=60.0))
+        lane.stretch(1_000_000)
+        lane.handle(Pause())
+        lane.handle(Run())
+        lane.stretch(1_000_000)
+        assert lane.of(Window)[-1].round is None and not lane.of(SliceEnded)
+
+
+class TestWindows:
+    def test_a_refused_window_grows_and_is_due_a_whole_window_later(self, lane: Lane) -> None:
+        lane.handle(Run())
+        lane.room = False
+        lane.stretch(1_000_000)
+        lane.room = True
+        assert lane.slices.due_ns(lane.stretch_began_ns) == 2 * WINDOW_NS
+        lane.stretch(1_000_000)
+        (window,) = lane.of(Window)
+        assert (window.steps, window.examples, window.span_ns) == (400, 4_000, 2 * WINDOW_NS)
+        assert sum(window.histogram.values()) == 400
+
+    def test_the_wait_for_the_device_is_synchronisation(self, lane: Lane) -> None:
+        lane.handle(Run())
+        lane.step(1_000_000)
+        lane.now_ns += 3_000_000
+        lane.finish_stretch(lane.now_ns, 0.5)
+        (window,) = lane.of(Window)
+        assert (window.sync_ns, window.span_ns, window.loss) == (3_000_000, 4_000_000, 0.5)
+
+    def test_discarded_steps_are_counted_and_their_marks_stay(self, lane: Lane) -> None:
+        lane.handle(Run())
+        lane.step(1_000_000)
+        lane.clock.marks.add(PROFILE)
+        lane.discard_steps()
+        lane.stretch(1_000_000)
+        (window,) = lane.of(Window)
+        assert (window.steps, window.step, window.sampled_examples, window.marks) == (200, 201, 10, (PROFILE,))
+        lane.stretch(1_000_000)
+        assert lane.of(Window)[1].sampled_examples == 0
+
+    @pytest.mark.parametrize("mark", [KNOB_CHANGE, WARM_UP])
+    def test_outliers_are_marked_until_they_are_usual_and_not_where_they_are_expected(
+        self, lane: Lane, mark: str
+    ) -> None:
+        lane.handle(Run())
+        lane.clock.marks.add(mark)
+        for _ in range(MOST_OUTLIER_WINDOWS + 2):
+            lane.stretch(1_000_000, traced=True)
+        marks = [window.marks for window in lane.of(Window)]
+        assert marks == [(mark,), *[(TRACE,)] * MOST_OUTLIER_WINDOWS, ()]
+
+    @pytest.mark.parametrize(("call_ns", "marks"), [(49_000_000, ()), (51_000_000, (COMPILE,))])
+    def test_a_call_far_longer_than_the_others_marks_its_window(
+        self, lane: Lane, call_ns: int, marks: tuple[str, ...]
+    ) -> None:
+        lane.handle(Run())
+        lane.step(1_000_000, call_ns=call_ns)
+        lane.stretch(1_000_000)
+        assert lane.of(Window)[0].marks == marks
+
+
+class TestKnobs:
+    def test_a_change_is_confirmed_with_its_first_step_and_marks_its_window(self, lane: Lane) -> None:
+        request = SetKnob(request=7, knob="batch_size", value=20)
+        lane.handle(Run())
+        lane.stretch(1_000_000)
+        assert lane.steady
+        lane.handle(request)
+        assert not lane.steady
+        lane.step(5_000_000)
+        lane.confirm_knobs(lane.now_ns, 5_000_000)
+        lane.stretch(1_000_000)
+        (applied,) = lane.of(KnobApplied)
+        assert (applied.request, applied.value, applied.step, applied.gap_ns) == (7, 20, 201, 5_000_000)
+        window = lane.of(Window)[-1]
+        assert window.marks == (KNOB_CHANGE,) and window.settings == {"batch_size": 20}
+        lane.confirm_knobs(lane.now_ns, 0)
+        assert len(lane.of(KnobApplied)) == 1
+
+    def test_a_change_in_a_pause_marks_the_first_window_after_it(self, lane: Lane) -> None:
+        for request in (SetKnob(request=1, knob="batch_size", value=20), Run()):
+            lane.handle(request)
+        lane.stretch(1_000_000)
+        assert lane.of(Window)[0].marks == (KNOB_CHANGE,)
+
+    def test_a_refusal_says_why(self, lane: Lane) -> None:
+        lane.refuse_knob(SetKnob(request=2, knob="colour", value=1), "there is no such knob")
+        (refused,) = lane.of(KnobRefused)
+        assert (refused.request, refused.reason) == (2, "there is no such knob")
+
+    def test_a_profile_waits_for_the_next_window(self, lane: Lane) -> None:
+        lane.handle(Profile(folder="x", steps=3))
+        assert lane.profile_request == Profile(folder="x", steps=3)
+
+
+class TestSampler:
+    SAMPLE = Samples(steps=1, examples=10, input_ns=1, copy_ns=2, call_ns=3, tail_ns=4)
+
+    def test_a_step_is_sampled_once_a_second_and_for_one_percent_of_the_time(self) -> None:
+        sampler = Sampler()
+        assert sampler.due(0)
+        sampler.add(self.SAMPLE, 5_000_000, 1_000_000)
+        assert not sampler.due(1_004_999_999) and sampler.due(1_005_000_000)
+        sampler.add(self.SAMPLE, 0, 30_000_000)
+        assert not sampler.due(2_999_999_999) and sampler.due(3_000_000_000)
+        assert sampler.sums == Samples(steps=2, examples=20, input_ns=2, copy_ns=4, call_ns=6, tail_ns=8)
+
+    def test_the_first_sample_after_a_change_is_dropped_and_its_examples_are_not(self) -> None:
+        sampler = Sampler(drop_first=True)
+        for expected in (0, 1):
+            sampler.add(self.SAMPLE, 0, 0)
+            assert sampler.sums.steps == expected
+        sampler.expect_change()
+        assert sampler.due(0)
+        sampler.add(self.SAMPLE, 0, 0)
+        assert (sampler.sums.steps, sampler.sums.examples) == (1, 30)
+
+
+class TestClock:
+    def test_times_are_counted_into_the_bins_of_the_model(self) -> None:
+        times = [1, 2, 999, 1_000_000, 1_000_001, 70_000_000_000]
+        clock = StepClock()
+        for slot, time_ns in enumerate([*times, 5]):
+            clock.times[slot] = time_ns
+        clock.count(len(times))
+        assert clock.histogram == histogram.count(times)
+        assert (clock.steps, clock.longest_ns) == (len(times), max(times))
+        clock.count(1)
+        assert clock.histogram == histogram.count([*times, 1])
+        clock.reset(77)
+        assert (clock.began_ns, clock.steps, clock.longest_ns, clock.histogram) == (77, 0, 0, {})
+
+    def test_without_numpy_they_are_counted_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(step_clock, "HAS_NUMPY", False)
+        self.test_times_are_counted_into_the_bins_of_the_model()
+
+
+class TestCollections:
+    @pytest.fixture
+    def watch(self) -> Iterator[CollectorWatch]:
+        callbacks, gc.callbacks[:] = gc.callbacks[:], []
+        gc.disable()  # a real collection would be another one
+        yield CollectorWatch()
+        gc.enable()
+        gc.callbacks[:] = callbacks
+        gc.unfreeze()
+
+    def collect(self, monkeypatch: pytest.MonkeyPatch, took_ns: int, collect: Any) -> None:
+        """Collect with a clock that moves by so much whenever it is read."""
+        ticks = iter(range(0, 100 * took_ns, took_ns))
+        monkeypatch.setattr(step_clock, "time", SimpleNamespace(monotonic_ns=lambda: next(ticks)))
+        collect()
+        monkeypatch.undo()
+
+    @pytest.mark.parametrize(("took_ns", "long"), [(LONG_COLLECTION_NS, False), (LONG_COLLECTION_NS + 1, True)])
+    def test_a_long_one_is_noticed_once(
+        self, watch: CollectorWatch, monkeypatch: pytest.MonkeyPatch, took_ns: int, long: bool
+    ) -> None:
+        self.collect(monkeypatch, took_ns, gc.collect)
+        assert [watch.take(), watch.take()] == [long, False]
+
+    def test_the_one_before_the_race_does_not_count(
+        self, watch: CollectorWatch, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.collect(monkeypatch, LONG_COLLECTION_NS + 1, watch.settle)
+        assert gc.get_freeze_count() > 0
+        assert not watch.take()
