@@ -6,20 +6,20 @@ import math
 from dataclasses import replace
 
 import pytest
-from support.recordings import REAL
+from support.recordings import RECORDED
 from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_95
-from tfmon.cli.diff import to_json, to_text
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.compare import Side, compare
 from tfmon.recordings.reader import Recording
+from tfmon.reports.diff import to_json, to_text
 
 
 @pytest.fixture(scope="module")
 def header():
-    with Recording(REAL) as opened:
+    with Recording(RECORDED) as opened:
         return opened.header
 
 
@@ -96,7 +96,7 @@ def test_what_was_different_is_named(header):
     changed = {"source": "other", "tfmon": "9.9", "environment": {"XLA_FLAGS": "--x"}}
     found = compare(side(header, raced(), environment={}), side(header, other, **changed))
     named = {(one.about, one.what): (one.first, one.second) for one in found.differences}
-    assert named["scenario", "source"] == (header.source, "other")
+    assert named["scenario", "source"] == ("none", "other")
     assert named["knobs", "cpu: batch_size"] == ("10", "64")
     assert named["versions", "tfmon"] == (header.tfmon, "9.9")
     assert named["versions", "cpu: tensorflow"][1] == "2.18.1"

@@ -6,9 +6,10 @@ import csv
 import io
 import json
 import sys
+from datetime import datetime
 
 import pytest
-from support.recordings import REAL
+from support.recordings import RECORDED
 
 from tfmon.model.lane_events import KnobApplied, Window
 from tfmon.model.readings import GpuSample, HostSample, Missing
@@ -19,7 +20,7 @@ from tfmon.recordings.reader import Recording
 
 @pytest.fixture
 def opened():
-    with Recording(REAL) as recording:
+    with Recording(RECORDED) as recording:
         yield recording
 
 
@@ -41,7 +42,8 @@ def test_csv_has_a_line_for_each_number(opened):
     assert [row["note"] for row in rows] == ["; ".join(one.marks) for one in expected]
     first_ns = opened.times_ns[0]
     assert [float(row["seconds"]) for row in rows] == [round((one.at_ns - first_ns) / 1e9, 6) for one in expected]
-    assert rows[0]["time"].startswith("2026-11-21T10:32:")
+    times = [datetime.fromisoformat(row["time"]).timestamp() for row in rows]
+    assert times == pytest.approx([opened.header.wall_s(one.at_ns) for one in expected])
 
 
 def test_what_was_not_measured_is_left_out_and_never_0(opened):

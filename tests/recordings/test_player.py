@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from support.recordings import REAL, record
-from support.ui import racing_demo
+from support.recordings import RECORDED, record
 
 from tfmon.recordings import player as playing
 from tfmon.recordings.player import SPEEDS, Player, play_all
@@ -17,7 +16,7 @@ SECOND = 1_000_000_000
 
 @pytest.fixture
 def opened():
-    with Recording(REAL) as recording:
+    with Recording(RECORDED) as recording:
         yield recording
 
 
@@ -41,7 +40,7 @@ def test_it_plays_in_real_time_until_its_end(player, opened):
     player.tick(1_000)
     tape = player.state()
     assert (tape.at_end, tape.playing, tape.at_ns) == (True, False, opened.times_ns[-1])
-    assert player.session.snapshot() == play_all(REAL)[1]
+    assert player.session.snapshot() == play_all(RECORDED)[1]
 
 
 def test_the_clock_of_the_session_is_that_of_the_race(player, opened):
@@ -124,7 +123,7 @@ def test_a_machine_that_is_too_slow_makes_the_clock_lag_and_nothing_is_left_out(
 
 
 def test_marks_tell_of_knobs_and_can_be_gone_to(tmp_path, monkeypatch):
-    _, end = record(tmp_path / "race.jsonl", monkeypatch, racing_demo)
+    _, end = record(tmp_path / "race.jsonl")
     with Recording(tmp_path / "race.jsonl") as opened:
         player = Player(opened)
         marks = player.state().marks
@@ -141,8 +140,8 @@ def test_marks_tell_of_knobs_and_can_be_gone_to(tmp_path, monkeypatch):
 
 
 def test_an_event_that_cannot_be_stops_the_replay_and_says_why(tmp_path):
-    lines = REAL.read_bytes().splitlines(keepends=True)
-    lines[60] = b'{"type":"Finished","at_ns":%d,"steps":"all"}\n' % Recording(REAL).times_ns[58]
+    lines = RECORDED.read_bytes().splitlines(keepends=True)
+    lines[60] = b'{"type":"Finished","at_ns":%d,"steps":"all"}\n' % Recording(RECORDED).times_ns[58]
     path = tmp_path / "race.jsonl"
     path.write_bytes(b"".join(lines))
     with Recording(path) as opened:

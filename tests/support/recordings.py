@@ -1,26 +1,25 @@
-"""Races that never were, recorded: what is in the file, and what was known at the end."""
+"""Simulated races, recorded: what is in the file, and what was known at the end."""
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
+from unittest import mock
 
 from support import ui
-from support.ui import Demo, racing_demo
+from support.ui import CPU_MACHINE, Demo, racing_demo
+from tfmon.model.events import LaneEnded
+from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
+from tfmon.model.spec import LaneSpec
 from tfmon.recordings.recorder import Recorder
 
-DATA = Path(__file__).parents[1] / "recordings" / "data"
-REAL = DATA / "schema-1.jsonl"
-"""Two lanes of small-dense on two cores, 4 s."""
 
-
-def record(
-    path: Path | None, monkeypatch: pytest.MonkeyPatch, happen: Callable[[], Demo] = racing_demo
-) -> tuple[Demo, Snapshot]:
+def record(path: Path | None, happen: Callable[[], Demo] = racing_demo) -> tuple[Demo, Snapshot]:
     """Let something happen in a session that is recorded; return it and what was known at its end."""
     recorders: list[Recorder] = []
 
@@ -29,8 +28,29 @@ def record(
         recorders.append(Recorder(session, Path(sys.executable), path))
         return session
 
-    with monkeypatch.context() as patch:
-        patch.setattr(ui, "Session", recorded)
+    with mock.patch.object(ui, "Session", recorded):
         demo = happen()
     recorders[0].close()
     return demo, demo.session.snapshot()
+
+
+def small_race() -> Demo:
+    """Race two lanes on a CPU for 12 s, one of them 5.5 times as fast."""
+    demo = Demo([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})], CPU_MACHINE, mode="turns")
+    demo.go()
+    for _ in range(2):
+        demo.race(6, (1_000, 5_500))
+        host = HostSample(at_ns=demo.clock(), cpu_pct=104.0, memory_used_bytes=2e9, memory_total_bytes=8e9)
+        demo.session.accept(host)
+    for name in demo.names:
+        end = LaneEnded(lane=name, at_ns=demo.clock(), exit_code=0, signal=None, requested=True)
+        demo.session.accept(end)
+    return demo
+
+
+_FOLDER = Path(tempfile.mkdtemp(prefix="tfmon-recorded-"))
+atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
+
+RECORDED = _FOLDER / "race.jsonl"
+"""A recording of `small_race`."""
+record(RECORDED, small_race)

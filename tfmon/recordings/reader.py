@@ -19,7 +19,7 @@ from typing import BinaryIO, cast, get_args
 
 import tfmon
 from tfmon.model import codec
-from tfmon.model.codec import CodecError
+from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event
 from tfmon.model.ports import Mark
 from tfmon.recordings.header import MARKING, SCHEMA, Closed, Header, RecordingError, mark_of
@@ -151,18 +151,18 @@ class Recording:
             body = None
         if not isinstance(body, dict) or body.get("type") != "Header" or "schema" not in body:
             raise RecordingError(f"{self.path} is no recording of tfmon")
-        schema, by = body["schema"], codec.cut(body.get("tfmon", "?"))
-        if isinstance(schema, bool) or schema != SCHEMA:
+        schema, by = codec.cut(body["schema"]), clean(str(body.get("tfmon", "?")), 20)
+        if schema != str(SCHEMA):
             raise RecordingError(
-                f"{self.path} has schema {codec.cut(schema)}, written by tfmon {by}; "
-                f"tfmon {tfmon.__version__} reads schema {SCHEMA}",
-                "replay it with the tfmon that wrote it",
+                f"{self.path} is a recording of schema {schema}, by tfmon {by}; "
+                f"this is tfmon {tfmon.__version__}, which reads schema {SCHEMA}",
+                "replay it with the tfmon that wrote it, or race again",
             )
         try:
             header: Header = codec.read(body, Header)
             header.wall_s(0)
         except CodecError as error:
-            raise RecordingError(f"{self.path}: {error}", self._hint(str(by))) from None
+            raise RecordingError(f"{self.path}: {error}", self._hint(by)) from None
         except (ValueError, OverflowError, OSError):
             raise RecordingError(f"{self.path}: Header.started is no time") from None
         return header

@@ -1,0 +1,263 @@
+"""`replay`, `runs`, `diff` and `export` as a user meets them; what interrupted and killed races leave."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.recordings import RECORDED, record
+from support.terminal import Terminal
+from support.ui import Demo
+from support.waiting import wait_for
+
+import tfmon
+from tfmon.cli.main import main
+from tfmon.model.spec import LaneSpec
+from tfmon.recordings.library import EXAMPLE, FOLDER_VARIABLE
+from tfmon.recordings.player import play_all
+
+ROOT = Path(__file__).parents[2]
+SCRIPTED = ROOT / "tests" / "support" / "gpu_tfmon.py"
+"""tfmon with lanes that train nothing."""
+RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,batch_size=64")
+
+
+@dataclass
+class Done:
+    returncode: object
+    stdout: str
+    stderr: str
+
+    def fails_with(self, problem: str) -> None:
+        assert (self.returncode, self.stdout) == (2, "")
+        assert problem in self.stderr
+        assert "Traceback" not in self.stderr
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """The user's folder of recordings, which is not there yet."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "recordings"))
+    return tmp_path / "recordings"
+
+
+@pytest.fixture
+def run(folder, tmp_path, monkeypatch, capsys):
+    """Run a command in this process."""
+    monkeypatch.chdir(tmp_path)
+
+    def start(*words: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["tfmon", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return Done(left.value.code, said.out, said.err)
+
+    return start
+
+
+@contextlib.contextmanager
+def started(*words: str, program: tuple[str, ...] = (str(SCRIPTED),), before: tuple[str, ...] = ()):
+    """Run a command in a process of its own."""
+    own = {"CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    command = [*before, sys.executable, *program, *words]
+    with subprocess.Popen(command, env={**os.environ, **own}, stdout=-1, stderr=-1, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def finished(*words: str, **how) -> str:
+    """Run a command to its end and return what it printed."""
+    with started(*words, **how) as process:
+        out, err = process.communicate(timeout=180)
+    assert process.returncode == 0, err
+    return out
+
+
+def windows_in(folder: Path) -> int:
+    return sum(path.read_bytes().count(b'{"type":"Window"') for path in folder.glob("*.jsonl"))
+
+
+class TestRaces:
+    @pytest.mark.tensorflow
+    def test_a_replay_ends_with_the_figures_of_the_race_to_the_digit(self, run, folder):
+        live = finished(*RACE, "--seconds", "3", "--slice", "0.2", "--json", program=("-m", "tfmon"))
+        result = json.loads(live)
+        assert result["lanes"][0]["steps"] > 0
+        assert (Path(result["recording"]).parent, result["recording_stopped"]) == (folder, None)
+        assert run("replay", "last", "--json").stdout == live
+
+    @pytest.mark.process
+    def test_the_replay_of_an_interrupted_race_says_so_too(self, folder, run):
+        with started(*RACE, "--json", "--seconds", "600") as process:
+            wait_for(lambda: windows_in(folder) > 3, 60, "it races and is recorded")
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "interrupted by SIGINT" in out
+        assert run("replay", "last", "--json").stdout == out
+
+    @pytest.mark.process
+    def test_a_killed_tfmon_leaves_a_recording_that_is_readable_to_its_last_event(self, folder, run):
+        with started(*RACE, "--json", "--seconds", "600"):
+            wait_for(lambda: windows_in(folder) > 3, 60, "it races and is recorded")
+        done = run("replay", "last", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["lanes"][0]["steps"] > 0
+        (listed,) = json.loads(run("runs", "--json").stdout)
+        assert (listed["closed"], listed["verdict"]) == (False, None)
+        assert "was not closed" in run("runs").stdout
+
+    @pytest.mark.process
+    def test_a_full_disk_stops_the_recording_and_not_the_race(self):
+        """The system itself refuses: no file of this process may be longer than 8 KiB."""
+        limited = ("bash", "-c", 'ulimit -f 8; exec "$@"', "limited")
+        result = json.loads(finished(*RACE, "--seconds", "2", "--slice", "0.2", "--json", before=limited))
+        assert result["recording_stopped"] == "File too large"
+        path = Path(result["recording"])
+        assert path.read_bytes().endswith(b"}\n"), "the torn line is taken back"
+        opened, known = play_all(path)
+        assert len(opened) > 3 and known.lanes[0].steps < result["lanes"][0]["steps"]
+
+    @pytest.mark.process
+    @pytest.mark.parametrize("words", [("--no-record",), ("--record", "mine.jsonl.gz")])
+    def test_a_race_is_recorded_where_requested_or_not_at_all(self, run, folder, tmp_path, words):
+        out = finished(*RACE, "--seconds", "0.3", "--headless", *words)
+        assert not folder.exists()
+        file = tmp_path / "mine.jsonl.gz"
+        assert (f"recorded in {file}" in out) is file.exists() is ("--record" in words)
+
+    def test_a_race_that_is_recorded_and_not_recorded_is_refused(self, run):
+        run("race", "--headless", "--record", "a", "--no-record").fails_with("exclude each other")
+
+
+class TestReplay:
+    @pytest.mark.pty
+    def test_the_screen_replays_a_race_and_its_keys_move_through_it(self, folder):
+        terminal = Terminal("replay", str(RECORDED), **os.environ)
+        try:
+            terminal.wait_for(lambda shown: "replay ×1" in shown and "small-dense" in shown)
+            terminal.process.send("+++++++")
+            terminal.wait_for(lambda shown: " end " in shown and "5.5×" in shown)
+            terminal.process.send("q")
+            assert terminal.wait_for_exit() == 0
+        finally:
+            with contextlib.suppress(OSError):
+                terminal.process.close(force=True)
+
+    def test_without_a_terminal_it_says_what_does_without(self, run):
+        run("replay", RECORDED).fails_with("a replay needs the screen")
+        assert "cpu batch_size=64 is 5.5× faster than cpu" in run("replay", RECORDED, "--headless").stdout
+
+    def test_a_torn_recording_is_replayed_and_the_user_told(self, run, tmp_path):
+        torn = tmp_path / "torn.jsonl"
+        torn.write_bytes(RECORDED.read_bytes()[:-1_000])
+        done = run("replay", torn, "--headless")
+        assert done.returncode == 0
+        assert "is cut off at its end" in done.stderr
+
+    def test_the_example_says_what_it_was_recorded_on_and_is_replayed_to_its_end(self, run):
+        done = run("replay", "--example", "--json")
+        assert done.returncode == 0, done.stderr
+        opened, end = play_all(EXAMPLE)
+        assert (opened.torn, len(opened)) == (False, opened.closed.events)
+        assert json.loads(done.stdout)["verdict"]["ratio"] == opened.closed.ratio is not None
+        said = ("recorded on", end.machine.cpu_name, "no GPU", opened.header.started[:10])
+        assert all(word in done.stderr for word in said)
+        assert {mark.text.split()[0] for mark in opened.marks if mark.kind == "knob"} == {"batch_size", "prefetch"}
+        run("replay", "last", "--example").fails_with("--example instead")
+        run("replay").fails_with("--example instead")
+
+    def test_the_example_is_small_and_says_nothing_about_whoever_recorded_it(self):
+        assert EXAMPLE.stat().st_size < 300_000
+        text = gzip.decompress(EXAMPLE.read_bytes()).decode()
+        assert not re.search(r"/(root|home|Users|work)\b|@|\buser|token|secret", text, re.IGNORECASE)
+
+
+class TestLists:
+    def test_runs_are_listed_compared_and_exported(self, run, folder, tmp_path):
+        for prefetch in (8, 64):
+            record(None, lambda value=prefetch: raced(value))
+        listed = json.loads(run("runs", "--json").stdout)
+        assert [(one["scenario"], one["closed"], one["tfmon"]) for one in listed] == [
+            ("small-dense", True, tfmon.__version__)
+        ] * 2
+        shown = run("runs").stdout
+        assert all(one["id"] in shown and one["verdict"] in shown for one in listed)
+        compared = json.loads(run("diff", "last~1", listed[1]["id"], "--json").stdout)
+        assert [(one["what"], one["first"], one["second"]) for one in compared["differences"]] == [
+            ("cpu: prefetch", "8", "64")
+        ]
+        assert "cpu: prefetch" in run("diff", "last~1", "last").stdout
+        assert run("export", "last", "--csv").stdout.startswith("time,seconds,subject")
+        assert json.loads(run("export", "last", "--json").stdout)["result"]["scenario"] == "small-dense"
+        assert run("export", "last", "--csv", "-o", "out.csv").returncode == 0
+        assert (tmp_path / "out.csv").read_text().count("\n") > 10
+
+    @pytest.mark.process
+    def test_exporting_never_loads_tensorflow(self, folder, tmp_path):
+        words = ("-X", "importtime", "-m", "tfmon")
+        logs = tmp_path / "logs"
+        with started("export", str(RECORDED), "--tensorboard", str(logs), program=words) as process:
+            _, err = process.communicate(timeout=120)
+        loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
+        assert "tensorboard" in loaded
+        assert not loaded & {"tensorflow", "keras"}
+        assert list(logs.glob("*/events.out.tfevents.*"))
+
+    def test_nothing_is_recorded_yet(self, run):
+        assert "no race was recorded" in run("runs").stdout
+        assert json.loads(run("runs", "--json").stdout) == []
+        run("replay", "last").fails_with("there are 0 recordings")
+
+    def test_an_unreadable_file_among_the_runs_does_not_hide_the_others(self, run, folder):
+        folder.mkdir()
+        (folder / "20260101-000000-bad.jsonl").write_text("nonsense")
+        (folder / "20260102-000000-good.jsonl").write_bytes(RECORDED.read_bytes())
+        shown = run("runs").stdout
+        assert "is no recording of tfmon" in shown
+        assert "5.5×" in shown
+
+    @pytest.mark.parametrize(
+        "command", ["replay --json", "diff --json", "export --csv", "export --json", "export --tensorboard logs"]
+    )
+    def test_a_bad_recording_gets_one_line(self, run, tmp_path, command):
+        word, *options = command.split()
+        bad, lines = tmp_path / "bad.jsonl", RECORDED.read_bytes()
+        bad.write_bytes(lines[:3_000] + b"nonsense\n" + lines[3_000:])
+        done = run(word, bad, *([RECORDED] if word == "diff" else []), *options)
+        assert done.returncode == 2
+        assert "bad.jsonl, line" in done.stderr and done.stderr.count("\n") <= 2
+
+    @pytest.mark.parametrize(
+        ("words", "problem"),
+        [
+            (("export", RECORDED), "needs one of --csv, --json and --tensorboard DIR"),
+            (("export", RECORDED, "--csv", "--json"), "needs one of"),
+            (("export", RECORDED, "--tensorboard", "d", "-o", "f"), "--output goes with --csv or --json"),
+            (("export", RECORDED, "--csv", "-o", RECORDED), "is there already"),
+            (("export", RECORDED, "--csv", "-o", "none/out.csv"), "No such file or directory"),
+            (("diff", RECORDED, "nothing"), "there is no recording nothing"),
+        ],
+    )
+    def test_wrong_words_are_refused(self, run, words, problem):
+        run(*words).fails_with(problem)
+
+
+def raced(prefetch: int) -> Demo:
+    demo = Demo([LaneSpec("cpu", {"prefetch": prefetch})])
+    demo.go()
+    demo.race(2)
+    return demo
