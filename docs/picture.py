@@ -27,7 +27,7 @@ from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.widgets.canvas import Canvas
+from tfmon.ui.canvas import Canvas
 
 PICTURE = Path(__file__).with_name("screen.svg")
 SIZE = (120, 36)

@@ -10,7 +10,7 @@ from support.ui import SCENARIOS, Demo
 from textual.pilot import Pilot
 
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.widgets.canvas import Canvas
+from tfmon.ui.canvas import Canvas
 
 DEADLINE_S = 60.0
 Screen = Pilot[Ending]

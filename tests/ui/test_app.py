@@ -18,8 +18,8 @@ from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.reports import race
 from tfmon.ui.app import MonitorApp
+from tfmon.ui.canvas import Canvas
 from tfmon.ui.screens.race import RaceScreen
-from tfmon.ui.widgets.canvas import Canvas
 
 from .pilot import DEADLINE_S, app_of, press, shown, until, wheel
 

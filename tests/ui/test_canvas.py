@@ -14,8 +14,8 @@ from support.ui import Demo, racing_demo
 from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
+from tfmon.ui.canvas import Canvas, change, changed_runs, cut, repaint
 from tfmon.ui.render.rows import fit
-from tfmon.ui.widgets.canvas import Canvas, change, changed_runs, cut, repaint
 
 STYLES = {
     "text": Style(color="#e0e0e0", bgcolor="#121212"),

@@ -11,11 +11,11 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.spec import LaneSpec
+from tfmon.ui.canvas import Canvas
 from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Rect, arrange
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells
 from tfmon.ui.view import View
-from tfmon.ui.widgets.canvas import Canvas
 
 from .pilot import app_of
 

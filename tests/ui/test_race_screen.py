@@ -11,11 +11,11 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.race import Race
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
+from tfmon.ui.canvas import changed_runs
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.view import View
-from tfmon.ui.widgets.canvas import changed_runs
 
 
 def page(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:

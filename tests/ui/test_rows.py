@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tfmon.ui.canvas import changed_runs
 from tfmon.ui.render.pane import large
 from tfmon.ui.render.rows import cells, crop, fit, spread, wrap
 from tfmon.ui.render.style import charset, to_ascii
-from tfmon.ui.widgets.canvas import changed_runs
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 

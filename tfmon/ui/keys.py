@@ -20,81 +20,63 @@ class Key:
     keys: str
     """As Textual names them, with commas between."""
     action: str
-    label: str
-    """How the key is written on the screen."""
     help: str
     group: str
 
+    @property
+    def label(self) -> str:
+        """How its first key is written on the screen."""
+        return label(self.keys.split(",")[0])
+
 
 RACE_KEYS = (
-    Key("prefetch.next", "p", "step_knob('prefetch', 1)", "p", "prefetch: off, 1, 2, auto", "Knobs"),
-    Key("batch.down", "b", "step_knob('batch_size', -1)", "b", "batch size down, by powers of two", "Knobs"),
-    Key("batch.up", "B", "step_knob('batch_size', 1)", "B", "batch size up, by powers of two", "Knobs"),
-    Key("graph", "g", "step_knob('graph', 1)", "g", "the step as one tf.function, or eager", "Knobs"),
-    Key("xla", "x", "step_knob('xla', 1)", "x", "compile the tf.function with XLA, or not", "Knobs"),
-    Key("mixed", "m", "step_knob('mixed_precision', 1)", "m", "mixed precision: off, bfloat16, float16", "Knobs"),
-    Key("knobs", "k", "show_knobs", "k", "all the knobs of this scenario", "Knobs"),
-    Key("pause", "space", "pause_or_resume", "Space", "pause training, or resume", "Race"),
-    Key("mode", "t", "switch_mode", "t", "take turns (a fair race), or train all at once", "Race"),
-    Key("crossover", "c", "show_crossover", "c", "find the value of a knob at which the lead changes", "Race"),
-    Key("try", "e", "try_advice", "e", "try what may help a lane, and keep it if it does", "Race"),
-    Key("undo", "u", "undo_advice", "u", "take back what was kept last", "Race"),
-    Key("tune", "E", "show_tuning", "E", "try one change after the other until nothing helps", "Race"),
-    Key("restart", "r", "restart", "r", "start again with the settings in effect", "Race"),
-    Key("scenario", "s", "pick_scenario", "s", "race another scenario", "Race"),
-    Key("lane.detail", "enter,i", "show_lane", "Enter", "all about a lane, and what may help it", "Lanes"),
-    Key(
-        "lane.profile",
-        "P",
-        "profile_lane",
-        "P",
-        "profile 20 steps of a lane: its operations and waits",
-        "Lanes",
-    ),
-    Key("lane.log", "l", "show_log", "l", "what a lane printed, and what happened to it", "Lanes"),
-    Key("focus.next", "tab", "move_focus(1)", "Tab", "keys act on the next lane only, then on all", "Lanes"),
-    Key("focus.previous", "shift+tab", "move_focus(-1)", "Shift+Tab", "keys act on the lane before only", "Lanes"),
-    Key("focus.all", "escape", "focus_all", "Esc", "keys act on all lanes", "Lanes"),
-    Key("page.next", "pagedown", "move_page(1)", "PgDn", "show hidden lanes", "Lanes"),
-    Key("page.previous", "pageup", "move_page(-1)", "PgUp", "show the hidden lanes before", "Lanes"),
-    Key("doctor", "d", "show_doctor", "d", "examine TensorFlow, GPU and machine", "tfmon"),
-    Key(
-        "picture",
-        "w",
-        "save_picture",
-        "w",
-        "save the screen (SVG) and the table (text) here",
-        "tfmon",
-    ),
-    Key(
-        "palette",
-        "colon,ctrl+p",
-        "show_palette",
-        ":",
-        "find any of this by its name; Ctrl+P does the same",
-        "tfmon",
-    ),
-    Key("help", "question_mark,f1", "show_help", "?", "help: every key, every number; F1 does the same", "tfmon"),
-    Key("quit", "q", "app.quit", "q", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
+    Key("prefetch.next", "p", "step_knob('prefetch', 1)", "prefetch: off, 1, 2, auto", "Knobs"),
+    Key("batch.down", "b", "step_knob('batch_size', -1)", "batch size down, by powers of two", "Knobs"),
+    Key("batch.up", "B", "step_knob('batch_size', 1)", "batch size up, by powers of two", "Knobs"),
+    Key("graph", "g", "step_knob('graph', 1)", "the step as one tf.function, or eager", "Knobs"),
+    Key("xla", "x", "step_knob('xla', 1)", "compile the tf.function with XLA, or not", "Knobs"),
+    Key("mixed", "m", "step_knob('mixed_precision', 1)", "mixed precision: off, bfloat16, float16", "Knobs"),
+    Key("knobs", "k", "show_knobs", "all the knobs of this scenario", "Knobs"),
+    Key("pause", "space", "pause_or_resume", "pause training, or resume", "Race"),
+    Key("mode", "t", "switch_mode", "take turns (a fair race), or train all at once", "Race"),
+    Key("crossover", "c", "show_crossover", "find the value of a knob at which the lead changes", "Race"),
+    Key("try", "e", "try_advice", "try what may help a lane, and keep it if it does", "Race"),
+    Key("undo", "u", "undo_advice", "take back what was kept last", "Race"),
+    Key("tune", "E", "show_tuning", "try one change after the other until nothing helps", "Race"),
+    Key("restart", "r", "restart", "start again with the settings in effect", "Race"),
+    Key("scenario", "s", "pick_scenario", "race another scenario", "Race"),
+    Key("lane.detail", "enter,i", "show_lane", "all about a lane, and what may help it", "Lanes"),
+    Key("lane.profile", "P", "profile_lane", "profile 20 steps of a lane: its operations and waits", "Lanes"),
+    Key("lane.log", "l", "show_log", "what a lane printed, and what happened to it", "Lanes"),
+    Key("focus.next", "tab", "move_focus(1)", "keys act on the next lane only, then on all", "Lanes"),
+    Key("focus.previous", "shift+tab", "move_focus(-1)", "keys act on the lane before only", "Lanes"),
+    Key("focus.all", "escape", "focus_all", "keys act on all lanes", "Lanes"),
+    Key("page.next", "pagedown", "move_page(1)", "show hidden lanes", "Lanes"),
+    Key("page.previous", "pageup", "move_page(-1)", "show the hidden lanes before", "Lanes"),
+    Key("doctor", "d", "show_doctor", "examine TensorFlow, GPU and machine", "tfmon"),
+    Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
+    Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
+    Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
+    Key("quit", "q", "app.quit", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
 )
 """Keys of the race screen."""
 
 PAGE_KEYS = (
-    Key("close", "escape,q", "dismiss", "Esc", "close the page; so does the key that opened it", "On a page"),
-    Key("choose", "enter,space", "choose", "Enter", "do what is chosen", "On a page"),
-    Key("move.down", "down,j", "move(1)", "↓", "down by a line", "On a page"),
-    Key("move.up", "up", "move(-1)", "↑", "up by a line", "On a page"),
-    Key("move.right", "right,plus", "step(1)", "→", "the next value", "On a page"),
-    Key("move.left", "left,minus", "step(-1)", "←", "the value before", "On a page"),
-    Key("move.next", "tab", "turn(1)", "Tab", "the next lane, or down", "On a page"),
-    Key("move.previous", "shift+tab", "turn(-1)", "Shift+Tab", "the lane before, or up", "On a page"),
-    Key("move.page.down", "pagedown", "scroll_rows(10)", "PgDn", "down by ten lines", "On a page"),
-    Key("move.page.up", "pageup", "scroll_rows(-10)", "PgUp", "up by ten lines", "On a page"),
-    Key("move.home", "home", "scroll_home", "Home", "to the first line", "On a page"),
-    Key("move.end", "end", "scroll_end", "End", "to the last line; the log follows from there on", "On a page"),
-    Key("lane.stack", "S", "ask_stack", "S", "the stacks of a lane's threads, on its page", "On a page"),
-    Key("lane.kill", "K", "kill", "K", "end the lane, by force if necessary, on its page", "On a page"),
-    Key("filter", "slash", "filter", "/", "show only the lines of a log with these words", "On a page"),
+    Key("close", "escape,q", "dismiss", "close the page; so does the key that opened it", "On a page"),
+    Key("choose", "enter,space", "choose", "do what is chosen", "On a page"),
+    Key("move.down", "down,j", "move(1)", "down by a line", "On a page"),
+    Key("move.up", "up", "move(-1)", "up by a line", "On a page"),
+    Key("move.right", "right,plus", "step(1)", "the next value", "On a page"),
+    Key("move.left", "left,minus", "step(-1)", "the value before", "On a page"),
+    Key("move.next", "tab", "turn(1)", "the next lane, or down", "On a page"),
+    Key("move.previous", "shift+tab", "turn(-1)", "the lane before, or up", "On a page"),
+    Key("move.page.down", "pagedown", "scroll_rows(10)", "down by ten lines", "On a page"),
+    Key("move.page.up", "pageup", "scroll_rows(-10)", "up by ten lines", "On a page"),
+    Key("move.home", "home", "scroll_home", "to the first line", "On a page"),
+    Key("move.end", "end", "scroll_end", "to the last line; the log follows from there on", "On a page"),
+    Key("lane.stack", "S", "ask_stack", "the stacks of a lane's threads, on its page", "On a page"),
+    Key("lane.kill", "K", "kill", "end the lane, by force if necessary, on its page", "On a page"),
+    Key("filter", "slash", "filter", "show only the lines of a log with these words", "On a page"),
 )
 """Keys of the pages over the race. A page on which one types may bind an id to other keys."""
 
@@ -102,25 +84,34 @@ REPLAY_KEYS = (
     Key(
         "replay.pause",
         "space",
-        "play_or_pause",
-        "Space",
+        "playback('toggle')",
         "pause, or play on; at the end, from the beginning",
         "Replay",
     ),
-    Key("replay.back", "left", "skip(-5)", "←", "5 s back; with Shift 60 s", "Replay"),
-    Key("replay.on", "right", "skip(5)", "→", "5 s on; with Shift 60 s", "Replay"),
-    Key("replay.far.back", "shift+left", "skip(-60)", "Shift+←", "60 s back", "Replay"),
-    Key("replay.far.on", "shift+right", "skip(60)", "Shift+→", "60 s on", "Replay"),
-    Key("replay.step.back", "comma", "step(-1)", ",", "one event back", "Replay"),
-    Key("replay.step", "full_stop", "step(1)", ".", "one event on", "Replay"),
-    Key("replay.mark.back", "left_square_bracket", "go_to_mark(-1)", "[", "to the mark before", "Replay"),
-    Key("replay.mark", "right_square_bracket", "go_to_mark(1)", "]", "to just before the next mark", "Replay"),
-    Key("replay.slower", "minus", "change_speed(-1)", "-", "slower", "Replay"),
+    Key("replay.back", "left", "playback('skip', -5)", "5 s back; with Shift 60 s", "Replay"),
+    Key("replay.on", "right", "playback('skip', 5)", "5 s on; with Shift 60 s", "Replay"),
+    Key("replay.far.back", "shift+left", "playback('skip', -60)", "60 s back", "Replay"),
+    Key("replay.far.on", "shift+right", "playback('skip', 60)", "60 s on", "Replay"),
+    Key("replay.step.back", "comma", "playback('step', -1)", "one event back", "Replay"),
+    Key("replay.step", "full_stop", "playback('step', 1)", "one event on", "Replay"),
+    Key("replay.mark.back", "left_square_bracket", "playback('go_to_mark', -1)", "to the mark before", "Replay"),
     Key(
-        "replay.faster", "plus,equals_sign", "change_speed(1)", "+", "faster: ×1, 2, 5, 10, 20, 50, 100", "Replay"
+        "replay.mark",
+        "right_square_bracket",
+        "playback('go_to_mark', 1)",
+        "to just before the next mark",
+        "Replay",
     ),
-    Key("replay.start", "home", "go_to_end(-1)", "Home", "to the beginning", "Replay"),
-    Key("replay.end", "end", "go_to_end(1)", "End", "to the end", "Replay"),
+    Key("replay.slower", "minus", "playback('change_speed', -1)", "slower", "Replay"),
+    Key(
+        "replay.faster",
+        "plus,equals_sign",
+        "playback('change_speed', 1)",
+        "faster: ×1, 2, 5, 10, 20, 50, 100",
+        "Replay",
+    ),
+    Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
+    Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
 )
 """Keys that only a replay has."""
 
@@ -130,11 +121,11 @@ _WATCHING = (
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
 
-STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "Ctrl+C", "end the lanes and leave, from any page", "On a page")
+STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from any page", "On a page")
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
 """All of them, by whose ids they can be remapped."""
 
-_LABELS = {key.id: key.label for key in KEYS}
+_BY_ID = {key.id: key for key in KEYS}
 _WRITTEN = {
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins", "up": "↑",
     "down": "↓", "left": "←", "right": "→", "minus": "-", "plus": "+", "slash": "/", "backslash": "\\",
@@ -150,7 +141,7 @@ def watches(action: str) -> bool:
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
     """Return how the first key of a binding is written, as remapped by the user or as built in."""
-    return label(keys[binding].split(",")[0]) if binding in keys else _LABELS[binding]
+    return label(keys[binding].split(",")[0]) if binding in keys else _BY_ID[binding].label
 
 
 def label(key: str) -> str:

@@ -143,7 +143,7 @@ def may_act(app: MonitorApp) -> bool:
             if attempt
             else ""
         )
-        doing = f"{_id(app.snapshot, experiment.lane)} is {f'trying {change}' if change else 'being tuned'}"
+        doing = f"{_lane_id(app.snapshot, experiment.lane)} is {f'trying {change}' if change else 'being tuned'}"
     else:
         key = key_of("crossover", app.view.keys)
         doing = f"a crossover over {short_name(experiment.knob)} is running"
@@ -151,7 +151,7 @@ def may_act(app: MonitorApp) -> bool:
     return False
 
 
-def _id(snapshot: Snapshot, name: str) -> str:
+def _lane_id(snapshot: Snapshot, name: str) -> str:
     return next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == name), name)
 
 

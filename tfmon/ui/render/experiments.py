@@ -29,7 +29,9 @@ def tune_rows(analysis: Analysis, lane: LaneState, width: int) -> list[Row]:
     if found is not None:
         rows += [((f" {line}", STRONG),) for line in wrap(f"now {found.text}", width - 2, 2)]
         if found.advice and (state is None or state.over):
-            rows.append(((" may help: " + ", ".join(f"{one.text} ({one.why})" for one in found.advice), TEXT),))
+            rows.append(
+                ((" may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in found.advice), TEXT),)
+            )
     if state is None:
         return [fit(row, width) for row in rows]
     if state.lane == lane.spec.name:

@@ -2,107 +2,55 @@
 
 from __future__ import annotations
 
+# fmt: off
 IN_PANE = (
-    (
-        "examples/s",
-        "Throughput: examples whose step was done, over wall time between two points at which the lane had "
-        "waited for its device. Over the steady windows of the last 5 s that the lane trained; steps/s are "
-        "of the same windows.",
-    ),
-    (
-        "step",
-        "Time from the end of one step to the end of the next: the median (p50), then what 95 % and 99 % of "
-        "the steps stay under, since the last knob change. From the lane's histogram, to within 0.55 %.",
-    ),
-    (
-        "time",
-        "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (█ "
-        "input), copying it to the device (▚ copy), starting the step (▓ dispatch), computing (▒ compute), "
-        "tracing graphs again (▞ retrace), reading the loss (═ sync), tfmon's own work (·), and the rest (░). "
-        "Timed in the lane, with a step between two barriers once a second; on the CPU a profile of a few "
-        "steps tells dispatch from compute.",
-    ),
-    (
-        "bottleneck",
-        "What limits the lane, by the same figures; the page of the lane shows all of them and what may help.",
-    ),
-    (
-        "loss",
-        "Loss of the first step that was reported, and of the last; read at the end of a window of 0.2 s.",
-    ),
-    (
-        "done",
-        "Steps and examples since the lane began to race, and how many of its windows are discarded: those "
-        "with a knob change, a pause, a trace, a garbage collection or a disturbance of the machine.",
-    ),
-    (
-        "knobs",
-        "Settings in effect, as the lane reported. What is requested and not yet in effect is dim: 20 requested.",
-    ),
-    (
-        "cpu",
-        "CPU time of the lane and all its children over wall time, each second; 100 % is one core. The "
-        "limit is the cores it may use. From /proc or psutil.",
-    ),
-    (
-        "memory",
-        "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes).",
-    ),
-    (
-        "gpu",
-        "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts"
-        " of the limit. From the driver: NVML, on a Mac ioreg.",
-    ),
-    (
-        "gpu mem",
-        "Memory used by the lane, as the driver says, or how else that is known; what TensorFlow's allocator "
-        "has allocated of it, and its peak.",
-    ),
+    ("examples/s", "Throughput: examples whose step was done, over wall time between two points at which the "
+     "lane had waited for its device. Over the steady windows of the last 5 s that the lane trained; steps/s "
+     "are of the same windows."),
+    ("step", "Time from the end of one step to the end of the next: the median (p50), then what 95 % and 99 % "
+     "of the steps stay under, since the last knob change. From the lane's histogram, to within 0.55 %."),
+    ("time", "Where the time of a step goes, in percent, since the last knob change: waiting for a batch (█ "
+     "input), copying it to the device (▚ copy), starting the step (▓ dispatch), computing (▒ compute), "
+     "tracing graphs again (▞ retrace), reading the loss (═ sync), tfmon's own work (·), and the rest (░). "
+     "Timed in the lane, with a step between two barriers once a second; on the CPU a profile of a few steps "
+     "tells dispatch from compute."),
+    ("bottleneck", "What limits the lane, by the same figures; the page of the lane shows all of them and what "
+     "may help."),
+    ("loss", "Loss of the first step that was reported, and of the last; read at the end of a window of 0.2 s."),
+    ("done", "Steps and examples since the lane began to race, and how many of its windows are discarded: "
+     "those with a knob change, a pause, a trace, a garbage collection or a disturbance of the machine."),
+    ("knobs", "Settings in effect, as the lane reported. What is requested and not yet in effect is dim: 20 "
+     "requested."),
+    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. The "
+     "limit is the cores it may use. From /proc or psutil."),
+    ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
+    ("gpu", "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts of "
+     "the limit. From the driver: NVML, on a Mac ioreg."),
+    ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known; what TensorFlow's "
+     "allocator has allocated of it, and its peak."),
     ("refused", "Why the last knob could not be changed; the lane trains on as before."),
     ("note", "Lines of the lane's reports that could not be read, and were skipped."),
-    (
-        "chart",
-        "Examples/s over the last 60 s on one scale for all lanes, each window spread over its stretch of "
-        "time. A gap: nothing was trained. ┬: a knob changed.",
-    ),
-    (
-        "n/a",
-        "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old.",
-    ),
+    ("chart", "Examples/s over the last 60 s on one scale for all lanes, each window spread over its stretch "
+     "of time. A gap: nothing was trained. ┬: a knob changed."),
+    ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
 )
 """By the labels in a pane."""
 
 AROUND = (
-    (
-        "tfmon",
-        "What this monitor takes itself: percent of one core, all its threads and its sampling included, and "
-        "1,000 bytes per second to the terminal; both over the last 10 s.",
-    ),
-    (
-        "trying",
-        "What e tries on a lane: the gain in examples/s of the new setting over the old one, from alternating "
-        "slices, with its 95 % interval, and how many pairs of slices of those that are needed.",
-    ),
+    ("tfmon", "What this monitor takes itself: percent of one core, all its threads and its sampling included, "
+     "and 1,000 bytes per second to the terminal; both over the last 10 s."),
+    ("trying", "What e tries on a lane: the gain in examples/s of the new setting over the old one, from "
+     "alternating slices, with its 95 % interval, and how many pairs of slices of those that are needed."),
     ("0:42", "Time since all lanes got the start signal; beside a lane's name, how long its state has lasted."),
-    (
-        "training",
-        "Taking turns, one lane trains for a slice (--slice) while the others are suspended; then the next does.",
-    ),
-    (
-        "cores",
-        "Cores that the lanes may use, by affinity and the quotas of control groups, of those of the machine.",
-    ),
-    (
-        "× faster",
-        "Throughput of the fastest lane over that of another, since each one's last knob change. Taking turns, "
-        "each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when the "
-        "interval excludes 1.",
-    ),
-    (
-        "95 % CI",
-        "Where the ratio lies with 95 % certainty: the interval of Tukey and McLaughlin for trimmed means, "
-        "plus the between-process variance of equal processes, so it is never narrower than ±1.6 %.",
-    ),
+    ("training", "Taking turns, one lane trains for a slice (--slice) while the others are suspended; then the "
+     "next does."),
+    ("cores", "Cores that the lanes may use, by affinity and the quotas of control groups, of those of the "
+     "machine."),
+    ("× faster", "Throughput of the fastest lane over that of another, since each one's last knob change. "
+     "Taking turns, each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when "
+     "the interval excludes 1."),
+    ("95 % CI", "Where the ratio lies with 95 % certainty: the interval of Tukey and McLaughlin for trimmed "
+     "means, plus the between-process variance of equal processes, so it is never narrower than ±1.6 %."),
     ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
     ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
 )
@@ -110,30 +58,16 @@ AROUND = (
 
 ON_LANE_PAGE = (
     ("discarded", "Windows that do not count, by reason, since the lane began to race."),
-    (
-        "step call",
-        "Share of the time in the step's call in which an operation computes, on the CPU; the rest is "
-        "dispatch. From a profile of a few steps.",
-    ),
-    (
-        "this lane",
-        "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the driver.",
-    ),
-    (
-        "energy",
-        "Joules for 1,000 examples: the GPU's energy while the lane trains, told from its idle power by least "
-        "squares.",
-    ),
-    (
-        "clocks",
-        "Clock of the GPU's processors now and at most, in MHz, and what limits it; from the driver.",
-    ),
+    ("step call", "Share of the time in the step's call in which an operation computes, on the CPU; the rest "
+     "is dispatch. From a profile of a few steps."),
+    ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "
+     "driver."),
+    ("energy", "Joules for 1,000 examples: the GPU's energy while the lane trains, told from its idle power by "
+     "least squares."),
+    ("clocks", "Clock of the GPU's processors now and at most, in MHz, and what limits it; from the driver."),
     ("PCIe", "Bytes per second to and from the GPU over the last second, and the link they go over."),
     ("ECC", "Errors of the GPU's memory that could not be corrected, since the driver was loaded."),
-    (
-        "others",
-        "CPU used by programs that are neither tfmon nor its lanes, in percent of one core, each second.",
-    ),
+    ("others", "CPU used by programs that are neither tfmon nor its lanes, in percent of one core, each second."),
     ("swap", "Memory read from and written to disk, in bytes per second: it slows down whatever it hits."),
     ("steal", "Time of a core that a hypervisor gave to other machines, in percent of one core."),
     ("throttled", "Share of its periods in which a container had used up its quota of CPU time."),
@@ -141,5 +75,6 @@ ON_LANE_PAGE = (
     ("power", "Watts of the GPU, or of all CPU packages where the system tells (mostly to root only)."),
 )
 """On the page of a lane, where the name does not explain itself."""
+# fmt: on
 
 SECTIONS = (("In a pane", IN_PANE), ("Above and below", AROUND), ("On the page of a lane", ON_LANE_PAGE))

@@ -173,7 +173,7 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
         yield BLANK
         yield (("  What may help", STRONG),)
     for advice in bottleneck.advice:
-        yield ((f"  {advice.text}", STRONG), (f"  {advice.why}", TEXT))
+        yield ((f"  {advice.text}", STRONG), (f"  {advice.purpose}", TEXT))
         yield from _code_rows(code_for(advice))
 
 

@@ -12,13 +12,13 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from tfmon.model.session import Snapshot
+from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import KEYS, key_of
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import BLANK, Row, fit
 from tfmon.ui.render.style import DIM, STRONG, WARN, strong, to_ascii
 from tfmon.ui.view import with_failures
-from tfmon.ui.widgets.canvas import Canvas
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp

@@ -16,12 +16,12 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.ui import requests
+from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.render.bars import Zone
 from tfmon.ui.render.layout import arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
 from tfmon.ui.view import acknowledged, focused_index, with_failures
-from tfmon.ui.widgets.canvas import Canvas
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp

@@ -15,17 +15,18 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon.model.ports import Controls, ExperimentError, Experiments, ReplayControls
+from tfmon import units
+from tfmon.model.ports import Controls, ExperimentError, Experiments, Mark, ReplayControls, ReplayState
 from tfmon.model.session import Session
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
+from tfmon.ui.canvas import Canvas
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import arrange
-from tfmon.ui.render.style import LANE_COLOURS, Charset, to_ascii
-from tfmon.ui.render.timeline import keys_row, time_of, timeline_row
+from tfmon.ui.render.rows import Row, Span, cells, crop, fit
+from tfmon.ui.render.style import DIM, KEY, LANE_COLOURS, STRONG, TEXT, TROUBLE, WARN, Charset, strong, to_ascii
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.text import HelpPage
-from tfmon.ui.widgets.canvas import Canvas
 
 REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
 """Keys of a race that do nothing here; remapped, they do not clash with those that do."""
@@ -74,35 +75,15 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
             self._playback.go_to(time_of(self._playback.state(), event.screen_x - start, size))
             self.monitor.pull()
 
-    def action_play_or_pause(self) -> None:
-        """Pause or play."""
-        self._playback.toggle()
-        self.monitor.pull()
-
-    def action_skip(self, seconds: int) -> None:
-        """Go forward, or back for a negative figure."""
-        self._playback.skip(seconds)
-        self.monitor.pull()
-
-    def action_step(self, direction: int) -> None:
-        """Go one event forward or back."""
-        self._playback.step(direction)
-        self.monitor.pull()
-
-    def action_go_to_mark(self, direction: int) -> None:
-        """Go to the next mark, or the one before."""
-        self._playback.go_to_mark(direction)
+    def action_playback(self, method: str, *amount: int) -> None:
+        """Have the player do something: the name of a method of `ReplayControls`, and how far."""
+        getattr(self._playback, method)(*amount)
         self.monitor.pull()
 
     def action_go_to_end(self, direction: int) -> None:
         """Go to the end, or to the beginning."""
         playback = self._playback.state()
         self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
-        self.monitor.pull()
-
-    def action_change_speed(self, direction: int) -> None:
-        """Play faster, or slower."""
-        self._playback.change_speed(direction)
         self.monitor.pull()
 
     def action_refuse(self) -> None:
@@ -203,10 +184,10 @@ class _NoControls:
     """Controls of a race that is over: each says that nothing can be changed."""
 
     def __init__(self, app: ReplayApp) -> None:
-        self._app = app
+        self._replay = app
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return lambda *_args, **_more: self._app.may_change()
+        return lambda *_args, **_more: self._replay.may_change()
 
 
 class _NoExperiments:
@@ -217,3 +198,84 @@ class _NoExperiments:
             raise ExperimentError(REFUSAL)
 
         return refuse
+
+
+# ---------------------------------------------------------------- the two bottom lines
+
+_FOOT = (
+    ("replay.pause", "", 0), ("replay.back", "replay.on", 1), ("replay.step.back", "replay.step", 3),
+    ("replay.slower", "replay.faster", 2), ("replay.mark.back", "replay.mark", 4),
+)  # fmt: skip
+_WORDS = ("", "5 s", "step", "speed", "mark")
+_SIGNS = {"knob": ("┬", STRONG), "request": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
+_RANKS = {"request": 0, "knob": 1, "trouble": 2}
+TOLD_NS = 4_000_000_000
+"""How long the words of a mark are shown."""
+LEAST_BAR = 10
+
+
+def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
+    """Return the line, and where its bar begins and how long it is (0 where there is no room for one)."""
+    state = "end" if replay.at_end else f"replay ×{replay.speed}" if replay.playing else "paused"
+    left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(replay, replay.at_ns)} ", STRONG)]
+    right: list[Span] = [(f" {_clock(replay, replay.to_ns)}", TEXT)]
+    words = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
+    for span in words:
+        if cells(left) + cells(right) + cells([span]) + 3 * LEAST_BAR <= width:
+            right.append(span)
+    size = width - cells(left) - cells(right) - 1
+    if size < LEAST_BAR:
+        return fit(left, width), 0, 0
+    return fit((*left, *bar(replay, size), *right), width), cells(left), size
+
+
+def bar(replay: ReplayState, width: int) -> list[Span]:
+    """Draw the time line: what was played, the current moment, what is left, and the marks."""
+    at = cell_of(replay, replay.at_ns, width)
+    spans: list[Span] = [("━", TEXT) if place < at else ("─", DIM) for place in range(width)]
+    for mark in sorted(replay.marks, key=lambda mark: _RANKS[mark.kind]):
+        spans[cell_of(replay, mark.at_ns, width)] = _SIGNS[mark.kind]
+    spans[at] = ("█", strong(WARN))
+    return spans
+
+
+def cell_of(replay: ReplayState, at_ns: int, width: int) -> int:
+    """Return the cell of a moment on a bar of that width."""
+    span_ns = max(1, replay.to_ns - replay.from_ns)
+    return max(0, min(width - 1, (at_ns - replay.from_ns) * (width - 1) // span_ns))
+
+
+def time_of(replay: ReplayState, cell: int, width: int) -> int:
+    """Return the moment of a cell of the bar."""
+    return replay.from_ns + (replay.to_ns - replay.from_ns) * cell // max(1, width - 1)
+
+
+def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int) -> Row:
+    """Return the keys of the replay, or the message."""
+    if message:
+        return fit([(f" {message}", strong(WARN))], width)
+    for least in range(5, -1, -1):
+        spans: list[Span] = [(" ", TEXT)]
+        for (first, second, importance), word in zip(_FOOT, _WORDS, strict=True):
+            if importance > least:
+                continue
+            pair = " ".join(key_of(one, keys) for one in (first, second) if one)
+            word = word or ("pause" if replay.playing else "play")
+            spans += [(pair, KEY), (f" {word}  ", DIM)]
+        for word in ("help", "quit"):
+            spans += [(key_of(word, keys), KEY), (f" {word}  ", DIM)]
+        if cells(spans) <= width:
+            break
+    return fit(spans, width)
+
+
+def _told(replay: ReplayState) -> list[Span]:
+    """Return what is wrong with the recording, or the words of the mark that was just passed."""
+    if replay.note:
+        return [(f"  {crop(replay.note, 60)}", strong(WARN))]
+    found: list[Mark] = [mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns]
+    return [(f"  {crop(found[-1].text, 40)}", STRONG)] if found else []
+
+
+def _clock(replay: ReplayState, at_ns: int) -> str:
+    return units.clock((at_ns - replay.from_ns) / 1e9)

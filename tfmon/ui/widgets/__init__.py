@@ -1,1 +1,0 @@
-"""Textual widgets that show rows."""
