@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tfmon.analysis.bottleneck import BottleneckKind, Evidence, find_kinds, sent
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.profile import gpu, loop_thread, operations
 from tfmon.profile.gpu import Gpu
-from tfmon.profile.loop_thread import LoopThread
+from tfmon.profile.loop_thread import Build, LoopThread
 from tfmon.profile.operations import OpRun, executed
 from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, ProfileBottleneck, Repeat
 from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without
@@ -34,7 +34,7 @@ WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be tol
 def read_profile(path: Path, *, on_gpu: bool = False, note: str = "") -> Profile:
     """Return what a `.xplane.pb` file says, see `analyse`; `note` is said of it as well, if there is one.
 
-    Errors: TraceError.
+    Raises: TraceError.
     """
     found = analyse(read_space(path, operations.tells), on_gpu=on_gpu)
     return replace(found, notes=(note, *found.notes)) if note else found
@@ -46,7 +46,7 @@ def analyse(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profil
     `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for
     Apple's, only what the host did is told.
 
-    Errors: TraceError when no step is marked.
+    Raises: TraceError when no step is marked.
     """
     gpus = gpu.read(space)
     loop = loop_thread.find(space, marker, max((one.until_ps for one in gpus), default=0))
@@ -74,8 +74,8 @@ def analyse(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profil
         devices=devices,
         ops=NO_GPU_EVENTS if host_only else _ops(runs, loop),
         retraced_steps=_retraced(loop),
-        retraces=_repeats((one.function, one.building_ps or None) for one in loop.tracings),
-        compiles=_repeats((one.function, total(one.times)) for one in loop.compilings),
+        retraces=_repeats(loop.tracings),
+        compiles=_repeats(loop.compilings),
         bottleneck=UNTOLD,
         host_only=host_only,
         notes=_notes(space, len(devices), host_only),
@@ -157,15 +157,13 @@ def _retraced(loop: LoopThread) -> int:
     return sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps)
 
 
-def _repeats(found: Iterable[tuple[str, int | None]]) -> tuple[Repeat, ...]:
-    costs: dict[str, list[int | None]] = {}
-    for function, cost_ps in found:
-        costs.setdefault(function, []).append(cost_ps)
+def _repeats(builds: Sequence[Build]) -> tuple[Repeat, ...]:
     repeats = []
-    for function, each in costs.items():
-        told = [cost for cost in each if cost is not None]
+    for function in dict.fromkeys(one.function for one in builds):
+        costs = [one.cost_ps for one in builds if one.function == function]
+        told = [cost for cost in costs if cost]
         cost_ns = sum(told) / len(told) / 1000 if told else Missing("the trace does not tell its cost")
-        repeats.append(Repeat(function, len(each), cost_ns))
+        repeats.append(Repeat(function, len(costs), cost_ns))
     return tuple(sorted(repeats, key=lambda repeat: (-repeat.count, repeat.function)))
 
 

@@ -35,28 +35,19 @@ _FUNCTION = re.compile(r"_inference_(.+?)_\d+(?![^_\W])")
 
 
 @dataclass(frozen=True, slots=True)
-class Tracing:
-    """A call that traced its function."""
+class Build:
+    """A call in which a function was traced, or compiled by XLA."""
 
     function: str
     span: Interval
-    building_ps: int
-
-
-@dataclass(frozen=True, slots=True)
-class Compiling:
-    """XLA compiled a function, in a call of it."""
-
-    function: str
-    span: Interval
-    """The whole call: what it took beside its operations is for compiling too."""
-    times: Times
-    """XLA itself."""
+    """The whole call: what it took beside its operations is part of the cost."""
+    cost_ps: int
+    """Building the graph, or XLA's own work; 0 where the trace does not tell it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopThread:
-    """The thread that trains, within the capture."""
+    """The thread that trains, during the capture."""
 
     line: Line
     steps: tuple[Interval, ...]
@@ -73,8 +64,8 @@ class LoopThread:
     """In the calls, where TensorFlow's runtime was at work."""
     traced: Times
     """In calls that traced."""
-    tracings: tuple[Tracing, ...]
-    compilings: tuple[Compiling, ...]
+    tracings: tuple[Build, ...]
+    compilings: tuple[Build, ...]
 
     @property
     def compiled(self) -> Times:
@@ -83,11 +74,11 @@ class LoopThread:
 
 
 def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
-    """Return the thread that holds the markers of the steps. The capture lasts until its last step has ended.
+    """Return the thread that holds the markers of the steps.
 
-    `until_ps` puts its end off: a device may still be at work then.
+    The capture lasts until its last step has ended, and until `until_ps` if that is later: a device may work on.
 
-    Errors: TraceError when no step is marked.
+    Raises: TraceError when no step is marked.
     """
     line, marks = _marked(space, marker)
     window = [(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))]
@@ -165,15 +156,15 @@ def _lying_in(events: list[TraceEvent], start_ps: int, end_ps: int) -> list[Trac
     return events[first : bisect_left(events, (end_ps,), lo=first)]
 
 
-def _tracings(events: list[TraceEvent]) -> Iterator[Tracing]:
+def _tracings(events: list[TraceEvent]) -> Iterator[Build]:
     """Find the calls that traced; a function traced while another one is built is part of that."""
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
         own = _lying_in(building, call.start_ps, call.end_ps)
-        yield Tracing(call.name, (call.start_ps, call.end_ps), sum(one.end_ps - one.start_ps for one in own))
+        yield Build(call.name, (call.start_ps, call.end_ps), sum(one.end_ps - one.start_ps for one in own))
 
 
-def _compilings(events: list[TraceEvent]) -> Iterator[Compiling]:
+def _compilings(events: list[TraceEvent]) -> Iterator[Build]:
     """Find what XLA compiled: all of its work within one call is one compilation."""
     found = outermost(event for event in events if _COMPILE.fullmatch(event.name))
     if not found:
@@ -184,11 +175,11 @@ def _compilings(events: list[TraceEvent]) -> Iterator[Compiling]:
         if own:
             seen.update(one.start_ps for one in own)
             times = unite((one.start_ps, one.end_ps) for one in own)
-            yield Compiling(call.name, (call.start_ps, call.end_ps), times)
+            yield Build(call.name, (call.start_ps, call.end_ps), total(times))
     for one in found:
         if one.start_ps not in seen:
             name = function_name(f"{one.name} {one.stats.get('name', '')}") or "a function"
-            yield Compiling(name, (one.start_ps, one.end_ps), [(one.start_ps, one.end_ps)])
+            yield Build(name, (one.start_ps, one.end_ps), one.end_ps - one.start_ps)
 
 
 def function_name(internal: str) -> str:

@@ -42,53 +42,40 @@ class OpRun:
 class Executed:
     """What ran on the CPU during the capture."""
 
+    runs: list[tuple[Function, OpRun]] = field(default_factory=list)
+    """Operations, each with the function it belongs to."""
     step: list[OpRun] = field(default_factory=list)
     """The operations of the step."""
     python_ps: int | None = None
-    """Python functions that ran outside of the step, which is in the input pipeline; None if there were none."""
-    functions: dict[Function, int] = field(default_factory=dict)
-    """How long the executor worked on each call of a function."""
-
-
-@dataclass(slots=True)
-class _Found:
-    runs: list[tuple[Function, OpRun]] = field(default_factory=list)
-    """Operations, and the function whose they are."""
-    step: list[OpRun] = field(default_factory=list)
-    """Operations that no executor ran: XLA's, and single ones."""
+    """Python functions that ran outside of the step, so in the input pipeline; None if there were none."""
     roots: set[Function] = field(default_factory=set)
     """Functions that the loop's thread called in a step."""
     callees: dict[Function, set[Function]] = field(default_factory=dict)
     functions: dict[Function, int] = field(default_factory=dict)
+    """How long the executor worked on each call of a function."""
 
 
 def executed(lines: Iterable[Line], loop: LoopThread) -> Executed:
     """Return what ran on these threads.
 
-    The step's are the operations of functions that the loop's thread called in a step, and of those that they
-    called in turn: what a pipeline computes meanwhile is none of the step's.
+    The step's operations are those of functions that the loop's thread called in a step, and of the functions that
+    these called in turn; what a pipeline computes at the same time does not belong to the step.
     """
-    found = _Found()
+    found = Executed()
     starts = [start for start, _ in loop.calls]
     for line in lines:
         _read(line, loop, starts, found)
-    step = _reached(found.roots, found.callees)
-    python = [
-        run.end_ps - run.start_ps for function, run in found.runs if function not in step and run.type in PYTHON
-    ]
-    runs = [run for function, run in found.runs if function in step]
-    return Executed(runs + found.step, sum(python) if python else None, found.functions)
-
-
-def _reached(roots: set[Function], callees: dict[Function, set[Function]]) -> set[Function]:
-    reached, fresh = set(roots), roots
+    step, fresh = set(found.roots), found.roots
     while fresh:
-        fresh = {callee for caller in fresh for callee in callees.get(caller, ())} - reached
-        reached |= fresh
-    return reached
+        fresh = {callee for caller in fresh for callee in found.callees.get(caller, ())} - step
+        step |= fresh
+    outside = [run for function, run in found.runs if function not in step and run.type in PYTHON]
+    found.python_ps = sum(run.end_ps - run.start_ps for run in outside) if outside else None
+    found.step[:0] = [run for function, run in found.runs if function in step]
+    return found
 
 
-def _read(line: Line, loop: LoopThread, starts: list[int], found: _Found) -> None:
+def _read(line: Line, loop: LoopThread, starts: list[int], found: Executed) -> None:
     """Add what ran on a thread; `starts` are the beginnings of the calls."""
     is_loop = line is loop.line
     began, ended = loop.window[0]

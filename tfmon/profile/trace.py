@@ -157,7 +157,7 @@ def trace_events(space: Space) -> Iterator[dict[str, Any]]:
 def write_chrome(space: Space, path: Path) -> int:
     """Write a trace as one JSON object, and return how many events it has.
 
-    Errors: TraceError when the file cannot be written.
+    Raises: TraceError when the file cannot be written.
     """
     count = 0
     try:

@@ -52,7 +52,7 @@ def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
 def read_space(path: Path, wanted: Wanted = everything) -> Space:
     """Return the trace in a `.xplane.pb` file, with those of its events that are wanted.
 
-    Errors: TraceError, also when there is no such file.
+    Raises: TraceError, also when there is no such file.
     """
     try:
         size = path.stat().st_size
@@ -68,7 +68,7 @@ def decode(data: bytes, wanted: Wanted = everything) -> Space:
 
     `wanted` is asked once for each name on each line. An event that is not wanted costs next to no time.
 
-    Errors: TraceError, and no other.
+    Raises: TraceError, and no other.
     """
     if not data:
         raise TraceError("the profile is empty")
