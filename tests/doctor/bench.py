@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Library
-from tfmon.doctor.findings import Finding
-from tfmon.doctor.gathering import Roots, gather
-from tfmon.doctor.libraries import DRIVER, wanted_libraries
-from tfmon.doctor.report import CHECKS
+from tfmon.doctor.checks import Finding
+from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
+from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Interpreter, Library
+from tfmon.doctor.interpreter import describe_interpreter
+from tfmon.doctor.report import CHECKS, Roots, gather
 from tfmon.probes.nvidia.nvml import PhysicalGpu
 
 REQUIRES = (
@@ -48,11 +50,24 @@ H200 = GpuFacts(
 )
 
 
-class ExperimentControl:
+BARE = Interpreter(
+    "/bare/bin/python",
+    version=sys.version_info[:3],
+    machine=platform.machine(),
+    prefix="/bare",
+    base_prefix="/usr",
+    path=("/usr/lib/python3",),
+    pip=False,
+    libc="glibc 2.36",
+)
+"""An interpreter without packages, as it would describe itself."""
+
+
+class Bench:
     """A faked environment and machine."""
 
-    def __init__(self, python: Path, folder: Path) -> None:
-        self.python = python
+    def __init__(self, folder: Path) -> None:
+        self.python = Path(BARE.executable)
         self.root, self.site, self.cwd = folder / "root", folder / "site", folder / "cwd"
         for one in (self.root, self.site, self.cwd):
             one.mkdir()
@@ -111,20 +126,30 @@ class ExperimentControl:
     ) -> None:
         """Install a TensorFlow in place of the one there; importing it would raise."""
         self.remove("tensorflow")
-        platform = self.site / "tensorflow/python/platform"
-        platform.mkdir(parents=True, exist_ok=True)
+        folder = self.site / "tensorflow/python/platform"
+        folder.mkdir(parents=True, exist_ok=True)
         (self.site / "tensorflow/__init__.py").write_text("raise AssertionError('imported')\n")
         facts = [("cuda_compute_capabilities", list(capabilities)), ("cuda_version", "12.5.1")]
         facts = [*facts, ("cudnn_version", "9")] if cuda else []
         info = f"import collections\nbuild_info = collections.OrderedDict({[*facts, ('is_cuda_build', cuda)]})\n"
-        (platform / "build_info.py").write_text(info)
+        (folder / "build_info.py").write_text(info)
         lines = [f"Requires-Python: {python}", *(f"Requires-Dist: {one}" for one in requires)]
         self.install(name, version, *lines, wheel=f"Tag: {tag}\n" if tag else "")
 
+    def describe(self, python: str | Path, *, environ: Mapping[str, str]) -> Interpreter:
+        """Return what an interpreter is; of `BARE` without starting it."""
+        if str(python) != BARE.executable:
+            return describe_interpreter(python, environ=environ)
+        return replace(BARE, path=(*environ["PYTHONPATH"].split(":"), *BARE.path))
+
+    def open(self, python: str, *details: object, environ: Mapping[str, str]) -> tuple[Library, ...]:
+        """Open the libraries of TensorFlow; none for `BARE`, which cannot be started."""
+        return () if python == BARE.executable else open_libraries(python, *details, environ=environ)
+
     def facts(self, **changes: object) -> Facts:
         """Gather the facts of this environment and machine; without the import."""
-        places = Roots(root=self.root, folder=self.cwd, environ=self.environ, **self.more)
-        return replace(gather(self.python, imports=False, places=places), **changes)
+        roots = Roots(root=self.root, folder=self.cwd, environ=self.environ, **self.more)
+        return replace(gather(self.python, imports=False, roots=roots), **changes)
 
     def find(self, id: str, **changes: object) -> Finding:
         """Return what a check finds here."""
@@ -140,14 +165,14 @@ def with_gpu(facts: Facts, *devices: GpuFacts, visible: str | None = None, **dri
     """Put GPUs and their driver into facts, and every library that TensorFlow opens."""
     devices = devices or (H200,)
     physical_gpus = tuple(PhysicalGpu(one.index, None, one.uuid, one.name) for one in devices)
-    sight = replace(facts.sight, physical_gpus=physical_gpus, refusal=None, visible=visible)
+    visibility = replace(facts.visibility, physical_gpus=physical_gpus, failure=None, visible=visible)
     told = {"version": "550.54.15", "module_version": "550.54.15", "cuda": (12, 4), "devices": devices, **driver}
     folder = "/usr/lib/x86_64-linux-gnu"
     libraries = tuple(
         Library(name, path=f"{folder}/{name}", version="9.3.0" if "cudnn" in name else "")
         for name in (DRIVER, *wanted_libraries(facts.build))
     )
-    return replace(facts, sight=sight, driver=DriverFacts(**told), libraries=libraries)
+    return replace(facts, visibility=visibility, driver=DriverFacts(**told), libraries=libraries)
 
 
 def build_library(file: Path, code: str = "int nothing;", *flags: str) -> Path:

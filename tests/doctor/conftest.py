@@ -10,24 +10,28 @@ import pytest
 from support.nvml import build_fake_nvml, driver, load_driver
 
 from tfmon.doctor import machine as host
+from tfmon.doctor import report
 
-from .bench import ExperimentControl
+from .bench import Bench
 
 __all__ = ["build_fake_nvml", "driver", "load_driver"]
 
 
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory) -> Path:
-    """An interpreter that has no packages at all."""
+    """Return a real interpreter without packages."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=sys.platform != "win32")
     return folder / "bin" / "python"
 
 
 @pytest.fixture
-def bench(bare_python, tmp_path, monkeypatch) -> ExperimentControl:
-    """An environment and a machine that a test furnishes; no GPU, and TensorFlow 2.21 with all it needs."""
+def bench(tmp_path, monkeypatch) -> Bench:
+    """Return an environment and a machine for a test to change: no GPU, TensorFlow 2.21 with all it needs."""
     if sys.platform != "linux":
         pytest.skip("the faked machine is one with Linux")
     monkeypatch.setattr(host, "WATCH_S", 0.0)
-    return ExperimentControl(bare_python, tmp_path)
+    bench = Bench(tmp_path)
+    monkeypatch.setattr(report, "describe_interpreter", bench.describe)
+    monkeypatch.setattr(report, "open_libraries", bench.open)
+    return bench

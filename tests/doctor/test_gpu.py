@@ -1,4 +1,4 @@
-"""Checks of the way to a GPU and of its driver, each with the fault and without."""
+"""Checks of the system, the build and the driver that a GPU needs, each with the fault and without."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import ClassVar
 import pytest
 from support.nvml import TWO_GPUS
 
+from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import DriverFacts, GpuFacts, Platform
-from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.machine import DriverReader
 from tfmon.doctor.report import no_gpu_reason
 from tfmon.probes.gpus import GpuVisibility, find_gpus
@@ -35,14 +35,14 @@ K80 = replace(H200, uuid="GPU-cc", name="Tesla K80", capability=(3, 7))
 
 @pytest.fixture
 def server(bench):
-    """Facts of a machine with a GPU that is used as it should be."""
+    """Facts of a machine with a GPU and nothing wrong."""
     return with_gpu(bench.facts(platform=LINUX))
 
 
 @pytest.fixture
 def mac(bench):
     """Facts of an Apple Silicon Mac with tensorflow-metal."""
-    facts = bench.facts(platform=Platform("Darwin", "arm64"), sight=GpuVisibility("Darwin", "arm64"))
+    facts = bench.facts(platform=Platform("Darwin", "arm64"), visibility=GpuVisibility("Darwin", "arm64"))
     python = replace(facts.python, version=(3, 12, 4), machine="arm64")
     return replace(facts, python=python, wheel=Wheel("tensorflow", "2.18.1", None, "1.2.0"))
 
@@ -60,10 +60,9 @@ def test_nothing_is_wrong_with_a_server(server, id):
 
 
 class TestSupport:
-    @pytest.mark.parametrize("system", ["Windows", "FreeBSD"])
-    def test_other_systems(self, bench, system):
-        finding = bench.find("gpu-system", sight=GpuVisibility(system, "x86_64"))
-        assert (finding.status, system in finding.found) == (BROKEN, True)
+    def test_another_system(self, bench):
+        finding = bench.find("gpu-system", visibility=GpuVisibility("FreeBSD", "x86_64"))
+        assert (finding.status, "FreeBSD" in finding.found) == (BROKEN, True)
 
     def test_cpu_only_wheel(self, bench):
         bench.remove("tensorflow")
@@ -75,7 +74,7 @@ class TestSupport:
             and "'tensorflow[and-cuda]'" in finding.fix
         )
 
-    def test_wheel_that_does_not_tell(self, bench):
+    def test_wheel_without_build_info(self, bench):
         (bench.site / "tensorflow/python/platform/build_info.py").unlink()
         assert bench.find("gpu-build").status == WARNING
 
@@ -97,7 +96,7 @@ class TestSupport:
         finding = find("metal", replace(mac, wheel=wheel, python=replace(mac.python, version=python)))
         assert (finding.status, fix in finding.fix) == (status, True), finding
 
-    def test_mac_is_spared_what_is_nvidias(self, mac, server):
+    def test_nvidia_checks_do_not_apply_to_a_mac(self, mac, server):
         assert {find(id, mac).status for id in ("driver", "visible-devices", "gpu-build")} == {NOT_APPLICABLE}
         assert find("metal", server).status == NOT_APPLICABLE
 
@@ -115,12 +114,10 @@ class TestSupport:
         wanted = {"docker": "--gpus all", "podman": "nvidia.com/gpu=all", "kubernetes": "nvidia.com/gpu: 1"}
         assert wanted[name] in finding.fix
 
-    def test_container_that_is_told_to_hide_it(self, bench):
+    def test_container_with_the_gpu(self, server, bench):
         bench.write(".dockerenv", "")
         bench.environ["NVIDIA_VISIBLE_DEVICES"] = "void"
-        assert bench.find("container").status == BROKEN
-
-    def test_container_with_the_gpu(self, server):
+        assert "which gives it no GPU" in bench.find("container").found
         assert find("container", replace(server, platform=Platform(container="docker"))).status == OK
         assert find("container", server).status == NOT_APPLICABLE
 
@@ -151,12 +148,16 @@ class TestDriver:
             "if this machine has an NVIDIA GPU: install the NVIDIA driver: sudo ubuntu-dr"
         )
 
-    def test_absent_beside_a_board(self, bench):
+    def test_absent_beside_a_gpu(self, bench):
         bench.write("sys/bus/pci/devices/a/vendor", "0x10de\n")
         bench.write("sys/bus/pci/devices/a/class", "0x030000\n")
         finding = bench.find("driver")
         assert finding.found == "there is an NVIDIA GPU, but no driver for it"
         assert finding.fix.startswith("install the NVIDIA driver")
+        bench.write("proc/version", "5.15.90.1-microsoft-standard-WSL2")
+        assert "in Windows, none in WSL" in bench.find("driver").fix
+        silent = GpuVisibility("Linux", "x86_64", answered=False)
+        assert bench.find("driver", visibility=silent).found == "the NVIDIA driver does not answer"
 
     def test_absent_in_a_container_on_a_host_that_has_it(self, bench):
         bench.write(".dockerenv", "")
@@ -164,29 +165,21 @@ class TestDriver:
             "proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue\n"
         )
         finding = bench.find("driver")
-        assert finding.found.startswith("the NVIDIA driver runs, but its library")
+        assert finding.found.startswith("the NVIDIA driver is loaded, but its library")
         assert finding.fix.startswith("docker run --gpus all")
         assert "kernel module: 550.54.15" in finding.evidence
 
-    def test_absent_in_wsl(self, bench):
-        bench.write("proc/version", "5.15.90.1-microsoft-standard-WSL2")
-        assert "in Windows, none in WSL" in bench.find("driver").fix
-
     @pytest.mark.parametrize(
-        ("refusal", "found", "fix"),
+        ("failure", "found", "fix"),
         [
             (NvmlFailure(DRIVER_NOT_LOADED), "the NVIDIA driver is not loaded", "modprobe"),
             (NvmlFailure(NO_PERMISSION), "no permission", "/dev/nvidiactl"),
             (None, "the NVIDIA driver lists no GPU", "--gpus all"),
         ],
     )
-    def test_that_lists_nothing(self, bench, refusal, found, fix):
-        finding = bench.find("driver", sight=GpuVisibility("Linux", "x86_64", refusal=refusal))
+    def test_that_lists_nothing(self, bench, failure, found, fix):
+        finding = bench.find("driver", visibility=GpuVisibility("Linux", "x86_64", failure=failure))
         assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
-
-    def test_that_hangs(self, bench):
-        finding = bench.find("driver", sight=GpuVisibility("Linux", "x86_64", answered=False))
-        assert finding.found == "the NVIDIA driver does not answer"
 
     def test_files_that_may_not_be_opened(self, bench, server):
         driver = DriverFacts(nodes=("/dev/nvidia0", "/dev/nvidiactl"), denied=("/dev/nvidia0",))
@@ -207,7 +200,7 @@ class TestDriver:
         assert (finding.status, finding.fix) == (BROKEN, "restart the machine")
         assert finding.found == "library 570.86.10, kernel module 550.54.15"
         finding = bench.find(
-            "driver-match", sight=GpuVisibility("Linux", "x86_64", refusal=NvmlFailure(LIBRARY_MISMATCH))
+            "driver-match", visibility=GpuVisibility("Linux", "x86_64", failure=NvmlFailure(LIBRARY_MISMATCH))
         )
         assert (finding.status, "updated while it ran" in finding.found) == (BROKEN, True)
 
@@ -237,7 +230,7 @@ class TestVisible:
         finding = find("visible-devices", hidden)
         assert (finding.status, "CUDA_VISIBLE_DEVICES" in finding.fix) == (BROKEN, True)
         reason = no_gpu_reason(hidden)
-        assert reason is not None and reason.why == finding.found, "the screen says the same"
+        assert reason is not None and reason.reason == finding.found, "the screen says the same"
 
     def test_one_of_two(self, server):
         finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="GPU-bb"))
@@ -246,11 +239,6 @@ class TestVisible:
     def test_numbers_among_different_models(self, server):
         finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="1"))
         assert (finding.status, finding.fix) == (WARNING, "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
-
-    def test_none_to_hide(self, bench):
-        bench.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-        finding = bench.find("visible-devices")
-        assert (finding.status, '"-1"' in finding.found) == (NOT_APPLICABLE, True)
 
 
 class TestCapability:
@@ -277,7 +265,7 @@ class TestCapability:
         assert "older TensorFlow" in find("compute-capability", with_gpu(server, K80)).fix
         assert find("compute-capability", with_gpu(server, K80, H200, visible="GPU-aa")).status == OK
 
-    def test_that_is_not_told(self, server):
+    def test_unknown(self, server):
         device = replace(H200, capability=None)
         assert find("compute-capability", with_gpu(server, device)).status == NOT_APPLICABLE
 
@@ -316,7 +304,7 @@ class TestDriverReader:
         reader(Stub(), [PhysicalGpu(0, None, "GPU-aa", "NVIDIA H200")])
         return reader.driver
 
-    def test_all_that_is_told(self):
+    def test_all_answers(self):
         driver = self.read(self.ANSWERS)
         assert (driver.version, driver.cuda) == ("550.54.15", (12, 4))
         device = replace(
@@ -327,38 +315,36 @@ class TestDriverReader:
         )  # fmt: skip
         assert driver.devices == (device,)
 
-    def test_what_is_not_told_or_not_understood(self):
+    def test_failures_and_odd_answers(self):
         odd = {"nvmlDeviceGetCudaComputeCapability": [9], "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=0)}
         for answers in ({}, odd):
             assert self.read(answers).devices == (GpuFacts(0, "GPU-aa", "NVIDIA H200"),)
 
-    def test_processes_are_not_asked_for_in_wsl(self):
+    def test_processes_are_not_read_in_wsl(self):
         assert self.read(self.ANSWERS, lists_processes=False).devices[0].processes is None
 
 
 class TestOneSource:
-    """What the screen says and what the doctor says is the same."""
+    """The screen and the doctor give the same reason."""
 
     def test_without_a_driver(self, bench):
         facts = bench.facts()
+        assert facts.visibility.failure == NvmlFailure(LIBRARY_NOT_FOUND)
         screen = find_gpus(
             bench.python, environ={}, root=bench.root, library="libno-such-driver.so.1", system="Linux"
         )
-        assert screen.why == facts.obstacle.why == find("driver", facts).found == no_gpu_reason(facts).why
+        assert screen.reason == facts.obstacle.reason == find("driver", facts).found == no_gpu_reason(facts).reason
 
+    @pytest.mark.process
     def test_with_the_fake_driver(self, bench, driver):
         bench.more["library"] = str(driver.library)
         facts = bench.facts()
         assert [one.name for one in facts.driver.devices] == ["NVIDIA Busy", "NVIDIA Idle"]
         assert facts.driver.version == "550.54.15"
         busy, idle = facts.driver.devices
-        assert (busy.busy_pct, busy.power_limit_w, busy.temperature_c, busy.processes) == (
-            87.0,
-            700.0,
-            61.0,
-            (4242,),
-        )
-        assert (idle.pcie_width, idle.capability, idle.persistence) == (None, None, None), "not told is not 0"
+        assert (busy.busy_pct, busy.power_limit_w) == (87, 700)
+        assert (busy.temperature_c, busy.processes) == (61, (4242,))
+        assert (idle.pcie_width, idle.capability, idle.persistence) == (None, None, None), "unknown is not 0"
         assert facts.obstacle is None
         assert find("driver", facts).status == OK
         assert find("gpu-free", facts).status == WARNING
@@ -367,16 +353,13 @@ class TestOneSource:
         facts = bench.facts()
         assert "GPU 1 has 4 lanes" in find("gpu-link", facts).found
         assert "overheating" in find("gpu-throttling", facts).found
-        driver.play("ret InitWithFlags 18\n")
-        assert bench.find("driver-match").status == BROKEN
-
-    def test_cpu_only_wheel_behind_the_fake_driver(self, bench, driver):
-        bench.more["library"] = str(driver.library)
+        bench.environ["CUDA_VISIBLE_DEVICES"] = "0"
         bench.tensorflow(cuda=False)
         facts = bench.facts()
-        assert (
-            no_gpu_reason(facts).why == find("gpu-build", facts).found == "CPU-only TensorFlow (tensorflow 2.21.0)"
-        )
+        cpu_only = "CPU-only TensorFlow (tensorflow 2.21.0)"
+        assert no_gpu_reason(facts).reason == find("gpu-build", facts).found == cpu_only
+        driver.play("ret InitWithFlags 18\n")
+        assert bench.find("driver-match").status == BROKEN
 
     def test_what_only_the_checks_know(self, server):
         lacking = tuple(
@@ -384,7 +367,4 @@ class TestOneSource:
         )
         broken = replace(server, libraries=lacking)
         assert broken.obstacle is None
-        assert no_gpu_reason(broken).why == "CUDA libraries: libcudnn.so.9 cannot be opened"
-
-    def test_refusal_is_told_without_a_library(self, bench):
-        assert bench.facts().sight.refusal == NvmlFailure(LIBRARY_NOT_FOUND)
+        assert no_gpu_reason(broken).reason == "CUDA libraries: libcudnn.so.9 cannot be opened"

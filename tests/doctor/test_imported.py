@@ -1,4 +1,4 @@
-"""What TensorFlow itself does and says: captured texts, and children that end in every way."""
+"""The import of TensorFlow: captured messages, and children that end in every way."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import psutil
 import pytest
 from support.waiting import wait_for
 
+from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.children import import_tensorflow
 from tfmon.doctor.facts import Import, Platform
-from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.gathering import import_tensorflow
-from tfmon.doctor.messages import DOUBTS, FATAL, NO_GPU, first_known
 from tfmon.doctor.report import no_gpu_reason
 
 from .bench import find, with_gpu
@@ -22,7 +21,7 @@ from .bench import find, with_gpu
 PLAIN = {"PATH": os.environ["PATH"]}
 _SECTIONS = (Path(__file__).parent / "captured.txt").read_text("utf-8").split("== ")[1:]
 TEXTS = {name: text for name, _, text in (section.partition("\n") for section in _SECTIONS)}
-"""What TensorFlow and what it loads have written to stderr."""
+"""Messages that TensorFlow and its libraries have written to stderr."""
 
 
 def fatal(text: str, exit_code: int | None = 1) -> Import:
@@ -62,7 +61,7 @@ class TestImport:
         [
             ("", -4, "SIGILL", "no Rosetta"),
             ("avx", -6, "SIGABRT: the processor lacks", "-cpu host"),
-            ("", -9, "lack of memory", "memory limit"),
+            ("", -9, "out of memory", "memory limit"),
             ("", -11, "SIGSEGV", "--force-reinstall"),
             ("", None, "not done after 1 s", "slow file system"),
         ],
@@ -75,6 +74,7 @@ class TestImport:
         works = Import(version="2.21.0", path="/x/tensorflow/__init__.py", seconds=2.4)
         assert bench.find("import", imported=works).found == "TensorFlow 2.21.0 in 2.4 s"
         assert {bench.find(id).status for id in ("import", "devices", "messages")} == {NOT_APPLICABLE}
+        assert bench.find("devices", imported=fatal("")).status == NOT_APPLICABLE
 
 
 class TestDevices:
@@ -99,22 +99,20 @@ class TestDevices:
         finding = find("devices", facts)
         assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
         assert no_gpu_reason(facts) is not None
+        assert finding.evidence[0] in TEXTS[name].splitlines() or len(finding.evidence[0]) == 300
 
     def test_none_without_a_reason(self, bench):
         silent = Import(version="2.21.0", text="nothing\n")
         assert "no NVIDIA driver" in bench.find("devices", imported=silent).found, "what the search found"
         facts = with_gpu(bench.facts(imported=silent))
-        assert "does not say why" in find("devices", facts).found
+        assert "gives no reason" in find("devices", facts).found
         facts = replace(facts, imported=replace(silent, built_with_cuda=False))
         assert "without CUDA" in find("devices", facts).found
 
     def test_some(self, bench):
         imported = Import(version="2.21.0", gpus=("/physical_device:GPU:0",))
         assert bench.find("devices", imported=imported).status == OK
-        assert no_gpu_reason(bench.facts(imported=imported)) is None, "its own word counts most"
-
-    def test_not_asked_of_one_that_does_not_import(self, bench):
-        assert bench.find("devices", imported=fatal("")).status == NOT_APPLICABLE
+        assert no_gpu_reason(bench.facts(imported=imported)) is None, "what it lists counts most"
 
 
 class TestMessages:
@@ -134,15 +132,11 @@ class TestMessages:
         text = TEXTS["harmless"] + TEXTS["no driver"]
         finding = bench.find("messages", imported=Import(version="2.21.0", text=text))
         assert finding.status == OK
-        assert "no NUMA node told; a factory registered twice" in finding.found
-        assert bench.find("messages", imported=Import(version="2.21.0")).found == "nothing of note"
-
-    def test_line_of_a_message(self):
-        known = first_known(TEXTS["no driver"], NO_GPU)
-        assert known is not None and known.line.endswith("GPU will not be used.")
-        assert first_known("all is well", (*FATAL, *NO_GPU, *DOUBTS)) is None
+        assert "no NUMA node reported; a factory registered twice" in finding.found
+        assert bench.find("messages", imported=Import(version="2.21.0")).found == "none that matters"
 
 
+@pytest.mark.process
 class TestChild:
     def test_that_answers(self):
         told = '{"version": "2", "path": "p", "gpus": ["g"], "cuda": true}'
@@ -151,8 +145,7 @@ class TestChild:
         assert (imported.works, imported.version, imported.gpus, imported.text) == (True, "2", ("g",), "no\n")
 
     @pytest.mark.parametrize(
-        ("script", "exit_code"),
-        [("import os; os.abort()", -6), ("raise SystemExit(3)", 3), ("x = ", 1), ("print('tfmon-doctor:{')", 0)],
+        ("script", "exit_code"), [("import os; os.abort()", -6), ("print('tfmon-doctor:{')", 0)]
     )
     def test_that_does_not(self, script, exit_code):
         imported = import_tensorflow(sys.executable, environ=PLAIN, script=script)
@@ -165,7 +158,7 @@ class TestChild:
             f"child = subprocess.Popen(['sleep', '60'])\nopen({str(note)!r}, 'w').write(str(child.pid))\n"
             "print('on my way', file=sys.stderr, flush=True)\ntime.sleep(60)"
         )
-        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script, timeout_s=1.5)
+        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script, timeout_s=1)
         assert (imported.exit_code, imported.text) == (None, "on my way\n")
         pid = int(note.read_text())
         wait_for(lambda: is_over(pid), what="the child's child to end")
@@ -173,11 +166,3 @@ class TestChild:
     def test_that_cannot_be_started(self, tmp_path):
         imported = import_tensorflow(tmp_path / "absent", environ={})
         assert (imported.works, "cannot be started" in imported.text) == (False, True)
-
-    @pytest.mark.tf
-    def test_real_tensorflow(self):
-        environ = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        imported = import_tensorflow(sys.executable, environ=environ)
-        assert imported.works, imported.text
-        assert (imported.gpus, imported.path.endswith("__init__.py")) == ((), True)
-        assert "oneDNN" in imported.text or "cuda" in imported.text.lower(), "its log level is reset"

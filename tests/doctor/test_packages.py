@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import Host, Import, Interpreter, Platform
-from tfmon.doctor.findings import BROKEN, NOT_APPLICABLE, OK, WARNING
+from tfmon.doctor.interpreter import describe_interpreter
 from tfmon.doctor.report import CHECKS
 
-from .bench import ExperimentControl, find
+from .bench import BARE, Bench, find
 
 VERSION = f"{sys.version_info.major}{sys.version_info.minor}"
 HEALTHY = [one.id for one in CHECKS if one.subject == "tensorflow" and one.id not in ("rosetta", "import")]
@@ -28,6 +29,7 @@ def test_nothing_is_wrong_with_a_fresh_environment(bench, id):
 
 
 class TestPython:
+    @pytest.mark.process
     @pytest.mark.parametrize("script", ["exit 3", "echo nonsense", "kill -9 $$", "echo []"])
     def test_that_does_not_work(self, bench, tmp_path, script):
         bench.python = tmp_path / "python"
@@ -35,9 +37,16 @@ class TestPython:
         bench.python.chmod(0o755)
         finding = bench.find("python")
         assert finding.status == BROKEN
-        assert "no Python that works" in finding.found
+        assert "no working Python" in finding.found
 
-    def test_that_is_not_there(self, bench, tmp_path):
+    @pytest.mark.process
+    def test_that_answers_and_one_that_is_not_there(self, bench, tmp_path, bare_python):
+        real = describe_interpreter(bare_python, environ={"PYTHONPATH": "/some/where"})
+        made = replace(
+            BARE, executable=str(bare_python), path=real.path, libc=real.libc, prefix=str(bare_python.parents[1])
+        )
+        assert replace(real, base_prefix="/usr", conda=False) == made
+        assert real.path[0] == "/some/where" and "" not in real.path
         bench.python = tmp_path / "absent"
         assert "cannot be started" in bench.find("python").found
         assert bench.find("tensorflow").status == NOT_APPLICABLE
@@ -55,7 +64,7 @@ class TestPython:
         facts = replace(facts, build=replace(facts.build, requires_python=""))
         assert find("python", replace(facts, python=replace(facts.python, version=version))).status == status
 
-    def test_conda_is_told_apart(self, bench):
+    def test_conda_without_wheels(self, bench):
         facts = bench.facts(wheel=None)
         facts = replace(facts, build=replace(facts.build, requires_python=""))
         python = replace(facts.python, version=(3, 14, 0), conda=True)
@@ -93,18 +102,15 @@ class TestPython:
 
 class TestTensorflow:
     def test_that_is_not_installed(self, bench):
-        bench.remove("tensorflow")
         (bench.site / "tensorflow/__init__.py").unlink()
+        assert "its files are gone" in bench.find("tensorflow").found
+        bench.remove("tensorflow")
         finding = bench.find("tensorflow")
         assert (finding.status, finding.found) == (BROKEN, "not installed")
         python = bench.python
         assert finding.fix.startswith(f"{python} -m ensurepip && {python} -m pip install ")
         others = ("several-tensorflows", "numpy", "protobuf", "requirements", "wheel-tags")
         assert {bench.find(id).status for id in others} == {NOT_APPLICABLE}
-
-    def test_whose_files_are_gone(self, bench):
-        (bench.site / "tensorflow/__init__.py").unlink()
-        assert "its files are gone" in bench.find("tensorflow").found
 
     def test_two_of_them(self, bench):
         bench.install("tensorflow-cpu", "2.20.0")
@@ -115,7 +121,7 @@ class TestTensorflow:
         bench.install("tf-nightly", "2.22.0.dev20260101")
         assert "tf-nightly" in bench.find("several-tensorflows").found
 
-    def test_shell_around_the_real_one_is_fine(self, bench):
+    def test_a_package_that_tensorflow_pulls_in_is_fine(self, bench):
         bench.install("tensorflow-intel", "2.21.0")
         assert bench.find("several-tensorflows").status == OK
 
@@ -144,7 +150,7 @@ class TestShadowing:
         bench.environ["PYTHONPATH"] = f"{before}:{bench.site}"
         facts = bench.facts()
         assert find("shadowing", facts).found.startswith(f"{before}/tensorflow.py is imported instead")
-        assert find("tensorflow", facts).status == OK, "the one behind it is examined all the same"
+        assert find("tensorflow", facts).status == OK, "the one behind it is examined"
         bench.environ["PYTHONPATH"] = f"{bench.site}:{before}"
         assert bench.find("shadowing").status == OK
 
@@ -155,7 +161,7 @@ class TestShadowing:
         (bench.site / "tensorflow/__init__.py").unlink()
         assert bench.find("shadowing").status == BROKEN, "unless there is no TensorFlow"
 
-    def test_standing_in_the_packages_is_no_shadow(self, bench):
+    def test_working_in_the_packages_is_no_shadow(self, bench):
         bench.cwd = bench.site
         assert bench.find("shadowing").status == OK
 
@@ -165,8 +171,6 @@ class TestRequirements:
         bench.tensorflow(tag=f"cp27-cp27-manylinux_2_17_{os.uname().machine}")
         finding = bench.find("wheel-tags")
         assert (finding.status, finding.expected) == (BROKEN, f"a wheel for cp{VERSION}")
-
-    def test_wheel_of_another_processor(self, bench):
         bench.tensorflow(tag=f"cp{VERSION}-cp{VERSION}-macosx_12_0_riscv")
         assert "this Python is for" in bench.find("wheel-tags").found
 
@@ -209,7 +213,7 @@ class TestRequirements:
         assert finding.status == status, finding
         if status == BROKEN:
             works = Import(version="2.21.0")
-            assert bench.find("protobuf", imported=works).status == WARNING, "it was imported all the same"
+            assert bench.find("protobuf", imported=works).status == WARNING, "it was imported nevertheless"
 
     def test_slow_protobuf(self, bench):
         bench.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
@@ -239,7 +243,7 @@ class TestRequirements:
 class TestCommands:
     """The fix fits the environment."""
 
-    def fix(self, bench: ExperimentControl, **changes: object) -> str:
+    def fix(self, bench: Bench, **changes: object) -> str:
         bench.tensorflow(cuda=False)
         facts = bench.facts(platform=Platform())
         python: Interpreter = replace(facts.python, executable="/p/bin/python", **changes)
@@ -254,27 +258,19 @@ class TestCommands:
         fix = self.fix(bench, pip=False, uv=True)
         assert fix.startswith("uv pip uninstall --python /p/bin/python tensorflow && uv pip install --python ")
 
-    def test_conda_that_has_it_from_pip(self, bench):
-        assert "python -m pip install" in self.fix(bench, pip=True, conda=True)
-
     def test_conda(self, bench):
         bench.tensorflow(cuda=False)
         (bench.site / "tensorflow-2.21.0.dist-info/INSTALLER").write_text("conda\n")
         facts = bench.facts(platform=Platform())
         python = replace(facts.python, conda=True, prefix="/opt/my conda")
         fix = find("gpu-build", replace(facts, python=python)).fix
+        assert "python -m pip install" in self.fix(bench, pip=True, conda=True), "conda that has it from pip"
         assert fix == "conda install -p '/opt/my conda' -c conda-forge 'tensorflow=*=cuda*'"
 
-    def test_system_that_forbids_it(self, bench):
+    def test_system_without_permission(self, bench):
         fix = self.fix(bench, pip=True, managed=True)
         assert fix == "/p/bin/python -m venv ~/tf && ~/tf/bin/pip install 'tensorflow[and-cuda]'"
-
-    def test_container(self, bench):
-        bench.tensorflow(cuda=False)
         fix = bench.find("gpu-build", platform=Platform(container="docker")).fix
         assert fix.endswith("  # as RUN in the image, to keep it")
-
-    def test_processor_without_such_wheels(self, bench):
-        bench.tensorflow(cuda=False)
         fix = bench.find("gpu-build", platform=Platform("Linux", "aarch64")).fix
-        assert "catalog.ngc.nvidia.com" in fix
+        assert "catalog.ngc.nvidia.com" in fix, "no such wheels for this processor"

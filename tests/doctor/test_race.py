@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tfmon.doctor import machine as host_module
+from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import Host, Platform
-from tfmon.doctor.findings import NOT_APPLICABLE, OK, WARNING
 from tfmon.probes.host import Load
 
 from .bench import H200, find, with_gpu
@@ -33,10 +33,10 @@ class TestGpu:
         ("id", "change", "found", "fix"),
         [
             ("gpu-free", {"busy_pct": 87.0, "processes": (4242,)}, "busy 87 %", "end what runs there"),
-            ("gpu-free", {"used_bytes": 90_000_000_000}, "84 GiB of 140 GiB taken", "end what runs there"),
+            ("gpu-free", {"used_bytes": 90_000_000_000}, "84 GiB of 140 GiB used", "end what runs there"),
             ("gpu-power", {"power_limit_w": 350.0}, "limited to 350 W", "nvidia-smi -i 0 -pl 700"),
             ("gpu-persistence", {"persistence": False}, "off on GPU 0", "nvidia-smi -pm 1"),
-            ("gpu-link", {"pcie_width": 4}, "GPU 0 has 4 lanes", "seat it anew"),
+            ("gpu-link", {"pcie_width": 4}, "GPU 0 has 4 lanes", "reseat it"),
             ("gpu-link", {"busy_pct": 90.0}, "runs at PCIe 1 while it is busy", "firmware"),
             ("gpu-throttling", {"clock_reasons": 0x44, "temperature_c": 92.0}, "overheating", "cool it"),
             ("gpu-throttling", {"clock_reasons": 0x20}, "hot: ", "cool it"),
@@ -46,7 +46,7 @@ class TestGpu:
         finding = find(id, with_gpu(bench.facts(), replace(H200, **change)))
         assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
 
-    def test_power_cap_under_load_is_usual(self, bench):
+    def test_power_limit_under_load_is_normal(self, bench):
         assert find("gpu-throttling", with_gpu(bench.facts(), replace(H200, clock_reasons=0x4))).status == OK
 
     def test_another_gpu_that_is_free(self, bench):
@@ -60,11 +60,11 @@ class TestGpu:
         assert bench.find(id).status == NOT_APPLICABLE
 
     @pytest.mark.parametrize("id", GPU_CHECKS[1:])
-    def test_what_the_driver_does_not_tell(self, bench, id):
+    def test_unknown_to_the_driver(self, bench, id):
         silent = replace(H200, power_default_w=None, persistence=None, pcie_width=None, clock_reasons=None)
-        assert find(id, with_gpu(bench.facts(), silent)).found == "the driver does not tell"
+        assert find(id, with_gpu(bench.facts(), silent)).found == "not reported by the driver"
 
-    def test_memory_that_is_not_told(self, bench):
+    def test_unknown_memory(self, bench):
         silent = replace(H200, busy_pct=None, used_bytes=None, total_bytes=None, processes=None)
         finding = find("gpu-free", with_gpu(bench.facts(), silent))
         assert (finding.status, finding.found) == (OK, "GPU 0 busy n/a")
@@ -80,7 +80,7 @@ class TestHost:
             ("governor", {"governors": ("powersave",)}, "powersave", "cpupower frequency-set -g performance"),
             ("turbo", {"turbo": False}, "off", "no_turbo"),
             ("memory", {"available_bytes": 1024**3}, "1.0 GiB of 32 GiB", "end other programs"),
-            ("swap", {"swap_used_bytes": 3 * 1024**3}, "3.0 GiB in use", "swapoff"),
+            ("swap", {"swap_used_bytes": 3 * 1024**3}, "3.0 GiB used", "swapoff"),
             ("load", {"others_cores": 3.0}, "3.0 of 8 cores busy", "top"),
             ("steal", {"steal_share": 0.1}, "10 %", "cores of its own"),
             ("power", {"on_battery": True}, "on battery", "plug it in"),
@@ -105,13 +105,13 @@ class TestHost:
         assert bench.find(id, host=replace(QUIET, **change)).status == OK
 
     @pytest.mark.parametrize("id", ["governor", "turbo", "power", "load", "steal", "memory"])
-    def test_what_is_not_told(self, bench, id):
+    def test_unknown(self, bench, id):
         assert bench.find(id, host=Host()).status == NOT_APPLICABLE
 
     @pytest.mark.parametrize(
         ("name", "value", "found"),
         [
-            ("CUDA_LAUNCH_BLOCKING", "1", "each kernel is waited for"),
+            ("CUDA_LAUNCH_BLOCKING", "1", "every kernel launch waits"),
             ("TF_ENABLE_ONEDNN_OPTS", "0", "without oneDNN"),
             ("OMP_NUM_THREADS", "1", "fewer threads than cores"),
             ("TF_XLA_FLAGS", "--tf_xla_auto_jit=2", "XLA is on"),
@@ -158,7 +158,7 @@ class TestRead:
     def test_memory_and_swap(self, bench):
         assert (bench.find("memory").status, bench.find("swap").status) == (OK, OK)
         bench.memory(available_mib=900, swap_used_mib=2_000)
-        assert (bench.find("memory").status, bench.find("swap").found) == (WARNING, "2.0 GiB in use")
+        assert (bench.find("memory").status, bench.find("swap").found) == (WARNING, "2.0 GiB used")
 
     @pytest.mark.parametrize(
         ("limit", "used"),

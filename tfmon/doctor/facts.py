@@ -1,4 +1,4 @@
-"""What the checks go by: everything is gathered first, and nothing is asked of the machine afterwards."""
+"""The facts that the checks judge: interpreter, packages, TensorFlow, libraries, driver, GPUs and machine."""
 
 from __future__ import annotations
 
@@ -10,38 +10,24 @@ from tfmon.probes.gpus import GpuVisibility, Obstacle, conclude
 from tfmon.probes.wheel import Wheel
 
 VARIABLES = (
-    "CONDA_PREFIX",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_LAUNCH_BLOCKING",
-    "CUDA_VISIBLE_DEVICES",
-    "KERAS_BACKEND",
-    "LD_LIBRARY_PATH",
-    "NVIDIA_TF32_OVERRIDE",
-    "NVIDIA_VISIBLE_DEVICES",
-    "OMP_NUM_THREADS",
-    "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
-    "PYTHONPATH",
-    "TF_CUDNN_DETERMINISTIC",
-    "TF_DETERMINISTIC_OPS",
-    "TF_ENABLE_ONEDNN_OPTS",
-    "TF_NUM_INTEROP_THREADS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_XLA_FLAGS",
-    "VIRTUAL_ENV",
-)
-"""The only variables of the environment that are looked at."""
+    "CONDA_PREFIX", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND",
+    "LD_LIBRARY_PATH", "NVIDIA_TF32_OVERRIDE", "NVIDIA_VISIBLE_DEVICES", "OMP_NUM_THREADS",
+    "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "PYTHONPATH", "TF_CUDNN_DETERMINISTIC", "TF_DETERMINISTIC_OPS",
+    "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_XLA_FLAGS", "VIRTUAL_ENV",
+)  # fmt: skip
+"""The only variables of the environment that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """The Python that is examined, by its own account."""
+    """The examined Python."""
 
     executable: str
     error: str = ""
-    """Why it gave no account of itself; empty if it did."""
+    """Why it does not answer; empty if it does."""
     version: tuple[int, int, int] = (0, 0, 0)
     machine: str = ""
-    """What it was built for, such as "x86_64"."""
+    """The processor it was built for, such as "x86_64"."""
     translated: bool = False
     """It runs under Rosetta: built for Intel, on Apple Silicon."""
     bits: int = 64
@@ -55,9 +41,9 @@ class Interpreter:
     uv: bool = False
     """Its environment was made by uv."""
     managed: bool = False
-    """The system forbids pip to install into it."""
+    """The system does not permit pip to install into it."""
     libc: str = ""
-    """Such as "glibc 2.36"; empty where there is none of GNU's."""
+    """Such as "glibc 2.36"; empty for any other C library."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +59,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What the TensorFlow wheel says of itself."""
+    """How the TensorFlow wheel was built."""
 
     cuda_version: str = ""
     cudnn_version: str = ""
@@ -90,7 +76,7 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A shared library that TensorFlow opens when it looks for GPUs, and what became of opening it."""
+    """A shared library that TensorFlow opens when it looks for GPUs."""
 
     name: str
     error: str = ""
@@ -98,14 +84,14 @@ class Library:
     path: str = ""
     """The file that was opened."""
     version: str = ""
-    """What it says of itself; only cuDNN is asked."""
+    """Read for cuDNN only."""
     wheel: bool = False
-    """Its file lies among the packages of the interpreter."""
+    """It is a file of the interpreter's packages."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuFacts:
-    """One NVIDIA GPU, as its driver describes it; None is what it does not tell."""
+    """One NVIDIA GPU, as its driver describes it; None is unknown."""
 
     index: int
     uuid: str
@@ -128,7 +114,7 @@ class GpuFacts:
     total_bytes: int | None = None
     processes: tuple[int, ...] | None = None
     clock_reasons: int | None = None
-    """Bits that say why its clocks are not at their highest."""
+    """Bits for what lowers its clocks."""
     temperature_c: float | None = None
 
 
@@ -141,10 +127,10 @@ class DriverFacts:
     module_version: str = ""
     """Of its kernel module."""
     cuda: tuple[int, int] | None = None
-    """The newest CUDA it can run, such as (12, 4)."""
+    """The newest CUDA it supports, such as (12, 4)."""
     devices: tuple[GpuFacts, ...] = ()
     nodes: tuple[str, ...] = ()
-    """Its files in /dev that are there."""
+    """Its files in /dev."""
     denied: tuple[str, ...] = ()
     """Those that this user may not open."""
 
@@ -172,9 +158,9 @@ class Host:
     """Cores this process may run on."""
     quota_cores: float | None = None
     throttled_share: float | None = None
-    """Share of its periods in which a control group used its quota up."""
+    """Share of its periods in which a control group used up its quota."""
     cpu_flags: frozenset[str] | None = None
-    """Instruction sets; None where the system does not tell."""
+    """Instruction sets; None if unknown."""
     governors: tuple[str, ...] = ()
     turbo: bool | None = None
     total_bytes: int = 0
@@ -183,7 +169,7 @@ class Host:
     others_cores: float | None = None
     """Cores that other programs kept busy while the facts were gathered."""
     steal_share: float | None = None
-    """Share of the time that the hypervisor gave to other machines in that while."""
+    """Share of that time that the hypervisor gave to other machines."""
     on_battery: bool | None = None
 
 
@@ -209,40 +195,40 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that is known."""
+    """All facts."""
 
     python: Interpreter
-    sight: GpuVisibility
+    visibility: GpuVisibility
     platform: Platform = Platform()
     environ: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     distributions: tuple[Distribution, ...] = ()
     wheel: Wheel | None = None
-    """The TensorFlow that would be imported, after what shadows it is gone."""
+    """The TensorFlow that would be imported without the files that shadow it."""
     home: str = ""
-    """The folder it lies in."""
+    """The folder that contains it."""
     build: Build = Build()
     shadows: tuple[str, ...] = ()
     """Files and folders on the import path that are imported instead of TensorFlow."""
     local_shadows: tuple[str, ...] = ()
-    """Those in the working directory, which only scripts that start there see."""
+    """Those in the working directory, which shadow TensorFlow for scripts that start there."""
     libraries: tuple[Library, ...] | None = None
-    """None where they were not looked for."""
+    """None if they were not opened."""
     driver: DriverFacts = DriverFacts()
     host: Host = Host()
     imported: Import | None = None
-    """None where the import was skipped."""
+    """None if the import was skipped."""
 
     @property
     def obstacle(self) -> Obstacle | None:
-        """What keeps tfmon from planning a GPU lane; the same that its screen says."""
-        search = conclude(self.sight, lambda: self.wheel)
-        return None if search.gpus else Obstacle(search.why, search.hint)
+        """What keeps tfmon from planning a GPU lane, as its screen says."""
+        search = conclude(self.visibility, lambda: self.wheel)
+        return None if search.gpus else Obstacle(search.reason, search.hint)
 
     @property
     def has_nvidia(self) -> bool:
         """Whether there is any sign of an NVIDIA GPU."""
-        sight = self.sight
-        return bool(sight.physical_gpus or sight.driver_runs or sight.has_board or self.driver.nodes)
+        seen = self.visibility
+        return bool(seen.physical_gpus or seen.driver_loaded or seen.gpu_on_bus or self.driver.nodes)
 
     def version_of(self, name: str) -> str:
         """Return the version of an installed package, or ""."""

@@ -1,4 +1,4 @@
-"""The interpreter that is examined: what it says of itself, and what is installed for it."""
+"""The examined interpreter: what it is, what is installed for it, and how to read versions and requirements."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.doctor.facts import Build, Distribution, Interpreter
-from tfmon.model.text import clean
+from tfmon.model.codec import clean
+from tfmon.probes.machine import read_text
 from tfmon.probes.wheel import BUILD_INFO, BUILDS
 
 NO_CWD = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
-"""Begins every script that an examined interpreter runs: no file of the working directory is imported by it."""
+"""First line of every script for the interpreter: nothing is imported from the working directory."""
 
-_ASK = (
+_DESCRIBE = (
     NO_CWD
     + r"""
 import importlib.util, json, os, platform, struct
@@ -61,57 +62,54 @@ print(json.dumps({
 }))
 """
 )
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;\s*(.*))?")
+_CLAUSE = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([^,\s]+)")
+_MARKER = re.compile(r"(\w+)\s*(==|!=|<=|>=|<|>)\s*[\"']([^\"']*)[\"']")
 _DIST_INFO = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-([^-]+)\.dist-info")
 
 
-def ask_interpreter(
+def run_script(
+    python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a script in an interpreter and return what it printed. Errors: as `subprocess.run`."""
+    return subprocess.run(
+        [str(python), "-c", script, *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout_s,
+        check=False,
+        env=None if environ is None else dict(environ),
+    )
+
+
+def describe_interpreter(
     python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Interpreter:
-    """Return what an interpreter says of itself; `error` says why it does not.
+    """Return what an interpreter is; `error` says why it does not answer.
 
-    Source: its `sys`, `platform` and `os` modules, asked in a process of its own; takes about 30 ms.
+    Source: its `sys`, `platform` and `os` modules, in a process of its own; takes about 30 ms.
     """
     executable = str(python)
     try:
-        answer = subprocess.run(
-            [executable, "-c", _ASK],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            env=None if environ is None else dict(environ),
-        )
+        answer = run_script(python, _DESCRIBE, environ=environ, timeout_s=timeout_s)
     except subprocess.TimeoutExpired:
         return Interpreter(executable, error=f"it did not answer within {timeout_s:g} s")
     except OSError as error:
         return Interpreter(executable, error=f"it cannot be started: {error.strerror}")
     try:
-        told = json.loads(answer.stdout.splitlines()[-1])
+        answers = json.loads(answer.stdout.splitlines()[-1])
         return Interpreter(
-            executable,
-            version=(int(told["version"][0]), int(told["version"][1]), int(told["version"][2])),
-            machine=str(told["machine"]),
-            translated=bool(told["translated"]),
-            bits=int(told["bits"]),
-            free_threaded=bool(told["free_threaded"]),
-            prefix=str(told["prefix"]),
-            base_prefix=str(told["base_prefix"]),
-            path=tuple(str(entry) for entry in told["path"]),
-            pip=bool(told["pip"]),
-            conda=bool(told["conda"]),
-            managed=bool(told["managed"]),
-            uv=bool(told["uv"]),
-            libc=str(told["libc"]),
+            executable, **{**answers, "version": tuple(answers["version"]), "path": tuple(answers["path"])}
         )
     except (ValueError, LookupError, TypeError):
         last = clean(answer.stderr.strip()).splitlines()[-1:] or [f"it ended with {answer.returncode}"]
-        return Interpreter(executable, error=f"it is no Python that works: {last[0]}")
+        return Interpreter(executable, error=f"it is no working Python: {last[0]}")
 
 
 def list_distributions(path: Sequence[str]) -> tuple[Distribution, ...]:
-    """Return the packages on an import path; the first of a name is the one that counts.
+    """Return the packages on an import path; the first of a name counts.
 
     Source: names of the `*.dist-info` folders.
     """
@@ -133,7 +131,8 @@ def list_distributions(path: Sequence[str]) -> tuple[Distribution, ...]:
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
     """Return what in a folder would be imported as `tensorflow` and is not TensorFlow.
 
-    `alone`: nothing else on the path is called so; then a folder without `__init__.py` counts, too.
+    Args:
+        alone: Nothing else on the path has that name; then a folder without `__init__.py` counts, too.
     Source: the order in which Python looks,
     https://docs.python.org/3/reference/import.html#the-path-based-finder.
     """
@@ -147,7 +146,7 @@ def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
 
 
 def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
-    """Return what comes before TensorFlow on an import path and is called like it."""
+    """Return what comes before TensorFlow on an import path and has its name."""
     found: list[str] = []
     for folder in path:
         if (Path(folder) / "tensorflow/__init__.py").is_file() and not find_shadows(folder):
@@ -157,7 +156,7 @@ def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
-    """Return what the TensorFlow in a folder says of itself.
+    """Return how the TensorFlow in a folder was built and what it requires.
 
     Source: its `build_info.py` as text; METADATA, WHEEL and INSTALLER of its distribution.
     """
@@ -171,12 +170,12 @@ def read_build(home: str | Path, distributions: Sequence[Distribution], name: st
         requires_python=next((value for key, value in metadata if key == "Requires-Python"), ""),
         requires=tuple(value for key, value in metadata if key == "Requires-Dist"),
         tags=tuple(value for key, value in wheel if key == "Tag"),
-        installer=_read(Path(folder) / "INSTALLER").strip() if folder else "",
+        installer=read_text(Path(folder) / "INSTALLER").strip() if folder else "",
     )
 
 
 def _build_info(file: Path) -> dict[str, object]:
-    match = re.search(r"\((\[.*\])\)", _read(file), re.DOTALL)
+    match = re.search(r"\((\[.*\])\)", read_text(file), re.DOTALL)
     try:
         return dict(ast.literal_eval(match[1])) if match is not None else {}
     except (ValueError, TypeError, SyntaxError):
@@ -189,24 +188,9 @@ def _listed(value: object) -> Sequence[object]:
 
 def _header(folder: str, name: str) -> list[tuple[str, str]]:
     """Return the fields of a file of a distribution, up to the first empty line."""
-    lines = _read(Path(folder) / name).split("\n\n", 1)[0].splitlines() if folder else []
+    lines = read_text(Path(folder) / name).split("\n\n", 1)[0].splitlines() if folder else []
     pairs = (line.partition(":") for line in lines if not line.startswith((" ", "\t")))
     return [(key.strip(), value.strip()) for key, _, value in pairs]
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
-    except OSError:
-        return ""
-
-
-# ---------------- versions and what packages require of each other, as far as the checks need it
-
-
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;\s*(.*))?")
-_CLAUSE = re.compile(r"(===|==|!=|<=|>=|~=|<|>)\s*([^,\s]+)")
-_MARKER = re.compile(r"(\w+)\s*(==|!=|<=|>=|<|>)\s*[\"']([^\"']*)[\"']")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +210,7 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def fits(version: str, allowed: str) -> bool:
-    """Return whether a version satisfies every clause; clauses that are not understood are passed over.
+    """Return whether a version satisfies every clause; unknown clauses are ignored.
 
     Source: https://packaging.python.org/en/latest/specifications/version-specifiers/, without pre-releases.
     """
@@ -245,10 +229,10 @@ def upper_bound(allowed: str) -> tuple[int, ...]:
 
 
 def read_requirement(line: str, environment: Mapping[str, str]) -> Requirement | None:
-    """Return what a `Requires-Dist` line asks for, or None where its condition does not hold or is not understood.
+    """Return what a `Requires-Dist` line requires, or None if its condition is false or unknown.
 
     Source: https://packaging.python.org/en/latest/specifications/dependency-specifiers/; only conditions with
-    one comparison are understood.
+    one comparison are known.
     """
     match = _REQUIREMENT.fullmatch(line.strip())
     if match is None or (match[3] and not _holds(match[3], environment)):

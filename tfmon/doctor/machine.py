@@ -1,4 +1,4 @@
-"""The system around the interpreter: platform, processors, memory and what else runs."""
+"""The machine around the interpreter: platform, processors, memory, load, and the NVIDIA driver with its GPUs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 
 from tfmon.doctor.facts import DriverFacts, GpuFacts, Host, Platform
 from tfmon.probes.host import Load, read_load
-from tfmon.probes.machine import cpu_folders, quota_cores, read_throttling
+from tfmon.probes.machine import cpu_folders, in_wsl, quota_cores, read_text, read_throttling
 from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, PhysicalGpu
-from tfmon.probes.surroundings import in_wsl
 
 WATCH_S = 0.3
-"""The load of others is measured over at least so long."""
+"""Shortest time over which the load of others is measured."""
+_EXCLUSIVE = (1, 2, 3)
+"""NVML's compute modes: one thread, none, one process."""
+_GRAPHICS = 0
+T = TypeVar("T")
 _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
 
 
@@ -39,7 +42,7 @@ def read_platform(
 
 
 def _distribution(root: Path) -> str:
-    match = re.search(r"^ID=[\"']?([\w.-]+)", _text(root / "etc/os-release"), re.MULTILINE)
+    match = re.search(r"^ID=[\"']?([\w.-]+)", read_text(root / "etc/os-release"), re.MULTILINE)
     return match[1] if match else ""
 
 
@@ -50,7 +53,7 @@ def _container(root: Path, environ: Mapping[str, str]) -> str:
         return "podman"
     if (root / ".dockerenv").exists():
         return "docker"
-    groups = _text(root / "proc/1/cgroup")
+    groups = read_text(root / "proc/1/cgroup")
     for word, name in _GROUPS.items():
         if word in groups:
             return name
@@ -58,17 +61,17 @@ def _container(root: Path, environ: Mapping[str, str]) -> str:
 
 
 def _wsl(root: Path) -> int:
-    """Return the version of the Windows Subsystem for Linux, or 0; version 1 has a kernel of Windows' own."""
+    """Return the version of the Windows Subsystem for Linux, or 0; version 1 has a kernel of Windows."""
     if not in_wsl(root):
         return 0
-    version = _text(root / "proc/version")
+    version = read_text(root / "proc/version")
     return 2 if "microsoft-standard" in version or "WSL2" in version or (root / "dev/dxg").exists() else 1
 
 
 class LoadWatch:
-    """Measures what other programs use from its making to `finish`.
+    """Measures what other programs use, from its creation to `finish`.
 
-    Source: `read_load`; our own part is taken off, with children that have ended.
+    Source: `read_load`, less the CPU time of this process and its children that ended.
     """
 
     def __init__(self, load: Callable[[], Load] = read_load) -> None:
@@ -77,7 +80,7 @@ class LoadWatch:
         self._before, self._own_s = load(), _own_cpu_s()
 
     def finish(self) -> tuple[float, float | None]:
-        """Return the cores that others kept busy, and the share of time stolen; None where it is not told."""
+        """Return the cores that others kept busy, and the stolen share of the time, or None."""
         time.sleep(max(0.0, self._begun_s + WATCH_S - time.monotonic()))
         after, own_s = self._load(), _own_cpu_s() - self._own_s
         elapsed_s = time.monotonic() - self._begun_s
@@ -119,7 +122,7 @@ def read_host(root: Path = Path("/"), *, others: tuple[float | None, float | Non
 
 def _memory(root: Path) -> tuple[int, int, int]:
     """Return total, available and used swap in bytes, within the limit of the container."""
-    lines = re.findall(r"^(\w+):\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    lines = re.findall(r"^(\w+):\s+(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE)
     fields = {name: 1024 * int(number) for name, number in lines}
     if "MemAvailable" not in fields:
         load = read_load()
@@ -129,9 +132,9 @@ def _memory(root: Path) -> tuple[int, int, int]:
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
-        most = _text(root / "sys/fs/cgroup" / limit).strip()
+        most = read_text(root / "sys/fs/cgroup" / limit).strip()
         if most.isdigit() and int(most) < total:
-            now = _text(root / "sys/fs/cgroup" / used).strip()
+            now = read_text(root / "sys/fs/cgroup" / used).strip()
             total, available = int(most), min(available, int(most) - int(now) if now.isdigit() else available)
     return total, max(0, available), fields.get("SwapTotal", 0) - fields.get("SwapFree", 0)
 
@@ -142,49 +145,33 @@ def _throttled_share(root: Path) -> float | None:
 
 
 def _flags(root: Path) -> frozenset[str] | None:
-    match = re.search(r"^(?:flags|Features)\s*:(.*)$", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    match = re.search(r"^(?:flags|Features)\s*:(.*)$", read_text(root / "proc/cpuinfo"), re.MULTILINE)
     return frozenset(match[1].split()) if match else None
 
 
 def _governors(root: Path) -> tuple[str, ...]:
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    return tuple(sorted({_text(file).strip() for file in files} - {""}))
+    return tuple(sorted({read_text(file).strip() for file in files} - {""}))
 
 
 def _turbo(root: Path) -> bool | None:
     folder = root / "sys/devices/system/cpu"
-    off = _text(folder / "intel_pstate/no_turbo").strip()
-    boost = _text(folder / "cpufreq/boost").strip()
+    off = read_text(folder / "intel_pstate/no_turbo").strip()
+    boost = read_text(folder / "cpufreq/boost").strip()
     return off == "0" if off else boost == "1" if boost else None
 
 
 def _on_battery(root: Path) -> bool | None:
     supplies = list((root / "sys/class/power_supply").glob("*"))
-    mains = [_text(one / "online").strip() for one in supplies if _text(one / "type").strip() == "Mains"]
+    mains = [read_text(one / "online").strip() for one in supplies if read_text(one / "type").strip() == "Mains"]
     return all(online == "0" for online in mains) if mains else None
 
 
-def _text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-# ---------------- what the NVIDIA driver tells of itself and of each GPU, asked once
-
-
-_EXCLUSIVE = (1, 2, 3)
-"""NVML's compute modes: one thread, none, one process."""
-_GRAPHICS = 0
-T = TypeVar("T")
-
-
 class DriverReader:
-    """Asks the driver while `look` has its library open; what it does not tell stays None.
+    """Reads the driver while `read_visibility` has its library open; what is not supported is None.
 
     Source: the NVML functions named below, https://docs.nvidia.com/deploy/nvml-api/.
-    Thread: the one that asks the driver; `driver` is read afterwards.
+    Thread: the one that calls the driver; `driver` is read afterwards.
     """
 
     def __init__(self, root: Path = Path("/"), *, lists_processes: bool = True) -> None:
@@ -192,66 +179,63 @@ class DriverReader:
         module = module_version(root)
         nodes, denied = device_files(root)
         self.driver = DriverFacts(module_version=module, nodes=nodes, denied=denied)
-        """What is known so far; the files alone before the driver was asked."""
+        """What is known so far; before the call only the files."""
 
-    def __call__(self, nvml: Nvml, physical_gpus: Sequence[PhysicalGpu]) -> None:
-        """Ask the driver about itself and every GPU that it lists."""
-        version = _told(nvml.call("nvmlSystemGetDriverVersion"), str)
-        newest = _told(nvml.call("nvmlSystemGetCudaDriverVersion_v2"), int)
+    def __call__(self, nvml: Nvml, gpus: Sequence[PhysicalGpu]) -> None:
+        """Read the driver and every GPU that it lists."""
+        version = _value(nvml.call("nvmlSystemGetDriverVersion"), str)
+        newest = _value(nvml.call("nvmlSystemGetCudaDriverVersion_v2"), int)
         self.driver = DriverFacts(
             version=version or "",
             module_version=self.driver.module_version,
             cuda=None if newest is None else (newest // 1000, newest % 1000 // 10),
-            devices=tuple(self._describe(nvml, physical_gpu) for physical_gpu in physical_gpus),
+            devices=tuple(self._describe(nvml, gpu) for gpu in gpus),
             nodes=self.driver.nodes,
             denied=self.driver.denied,
         )
 
-    def _describe(self, nvml: Nvml, physical_gpu: PhysicalGpu) -> GpuFacts:
-        def ask(function: str, kind: Callable[[Any], T], *more: object) -> T | None:
-            return _told(nvml.call(function, physical_gpu.handle, *more), kind)
+    def _describe(self, nvml: Nvml, gpu: PhysicalGpu) -> GpuFacts:
+        def read(function: str, kind: Callable[[Any], T], *more: object) -> T | None:
+            return _value(nvml.call(function, gpu.handle, *more), kind)
 
-        memory = nvml.call("nvmlDeviceGetMemoryInfo", physical_gpu.handle)
-        reasons = ask("nvmlDeviceGetCurrentClocksEventReasons", int)
+        memory = nvml.call("nvmlDeviceGetMemoryInfo", gpu.handle)
+        reasons = read("nvmlDeviceGetCurrentClocksEventReasons", int)
         if reasons is None:
-            reasons = ask("nvmlDeviceGetCurrentClocksThrottleReasons", int)
-        mode = ask("nvmlDeviceGetComputeMode", int)
+            reasons = read("nvmlDeviceGetCurrentClocksThrottleReasons", int)
+        mode = read("nvmlDeviceGetComputeMode", int)
         return GpuFacts(
-            index=physical_gpu.index,
-            uuid=physical_gpu.uuid,
-            name=physical_gpu.name,
-            capability=ask("nvmlDeviceGetCudaComputeCapability", lambda pair: (int(pair[0]), int(pair[1]))),
-            persistence=ask("nvmlDeviceGetPersistenceMode", bool),
+            index=gpu.index,
+            uuid=gpu.uuid,
+            name=gpu.name,
+            capability=read("nvmlDeviceGetCudaComputeCapability", lambda pair: (int(pair[0]), int(pair[1]))),
+            persistence=read("nvmlDeviceGetPersistenceMode", bool),
             exclusive=None if mode is None else mode in _EXCLUSIVE,
-            instances=ask("nvmlDeviceGetMigMode", lambda pair: bool(pair[0])),
-            power_limit_w=ask("nvmlDeviceGetEnforcedPowerLimit", lambda milliwatts: milliwatts / 1000),
-            power_default_w=ask("nvmlDeviceGetPowerManagementDefaultLimit", lambda milliwatts: milliwatts / 1000),
-            pcie_width=ask("nvmlDeviceGetCurrPcieLinkWidth", int),
-            pcie_width_max=ask("nvmlDeviceGetMaxPcieLinkWidth", int),
-            pcie_generation=ask("nvmlDeviceGetCurrPcieLinkGeneration", int),
-            pcie_generation_max=ask("nvmlDeviceGetMaxPcieLinkGeneration", int),
-            busy_pct=ask("nvmlDeviceGetUtilizationRates", lambda rates: float(rates.gpu)),
-            used_bytes=_told(memory, lambda info: int(info.used) if info.total else None),
-            total_bytes=_told(memory, lambda info: int(info.total) or None),
-            processes=self._processes(nvml, physical_gpu),
+            instances=read("nvmlDeviceGetMigMode", lambda pair: bool(pair[0])),
+            power_limit_w=read("nvmlDeviceGetEnforcedPowerLimit", lambda milliwatts: milliwatts / 1000),
+            power_default_w=read("nvmlDeviceGetPowerManagementDefaultLimit", lambda milliwatts: milliwatts / 1000),
+            pcie_width=read("nvmlDeviceGetCurrPcieLinkWidth", int),
+            pcie_width_max=read("nvmlDeviceGetMaxPcieLinkWidth", int),
+            pcie_generation=read("nvmlDeviceGetCurrPcieLinkGeneration", int),
+            pcie_generation_max=read("nvmlDeviceGetMaxPcieLinkGeneration", int),
+            busy_pct=read("nvmlDeviceGetUtilizationRates", lambda rates: float(rates.gpu)),
+            used_bytes=_value(memory, lambda info: int(info.used) if info.total else None),
+            total_bytes=_value(memory, lambda info: int(info.total) or None),
+            processes=self._processes(nvml, gpu),
             clock_reasons=reasons,
-            temperature_c=ask("nvmlDeviceGetTemperature", float, _GRAPHICS),
+            temperature_c=read("nvmlDeviceGetTemperature", float, _GRAPHICS),
         )
 
-    def _processes(self, nvml: Nvml, physical_gpu: PhysicalGpu) -> tuple[int, ...] | None:
+    def _processes(self, nvml: Nvml, gpu: PhysicalGpu) -> tuple[int, ...] | None:
         """Source: `nvmlDeviceGetComputeRunningProcesses_v3`, not under WSL, where it has crashed drivers."""
         if not self._lists_processes:
             return None
-        answer = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", physical_gpu.handle)
-        return _told(answer, lambda processes: tuple(sorted(int(one.pid) for one in processes)))
+        answer = nvml.call("nvmlDeviceGetComputeRunningProcesses_v3", gpu.handle)
+        return _value(answer, lambda processes: tuple(sorted(int(one.pid) for one in processes)))
 
 
 def module_version(root: Path = Path("/")) -> str:
     """Return the version of the driver's kernel module, or "". Source: /proc/driver/nvidia/version."""
-    try:
-        text = (root / "proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+    text = read_text(root / "proc/driver/nvidia/version")
     match = re.search(r"Kernel Module.*?\b(\d{3,}\.\d+(?:\.\d+)*)\b", text)
     return match[1] if match else ""
 
@@ -270,8 +254,8 @@ def device_files(root: Path = Path("/")) -> tuple[tuple[str, ...], tuple[str, ..
     return tuple(f"/dev/{name}" for name in names), tuple(f"/dev/{name}" for name in denied)
 
 
-def _told(answer: Any, kind: Callable[[Any], T]) -> T | None:  # noqa: ANN401 - whatever pynvml gives
-    """Return an answer of the driver, or None for a refusal and for what cannot be understood."""
+def _value(answer: Any, kind: Callable[[Any], T]) -> T | None:  # noqa: ANN401 - from pynvml
+    """Return an answer of the driver, or None for a failure and for what cannot be read."""
     if isinstance(answer, NvmlFailure):
         return None
     try:

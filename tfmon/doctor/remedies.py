@@ -1,4 +1,4 @@
-"""What to do about it, as commands for this platform and this environment."""
+"""What to do about a finding, as commands for this platform and this environment."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def install(facts: Facts, *packages: str) -> str:
 
 
 def reinstall(facts: Facts, unwanted: tuple[str, ...], *packages: str) -> str:
-    """Return the commands that exchange packages; where nothing may be taken away, for a new environment."""
+    """Return the commands that replace packages; in a new environment where none may be removed."""
     if facts.python.managed:
         return install(facts, *packages)
-    away = f"{_before(facts)}{_remove(facts)} {' '.join(unwanted)}"
-    return _in_image(facts, f"{away} && {_pip(facts, 'install')} {' '.join(packages)}")
+    removal = f"{_before(facts)}{_remove(facts)} {' '.join(unwanted)}"
+    return _in_image(facts, f"{removal} && {_pip(facts, 'install')} {' '.join(packages)}")
 
 
 def uninstall(facts: Facts, *packages: str) -> str:
-    """Return the command that takes packages away."""
+    """Return the command that removes packages."""
     return _in_image(facts, f"{_before(facts)}{_remove(facts)} {' '.join(packages)}")
 
 
 def tensorflow_package(facts: Facts, version: str = "") -> str:
-    """Return what pip calls a TensorFlow, with CUDA where a GPU for it is in sight."""
+    """Return what pip calls a TensorFlow, with CUDA if there may be a GPU for it."""
     x86 = facts.platform.system == "Linux" and facts.platform.machine == "x86_64"
     extra = "[and-cuda]" if x86 and (facts.has_nvidia or facts.platform.wsl) else ""
     if facts.platform.system == "Darwin" and facts.platform.machine == "arm64" and not version:
@@ -49,8 +49,18 @@ def same_tensorflow(facts: Facts) -> str:
     return f"'{facts.wheel.distribution}=={facts.wheel.version}'"
 
 
+def reinstall_tensorflow(facts: Facts) -> str:
+    """Return the command that installs the same TensorFlow again."""
+    return install(facts, "--force-reinstall", same_tensorflow(facts))
+
+
+def metal(facts: Facts) -> str:
+    """Return the command that installs tensorflow-metal with a TensorFlow that fits it."""
+    return install(facts, METAL_TENSORFLOW, f"tensorflow-metal=={METAL}")
+
+
 def gpu_build(facts: Facts) -> str:
-    """Return how to get a TensorFlow with CUDA instead of the one there."""
+    """Return how to get a TensorFlow with CUDA instead of the installed one."""
     if facts.platform.machine not in ("x86_64", "AMD64"):
         return f"PyPI has no TensorFlow with CUDA for {facts.platform.machine}; NVIDIA's container has one: {_NGC}"
     if _from_conda(facts):
@@ -60,7 +70,7 @@ def gpu_build(facts: Facts) -> str:
 
 
 def cuda_libraries(facts: Facts) -> str:
-    """Return how to get the CUDA libraries that this very TensorFlow wants."""
+    """Return how to get the CUDA libraries that this TensorFlow needs."""
     if _from_conda(facts):
         return gpu_build(facts)
     version = facts.wheel.version if facts.wheel is not None else ""
@@ -73,7 +83,7 @@ def cuda_libraries(facts: Facts) -> str:
 def give_gpu(facts: Facts) -> str:
     """Return how a container gets the GPU of its host."""
     if facts.platform.container == "kubernetes":
-        return "ask for it in the pod: resources: {limits: {nvidia.com/gpu: 1}}; its node needs NVIDIA's plugin"
+        return "in the pod, request resources: {limits: {nvidia.com/gpu: 1}}; its node needs NVIDIA's plugin"
     if facts.platform.container == "podman":
         return "podman run --device nvidia.com/gpu=all ..., with the NVIDIA Container Toolkit on the host"
     return "docker run --gpus all ..., with the NVIDIA Container Toolkit on the host"
@@ -99,7 +109,7 @@ def _if_any(facts: Facts) -> str:
 
 
 def other_python(facts: Facts) -> str:
-    """Return how to come by an environment with a Python that TensorFlow supports."""
+    """Return how to make an environment with a Python that TensorFlow supports."""
     high, package = ".".join(map(str, SUPPORTED_PYTHON[1])), tensorflow_package(facts)
     if facts.python.conda:
         return f"conda create -n tf python={high} && conda activate tf && python -m pip install {package}"
@@ -107,7 +117,7 @@ def other_python(facts: Facts) -> str:
 
 
 def _before(facts: Facts) -> str:
-    """Return what must be done before pip can install here."""
+    """Return the commands needed before pip can install here."""
     python = shlex.quote(facts.python.executable)
     if facts.python.managed:
         return f"{python} -m venv ~/tf && "

@@ -1,29 +1,155 @@
-"""All findings together: the answer to the question, and the exit code."""
+"""The doctor: gathers the facts, runs every check on them, and draws the conclusion and the exit code.
+
+All facts are gathered first; the checks read nothing else. Tests replace the roots of what is read.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
-from tfmon.doctor.checks import cuda, fairness, imported, nvidia, packages, python
-from tfmon.doctor.facts import Facts
-from tfmon.doctor.findings import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Finding
-from tfmon.doctor.gathering import HERE, Roots, gather
-from tfmon.probes.gpus import Obstacle
+from tfmon.doctor.checks import (
+    BROKEN,
+    FAIRNESS,
+    GPU,
+    TENSORFLOW,
+    WARNING,
+    Check,
+    Finding,
+    cuda,
+    fairness,
+    imported,
+    nvidia,
+    packages,
+    system,
+)
+from tfmon.doctor.children import import_tensorflow, open_libraries
+from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library
+from tfmon.doctor.interpreter import (
+    describe_interpreter,
+    find_shadows,
+    list_distributions,
+    read_build,
+    shadows_on,
+)
+from tfmon.doctor.machine import DriverReader, LoadWatch, read_host, read_platform
+from tfmon.probes.gpus import LIBRARY, Obstacle, read_visibility
+from tfmon.probes.wheel import find_home, find_wheel
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
 CHECKS: tuple[Check, ...] = (
-    *python.CHECKS,
+    *system.PYTHON_CHECKS,
     *packages.CHECKS,
-    *python.SUPPORT_CHECKS,
+    *system.GPU_CHECKS,
     *nvidia.CHECKS,
     *cuda.CHECKS,
     *imported.CHECKS,
-    *fairness.GPU_CHECKS,
     *fairness.CHECKS,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where the facts are read: on this machine, unless a test says otherwise."""
+
+    root: Path = Path("/")
+    """The folder of /proc, /sys, /dev and /etc."""
+    folder: Path | None = None
+    """The working directory."""
+    environ: Mapping[str, str] | None = None
+    library: str = LIBRARY
+    """File name of the driver's library."""
+    system: str = ""
+    machine: str = ""
+
+
+HERE = Roots()
+
+
+def gather(
+    python: str | Path = sys.executable,
+    *,
+    imports: bool = True,
+    roots: Roots = HERE,
+    driver_timeout_s: float = 5.0,
+    import_timeout_s: float = 60.0,
+) -> Facts:
+    """Return the facts about an interpreter and this machine.
+
+    Takes well under a second without `imports`, unless the driver is slow.
+
+    Args:
+        imports: Import TensorFlow too, in a child.
+        roots: Where the facts are read.
+    Thread: any; blocks.
+    """
+    environ = dict(os.environ if roots.environ is None else roots.environ)
+    watch = LoadWatch()
+    platform = read_platform(roots.root, environ, system=roots.system, machine=roots.machine)
+    interpreter = describe_interpreter(python, environ=environ)
+    hidden = shadows_on(interpreter.path)
+    blocked = {str(Path(shadow).parent) for shadow in hidden}
+    path = [folder for folder in interpreter.path if folder not in blocked]
+    distributions = list_distributions(path)
+    wheel, home = find_wheel(path), find_home(path)
+    build = Build()
+    if wheel is not None and home is not None:
+        build = read_build(home, distributions, wheel.distribution)
+    reader = DriverReader(roots.root, lists_processes=not platform.wsl)
+    visibility = read_visibility(
+        timeout_s=driver_timeout_s,
+        environ=environ,
+        root=roots.root,
+        library=roots.library,
+        system=platform.system,
+        machine=interpreter.machine or platform.machine,
+        examine=reader,
+    )
+    facts = Facts(
+        python=interpreter,
+        visibility=visibility,
+        platform=platform,
+        environ=MappingProxyType({name: environ[name] for name in VARIABLES if name in environ}),
+        distributions=distributions,
+        wheel=wheel,
+        home="" if home is None else str(home),
+        build=build,
+        shadows=hidden,
+        local_shadows=_local_shadows(roots.folder or Path.cwd(), home),
+        driver=reader.driver,
+    )
+    libraries = _open(facts, environ)
+    others = watch.finish()
+    imported = _import(facts, environ, import_timeout_s) if imports else None
+    host = read_host(roots.root, others=others)
+    return replace(facts, libraries=libraries, host=host, imported=imported)
+
+
+def _local_shadows(folder: Path, home: Path | None) -> tuple[str, ...]:
+    if home is not None and folder.resolve() == home.resolve():
+        return ()
+    return find_shadows(folder, alone=home is None)
+
+
+def _open(facts: Facts, environ: Mapping[str, str]) -> tuple[Library, ...] | None:
+    """Open the libraries if there may be an NVIDIA GPU and a TensorFlow that could use it."""
+    if facts.platform.system != "Linux" or not facts.has_nvidia:
+        return None
+    if facts.wheel is None or facts.wheel.has_cuda is False:
+        return None
+    return open_libraries(facts.python.executable, facts.home, facts.build, environ=environ)
+
+
+def _import(facts: Facts, environ: Mapping[str, str], timeout_s: float) -> Import | None:
+    """Import TensorFlow if it would be imported; a file that shadows it is not run."""
+    if facts.python.error or facts.wheel is None or facts.shadows:
+        return None
+    return import_tensorflow(facts.python.executable, environ=environ, timeout_s=timeout_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +180,7 @@ class Report:
 
     @property
     def no_gpu(self) -> Obstacle | None:
-        """What keeps TensorFlow from the GPU first of all, or None."""
+        """What keeps TensorFlow from the GPU, or None."""
         return no_gpu_reason(self.facts, self.results)
 
     @property
@@ -68,17 +194,16 @@ class Report:
 
     @property
     def answer(self) -> str:
-        """Why TensorFlow does not use the GPU, or that it does, and whether a race would be fair; a sentence."""
+        """A sentence: whether TensorFlow uses the GPU, else why not, and whether a race would be fair."""
         broken = self.of(TENSORFLOW, BROKEN)
         if broken:
             first = broken[0]
             return f"TensorFlow cannot be used: {first.check.title}: {first.finding.found}."
         obstacle = self.no_gpu
         if obstacle is not None:
-            return f"TensorFlow uses no GPU here: {obstacle.why}."
+            return f"TensorFlow uses no GPU here: {obstacle.reason}."
         names = ", ".join(dict.fromkeys(gpu.name for gpu in self.facts.driver.devices)) or "the GPU"
-        asked = self.facts.imported is not None
-        uses = f"TensorFlow {'uses' if asked else 'should find'} {names}"
+        uses = f"TensorFlow {'should find' if self.facts.imported is None else 'uses'} {names}"
         unfair = self.of(FAIRNESS, WARNING)
         if unfair:
             words = ", ".join(one.check.title for one in unfair[:3]) + (", …" if unfair[3:] else "")
@@ -88,13 +213,13 @@ class Report:
         return f"{uses}; see the warnings."
 
 
-def run_checks(python: str | Path = sys.executable, *, imports: bool = True, places: Roots = HERE) -> Report:
+def run_checks(python: str | Path = sys.executable, *, imports: bool = True, roots: Roots = HERE) -> Report:
     """Gather the facts of an interpreter and its machine, and run every check on them.
 
     Thread: any; blocks for half a second, with `imports` for as long as TensorFlow takes to import.
     """
     begun = time.monotonic()
-    facts = gather(python, imports=imports, places=places)
+    facts = gather(python, imports=imports, roots=roots)
     return Report(facts, judge(facts), time.monotonic() - begun)
 
 
@@ -104,9 +229,9 @@ def judge(facts: Facts) -> tuple[Result, ...]:
 
 
 def no_gpu_reason(facts: Facts, results: tuple[Result, ...] | None = None) -> Obstacle | None:
-    """Return why TensorFlow has no GPU, or None: what tfmon's screen says, and what only the checks can know.
+    """Return why TensorFlow has no GPU, or None: the obstacle that the screen shows, else the first broken check.
 
-    TensorFlow's own word counts most: where it lists a GPU there is no reason, whatever the checks say.
+    A GPU that TensorFlow itself lists counts more than any check.
     """
     if facts.imported is not None and facts.imported.gpus:
         return None

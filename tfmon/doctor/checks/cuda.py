@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfmon.doctor import remedies
+from tfmon.doctor.checks import GPU, Check, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.children import DRIVER, packaged_libraries, wanted_libraries
 from tfmon.doctor.facts import Facts, Library
-from tfmon.doctor.findings import GPU, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release
-from tfmon.doctor.libraries import DRIVER, packaged_libraries, wanted_libraries
 
-_NOT_ASKED = "asked where there is an NVIDIA GPU and a TensorFlow with CUDA"
+_NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 
 
 @check("cuda-driver-library", "libcuda", GPU, "https://docs.nvidia.com/cuda/cuda-driver-api/")
@@ -18,7 +18,7 @@ def cuda_driver_library(facts: Facts) -> Finding:
     """Judge whether the driver's own CUDA library can be opened."""
     library = _library(facts, DRIVER)
     if library is None:
-        return not_applicable(_NOT_ASKED)
+        return not_applicable(_NO_CUDA)
     if library.error:
         if facts.platform.container:
             fix = f"{remedies.give_gpu(facts)}; with NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -37,7 +37,7 @@ def cuda_driver_library(facts: Facts) -> Finding:
 def cuda_libraries(facts: Facts) -> Finding:
     """Judge whether every library can be opened that TensorFlow opens before it takes a GPU."""
     if facts.libraries is None:
-        return not_applicable(_NOT_ASKED)
+        return not_applicable(_NO_CUDA)
     wanted = wanted_libraries(facts.build)
     if not wanted:
         return not_applicable(f"the libraries of CUDA {facts.build.cuda_version or '?'} are not known here")
@@ -45,7 +45,7 @@ def cuda_libraries(facts: Facts) -> Finding:
     lacking = [one for one in asked if one.error]
     evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in asked]
     if not asked:
-        return warning("they could not be tried", "that each one opens", "run it again with -v", *_errors(facts))
+        return warning("they could not be opened", "that each one opens", "run it again with -v", *_errors(facts))
     if not lacking:
         wheel = all(one.wheel for one in asked)
         return ok(f"all {len(asked)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
@@ -55,8 +55,8 @@ def cuda_libraries(facts: Facts) -> Finding:
     if len(packaged) == len(lacking) and not any(_needs_other(one) for one in lacking):
         return broken(f"installed, but not found: {names}", expected, _point_to(facts, packaged), *evidence)
     first = lacking[0]
-    why = f" ({first.error.partition(':')[0]} is missing)" if _needs_other(first) else ""
-    found = f"{names} cannot be opened{why}"
+    reason = f" ({first.error.partition(':')[0]} is missing)" if _needs_other(first) else ""
+    found = f"{names} cannot be opened{reason}"
     return broken(found, expected, remedies.cuda_libraries(facts), *evidence)
 
 
@@ -70,7 +70,7 @@ def cudnn(facts: Facts) -> Finding:
     """Judge whether cuDNN is of the major version TensorFlow was built with, and no older."""
     library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)
     if library is None:
-        return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NOT_ASKED)
+        return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NO_CUDA)
     required = next((one for one in _cuda_requirements(facts) if one.name.startswith("nvidia-cudnn")), None)
     have, evidence = release(library.version), library.path
     least = _least(required) if required is not None else release(facts.build.cudnn_version)
@@ -91,7 +91,7 @@ def cuda_packages(facts: Facts) -> Finding:
         return not_applicable("none is installed")
     wrong = [one for one in there if not fits(facts.version_of(one.name), one.allowed)]
     if not wrong:
-        return ok(f"{len(there)} of {len(wanted)}, as TensorFlow wants them")
+        return ok(f"{len(there)} of {len(wanted)}, as TensorFlow requires them")
     words = [f"{one.name} {facts.version_of(one.name)} is not {one.allowed}" for one in wrong]
     others = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
     fix = "give TensorFlow an environment of its own" if others else remedies.cuda_libraries(facts)
@@ -106,7 +106,7 @@ def library_path(facts: Facts) -> Finding:
     """Judge whether LD_LIBRARY_PATH puts other CUDA libraries before those installed with TensorFlow."""
     value = facts.environ.get("LD_LIBRARY_PATH", "")
     if facts.platform.system != "Linux":
-        return not_applicable("asked on Linux only")
+        return not_applicable("Linux only")
     if not value or facts.libraries is None:
         return ok("not set" if not value else "no CUDA libraries were looked for", value)
     folders = [str(Path(one)) for one in value.split(":") if one]
@@ -116,7 +116,7 @@ def library_path(facts: Facts) -> Finding:
         found = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
         evidence = [f"{one.name}: {one.path}" for one in taken]
         return warning(found, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
-    return ok("hides no library of TensorFlow's", value)
+    return ok("hides no library of TensorFlow", value)
 
 
 def _library(facts: Facts, name: str) -> Library | None:
@@ -128,7 +128,7 @@ def _errors(facts: Facts) -> list[str]:
 
 
 def _needs_other(library: Library) -> bool:
-    """Return whether not the library itself is missing, but one that it needs."""
+    """Return whether the library exists and one that it needs is missing."""
     name = library.error.partition(":")[0]
     return ".so" in name and Path(name).name != library.name
 
@@ -139,7 +139,7 @@ def _point_to(facts: Facts, packaged: dict[str, str]) -> str:
 
 
 def _cuda_requirements(facts: Facts) -> list[Requirement]:
-    """Return what the extra `and-cuda` of this TensorFlow asks for."""
+    """Return what the extra `and-cuda` of this TensorFlow requires."""
     lines = [line.partition(";") for line in facts.build.requires]
     found = (read_requirement(line, {}) for line, _, marker in lines if "and-cuda" in marker)
     return [one for one in found if one is not None]

@@ -1,19 +1,22 @@
-"""The machine in a race: whether the CPU lane has all of it, and nothing else runs."""
+"""A fair race: whether each lane has the whole machine and a free GPU at full clocks, and nothing else runs."""
 
 from __future__ import annotations
 
+from tfmon.doctor.checks import FAIRNESS, Check, Finding, check, not_applicable, ok, warning
 from tfmon.doctor.checks.nvidia import visible_devices_of
 from tfmon.doctor.facts import Facts, GpuFacts
-from tfmon.doctor.findings import FAIRNESS, Check, Finding, check, not_applicable, ok, warning
 from tfmon.probes.nvidia.power import HW_SLOWDOWN, INFO, explain
 from tfmon.units import cores, memory, percent
 
 LEAST_AVAILABLE_BYTES = 2 * 1024**3
-"""Two lanes hold about so much before they train on anything large."""
+"""Two lanes use about this much before they train on anything large."""
 OTHERS_SHARE, STEAL_SHARE = 0.1, 0.02
 SWAP_USED_BYTES = 64 * 1024**2
+BUSY_PCT, USED_SHARE = 10.0, 0.1
+"""A GPU that is busier, or has more of its memory used, is not free."""
+_NONE = "no NVIDIA GPU"
 _SLOWING = {
-    "CUDA_LAUNCH_BLOCKING": ("1", "each kernel is waited for"),
+    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel launch waits for its end"),
     "NVIDIA_TF32_OVERRIDE": ("0", "the GPU lane computes without TF32"),
     "TF_CUDNN_DETERMINISTIC": ("1", "slower kernels are chosen on the GPU"),
     "TF_DETERMINISTIC_OPS": ("1", "slower kernels are chosen"),
@@ -43,16 +46,16 @@ def usable_cores(facts: Facts) -> Finding:
         )
         return warning(found, "no quota, or as many threads as it allows", fix, *evidence)
     if host.affinity < host.cores:
-        fix = "start it without taskset or --cpuset-cpus, or take the CPU lane for what it is"
+        fix = "start it without taskset or --cpuset-cpus, or accept a CPU lane with fewer cores"
         return warning(f"{host.affinity} of {host.cores} cores", "all of them", fix, *evidence)
     return ok(f"all {host.cores}", *evidence)
 
 
 @check("governor", "CPU governor", FAIRNESS, "https://docs.kernel.org/admin-guide/pm/cpufreq.html")
 def governor(facts: Facts) -> Finding:
-    """Judge whether the processor takes its time to speed up."""
+    """Judge whether the processor is slow to raise its clocks."""
     if not facts.host.governors:
-        return not_applicable("the system does not tell")
+        return not_applicable("not reported by this system")
     slow = [one for one in facts.host.governors if one in ("powersave", "ondemand", "conservative")]
     names = ", ".join(facts.host.governors)
     if slow:
@@ -65,7 +68,7 @@ def governor(facts: Facts) -> Finding:
 def turbo(facts: Facts) -> Finding:
     """Judge whether the processor may run above its base clock."""
     if facts.host.turbo is None:
-        return not_applicable("the system does not tell")
+        return not_applicable("not reported by this system")
     if not facts.host.turbo:
         fix = "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo (or 1 in cpufreq/boost)"
         return warning("off: the CPU lane is slower than it could be", "on, unless you want steady clocks", fix)
@@ -74,10 +77,10 @@ def turbo(facts: Facts) -> Finding:
 
 @check("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
 def free_memory(facts: Facts) -> Finding:
-    """Judge whether two lanes find room."""
+    """Judge whether there is enough memory for two lanes."""
     host = facts.host
     if not host.total_bytes:
-        return not_applicable("the system does not tell")
+        return not_applicable("not reported by this system")
     found = f"{memory(host.available_bytes)} of {memory(host.total_bytes)} available"
     if host.available_bytes < LEAST_AVAILABLE_BYTES:
         return warning(
@@ -91,9 +94,9 @@ def swap(facts: Facts) -> Finding:
     """Judge whether memory has been written to disk."""
     used = facts.host.swap_used_bytes
     if used >= SWAP_USED_BYTES:
-        fix = "end what takes the memory, then empty the swap: sudo swapoff -a && sudo swapon -a"
-        return warning(f"{memory(used)} in use", "none in use", fix)
-    return ok("not in use" if used <= 0 else f"{memory(used)} in use")
+        fix = "end what uses the memory, then empty the swap: sudo swapoff -a && sudo swapon -a"
+        return warning(f"{memory(used)} used", "none used", fix)
+    return ok("not used" if used <= 0 else f"{memory(used)} used")
 
 
 @check("load", "Load of others", FAIRNESS, "/proc/stat, over 0.3 s or more")
@@ -101,7 +104,7 @@ def load(facts: Facts) -> Finding:
     """Judge whether other programs keep cores busy."""
     busy, total = facts.host.others_cores, facts.host.cores
     if busy is None:
-        return not_applicable("the system does not tell")
+        return not_applicable("not reported by this system")
     found = f"other programs keep {busy:.1f} of {total} cores busy"
     if busy > OTHERS_SHARE * total:
         return warning(found, f"under {percent(100 * OTHERS_SHARE)}", "end them, or race later; `top` lists them")
@@ -113,7 +116,7 @@ def steal(facts: Facts) -> Finding:
     """Judge whether a hypervisor gives this machine's time to others."""
     share = facts.host.steal_share
     if share is None:
-        return not_applicable("the system does not tell")
+        return not_applicable("not reported by this system")
     if share > STEAL_SHARE:
         fix = "race on a machine with cores of its own, or at another time"
         return warning(f"{percent(100 * share)}: the host is oversubscribed", "none", fix)
@@ -124,9 +127,9 @@ def steal(facts: Facts) -> Finding:
 def power(facts: Facts) -> Finding:
     """Judge whether a laptop runs on its battery."""
     if facts.host.on_battery is None:
-        return not_applicable("no battery is seen")
+        return not_applicable("no battery found")
     if facts.host.on_battery:
-        return warning("on battery: clocks are held down", "mains", "plug it in")
+        return warning("on battery, with lower clocks", "mains", "plug it in")
     return ok("mains")
 
 
@@ -137,7 +140,7 @@ def power(facts: Facts) -> Finding:
     "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
 )
 def environment(facts: Facts) -> Finding:
-    """Judge variables that make one lane slower, or one thread do the work of all."""
+    """Judge variables that make one lane slower or leave it fewer threads."""
     found = [
         f"{name}={value}: {effect}"
         for name, (value, effect) in _SLOWING.items()
@@ -158,20 +161,9 @@ def environment(facts: Facts) -> Finding:
     return ok("none that changes speed")
 
 
-CHECKS: tuple[Check, ...] = (usable_cores, governor, turbo, free_memory, swap, load, steal, power, environment)
-
-
-# ---------------- the GPU in a race: whether it is free, and may run as fast as it can
-
-
-BUSY_PCT, HELD_SHARE = 10.0, 0.1
-"""A GPU that is busier, or of whose memory more is taken, is not free."""
-_NONE = "no NVIDIA GPU"
-
-
 @check("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetUtilizationRates, nvmlDeviceGetMemoryInfo")
 def gpu_free(facts: Facts) -> Finding:
-    """Judge whether others use the GPU."""
+    """Judge whether other programs use the GPU."""
     devices = visible_devices_of(facts)
     if not devices:
         return not_applicable(_NONE)
@@ -179,12 +171,12 @@ def gpu_free(facts: Facts) -> Finding:
         words = []
         if one.busy_pct is not None and one.busy_pct >= BUSY_PCT:
             words.append(f"busy {percent(one.busy_pct)}")
-        if one.used_bytes and one.total_bytes and one.used_bytes >= HELD_SHARE * one.total_bytes:
-            words.append(f"{memory(one.used_bytes)} of {memory(one.total_bytes)} taken")
+        if one.used_bytes and one.total_bytes and one.used_bytes >= USED_SHARE * one.total_bytes:
+            words.append(f"{memory(one.used_bytes)} of {memory(one.total_bytes)} used")
         if words:
             found = f"GPU {one.index} {one.name}: {', '.join(words)}"
             evidence = f"processes: {_processes(one)}"
-            return warning(found, "a GPU that nobody else uses", _freeing(facts, one), evidence)
+            return warning(found, "a GPU that no other program uses", _freeing(facts, one), evidence)
     return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in devices), *(_processes(one) for one in devices))
 
 
@@ -195,10 +187,10 @@ def gpu_free(facts: Facts) -> Finding:
     "nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementDefaultLimit",
 )
 def gpu_power(facts: Facts) -> Finding:
-    """Judge whether somebody has set the power limit below the physical_gpu's own."""
+    """Judge whether the power limit is below the GPU's default."""
     known = [one for one in visible_devices_of(facts) if one.power_limit_w and one.power_default_w]
     if not known:
-        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
     for one in known:
         assert one.power_limit_w is not None and one.power_default_w is not None
         if one.power_limit_w < 0.98 * one.power_default_w:
@@ -210,10 +202,10 @@ def gpu_power(facts: Facts) -> Finding:
 
 @check("gpu-persistence", "GPU persistence mode", FAIRNESS, "https://docs.nvidia.com/deploy/driver-persistence/")
 def gpu_persistence(facts: Facts) -> Finding:
-    """Judge whether the driver lets go of the GPU between programs, so that each start takes seconds."""
+    """Judge whether the driver unloads the GPU between programs, so that each start takes seconds."""
     known = [one for one in visible_devices_of(facts) if one.persistence is not None]
     if not known or facts.platform.wsl:
-        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
     off = [one for one in known if not one.persistence]
     if off:
         fix = "sudo systemctl start nvidia-persistenced, or sudo nvidia-smi -pm 1"
@@ -226,27 +218,27 @@ def gpu_link(facts: Facts) -> Finding:
     """Judge whether the link has fewer lanes than slot and GPU could have; its generation drops when idle."""
     known = [one for one in visible_devices_of(facts) if one.pcie_width and one.pcie_width_max]
     if not known:
-        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
     for one in known:
         assert one.pcie_width is not None and one.pcie_width_max is not None
         busy = one.busy_pct is not None and one.busy_pct > 50
         if one.pcie_width < one.pcie_width_max:
             found = f"GPU {one.index} has {one.pcie_width} lanes"
-            fix = "seat it anew, without a riser, or use the slot with all lanes; see lspci -vv"
+            fix = "reseat it, without a riser, or use a slot with all lanes; see lspci -vv"
             return warning(found, f"{one.pcie_width_max}, as slot and GPU could have", fix, _link(one))
         if busy and (one.pcie_generation or 0) < (one.pcie_generation_max or 0):
             found = f"GPU {one.index} runs at PCIe {one.pcie_generation} while it is busy"
-            fix = "allow it in the firmware's settings for PCIe; a riser may hold it down, too"
+            fix = "allow it in the firmware's PCIe settings; a riser may limit it, too"
             return warning(found, f"PCIe {one.pcie_generation_max}", fix, _link(one))
     return ok(", ".join(_link(one) for one in known))
 
 
 @check("gpu-throttling", "GPU clocks", FAIRNESS, "nvmlDeviceGetCurrentClocksEventReasons")
 def gpu_throttling(facts: Facts) -> Finding:
-    """Judge whether heat or the power supply holds the clocks down at this moment."""
+    """Judge whether heat or the power supply lowers the clocks at this moment."""
     known = [one for one in visible_devices_of(facts) if one.clock_reasons is not None]
     if not known:
-        return not_applicable(_NONE if not facts.driver.devices else "the driver does not tell")
+        return not_applicable(_NONE if not facts.driver.devices else "not reported by the driver")
     for one in known:
         # A hardware slowdown shows for an instant when the GPU changes its state; its causes do not.
         reasons = [
@@ -258,18 +250,18 @@ def gpu_throttling(facts: Facts) -> Finding:
             warm = "" if one.temperature_c is None else f", {one.temperature_c:.0f} °C"
             fix = "cool it, or wait: a race would measure the heat"
             evidence = f"reasons 0x{one.clock_reasons:x}"
-            return warning(f"GPU {one.index}: {reasons[0]}{warm}", "clocks that nothing holds down", fix, evidence)
-    return ok("not held down", *(f"GPU {one.index}: reasons 0x{one.clock_reasons:x}" for one in known))
+            return warning(f"GPU {one.index}: {reasons[0]}{warm}", "full clocks", fix, evidence)
+    return ok("not lowered", *(f"GPU {one.index}: reasons 0x{one.clock_reasons:x}" for one in known))
 
 
 def _use(device: GpuFacts) -> str:
     busy = "busy n/a" if device.busy_pct is None else f"busy {percent(device.busy_pct)}"
-    return busy if device.used_bytes is None else f"{busy}, {memory(device.used_bytes)} taken"
+    return busy if device.used_bytes is None else f"{busy}, {memory(device.used_bytes)} used"
 
 
 def _processes(device: GpuFacts) -> str:
     if device.processes is None:
-        return "not told"
+        return "unknown"
     return " ".join(map(str, device.processes)) or "none"
 
 
@@ -285,4 +277,7 @@ def _link(device: GpuFacts) -> str:
     return f"{generation}x{device.pcie_width}"
 
 
-GPU_CHECKS: tuple[Check, ...] = (gpu_free, gpu_power, gpu_persistence, gpu_link, gpu_throttling)
+CHECKS: tuple[Check, ...] = (
+    *(gpu_free, gpu_power, gpu_persistence, gpu_link, gpu_throttling),
+    *(usable_cores, governor, turbo, free_memory, swap, load, steal, power, environment),
+)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from tfmon.doctor import remedies
+from tfmon.doctor.checks import GPU, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts, GpuFacts
-from tfmon.doctor.findings import GPU, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.interpreter import release
-from tfmon.probes.gpus import doubt, driver_obstacle, hidden_obstacle, visible_of
+from tfmon.probes.gpus import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, LIBRARY_NOT_FOUND
 
 _LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
@@ -23,29 +23,26 @@ _NO_GPU = "the driver lists no GPU"
 @check("driver", "NVIDIA driver", GPU, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html")
 def driver(facts: Facts) -> Finding:
     """Judge whether the driver lists a GPU."""
-    if facts.sight.system != "Linux":
-        return not_applicable("asked on Linux only")
-    obstacle = driver_obstacle(facts.sight)
+    if facts.visibility.system != "Linux":
+        return not_applicable("Linux only")
+    obstacle = driver_obstacle(facts.visibility)
     if obstacle is None:
-        names = ", ".join(physical_gpu.name for physical_gpu in facts.sight.physical_gpus)
-        evidence = [
-            f"GPU {physical_gpu.index} {physical_gpu.uuid} {physical_gpu.name}"
-            for physical_gpu in facts.sight.physical_gpus
-        ]
+        names = ", ".join(one.name for one in facts.visibility.physical_gpus)
+        evidence = [f"GPU {one.index} {one.uuid} {one.name}" for one in facts.visibility.physical_gpus]
         return ok(f"{facts.driver.version or 'there'}: {names}", *evidence)
-    refusal = facts.sight.refusal
+    failure = facts.visibility.failure
     fix = obstacle.hint
-    if refusal is not None and refusal.code == LIBRARY_NOT_FOUND:
-        inside = facts.platform.container and (facts.sight.driver_runs or facts.driver.nodes)
+    if failure is not None and failure.code == LIBRARY_NOT_FOUND:
+        inside = facts.platform.container and (facts.visibility.driver_loaded or facts.driver.nodes)
         fix = remedies.give_gpu(facts) if inside else remedies.install_driver(facts)
-    if refusal is not None and refusal.code == DRIVER_NOT_LOADED and facts.platform.container:
+    if failure is not None and failure.code == DRIVER_NOT_LOADED and facts.platform.container:
         fix = f"on the host: {obstacle.hint}"
     evidence = [
         f"kernel module: {facts.driver.module_version or 'not loaded'}",
-        f"NVIDIA GPU on the PCI bus: {'yes' if facts.sight.has_board else 'not seen'}",
+        f"NVIDIA GPU on the PCI bus: {'yes' if facts.visibility.gpu_on_bus else 'not found'}",
         f"device files: {' '.join(facts.driver.nodes) or 'none'}",
     ]
-    return broken(obstacle.why, "an NVIDIA driver that lists a GPU", fix, *evidence)
+    return broken(obstacle.reason, "an NVIDIA driver that lists a GPU", fix, *evidence)
 
 
 @check(
@@ -66,36 +63,36 @@ def driver_files(facts: Facts) -> Finding:
     if needed and not facts.platform.wsl:
         absent = " and ".join(sorted(needed))
         fix = remedies.give_gpu(facts) if facts.platform.container else "sudo nvidia-modprobe -u -c 0"
-        return warning(f"{absent} not there", "CUDA opens them", fix, *facts.driver.nodes)
+        return warning(f"{absent} missing", "the files that CUDA opens", fix, *facts.driver.nodes)
     return ok(" ".join(facts.driver.nodes))
 
 
 @check(
     "driver-match",
-    "DriverFacts and its library",
+    "Driver and its library",
     GPU,
     "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
 )
 def driver_match(facts: Facts) -> Finding:
     """Judge whether the driver's library is of the version of its kernel module."""
-    module, library, refusal = facts.driver.module_version, facts.driver.version, facts.sight.refusal
+    module, library, failure = facts.driver.module_version, facts.driver.version, facts.visibility.failure
     fix = "restart the container" if facts.platform.container else "restart the machine"
-    if refusal is not None and refusal.code == LIBRARY_MISMATCH:
-        evidence = f"kernel module {module or 'of another version'}; NVML error {refusal.code}"
-        return broken(refusal.reason, "one version of both", fix, evidence)
+    if failure is not None and failure.code == LIBRARY_MISMATCH:
+        evidence = f"kernel module {module or 'of another version'}; NVML error {failure.code}"
+        return broken(failure.reason, "one version of both", fix, evidence)
     if not module or not library:
-        return not_applicable("the driver does not tell both versions")
+        return not_applicable("the driver does not report both versions")
     if module != library and not facts.platform.wsl:
         return broken(f"library {library}, kernel module {module}", "one version of both", fix)
     return ok(f"both {library}", "/proc/driver/nvidia/version")
 
 
-@check("driver-version", "DriverFacts for this CUDA", GPU, "https://docs.nvidia.com/deploy/cuda-compatibility/")
+@check("driver-version", "Driver for this CUDA", GPU, "https://docs.nvidia.com/deploy/cuda-compatibility/")
 def driver_version(facts: Facts) -> Finding:
     """Judge whether the driver is new enough for the CUDA that this TensorFlow was built with."""
     cuda = release(facts.build.cuda_version)
-    if not facts.sight.physical_gpus or not cuda:
-        return not_applicable(_NO_GPU if not facts.sight.physical_gpus else "this TensorFlow names no CUDA")
+    if not facts.visibility.physical_gpus or not cuda:
+        return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "this TensorFlow names no CUDA")
     table = _LEAST_DRIVER_WINDOWS if facts.platform.wsl else _LEAST_DRIVER
     least, have, newest = table.get(cuda[0], ""), facts.driver.version, facts.driver.cuda
     runs = "" if newest is None else f", runs CUDA up to {newest[0]}.{newest[1]}"
@@ -116,19 +113,21 @@ def driver_version(facts: Facts) -> Finding:
 )
 def visible_devices(facts: Facts) -> Finding:
     """Judge what CUDA_VISIBLE_DEVICES hides, and whether its numbers mean what they seem to."""
-    value = facts.sight.visible
+    value = facts.visibility.visible
     if facts.platform.system != "Linux":
-        return not_applicable("asked on Linux only")
+        return not_applicable("Linux only")
     evidence = "CUDA_VISIBLE_DEVICES is not set" if value is None else f'CUDA_VISIBLE_DEVICES="{value}"'
-    if not facts.sight.physical_gpus:
+    if not facts.visibility.physical_gpus:
         return not_applicable(f"{_NO_GPU}; {evidence}")
-    obstacle = hidden_obstacle(facts.sight)
+    obstacle = hidden_obstacle(facts.visibility)
     if obstacle is not None:
-        return broken(obstacle.why, "a GPU that is listed", "unset CUDA_VISIBLE_DEVICES, or set it to 0", evidence)
-    if text := doubt(facts.sight):
+        return broken(
+            obstacle.reason, "a GPU that is listed", "unset CUDA_VISIBLE_DEVICES, or set it to 0", evidence
+        )
+    if text := doubt(facts.visibility):
         return warning(text, "an order that is certain", "export CUDA_DEVICE_ORDER=PCI_BUS_ID", evidence)
-    seen = visible_of(facts.sight)
-    total = len(facts.sight.physical_gpus)
+    seen = visible_gpus(facts.visibility)
+    total = len(facts.visibility.physical_gpus)
     return ok(f"{len(seen)} of {total}: {', '.join(physical_gpu.name for physical_gpu in seen)}", evidence)
 
 
@@ -143,7 +142,7 @@ def compute_capability(facts: Facts) -> Finding:
     devices = [one for one in visible_devices_of(facts) if one.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
-        return not_applicable(_NO_GPU if not facts.sight.physical_gpus else "it is not told")
+        return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "it is not told")
     built = f"built for {' '.join(known)}"
     evidence = [f"GPU {one.index} {one.name}: {_written(one)}" for one in devices]
     for one in devices:
@@ -162,7 +161,7 @@ def compute_capability(facts: Facts) -> Finding:
     "compute-mode", "Sharing the GPU", GPU, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
 )
 def compute_mode(facts: Facts) -> Finding:
-    """Judge compute modes that let in one process at most, and GPUs that are split up."""
+    """Judge compute modes that permit one process at most, and GPUs that are split up."""
     devices = visible_devices_of(facts)
     if not devices:
         return not_applicable(_NO_GPU)
@@ -172,13 +171,13 @@ def compute_mode(facts: Facts) -> Finding:
             return warning(f"GPU {one.index} {one.name} is split up (MIG)", "a whole GPU", fix)
         if one.exclusive:
             fix = f"sudo nvidia-smi -i {one.index} -c DEFAULT"
-            return warning(f"GPU {one.index} lets in one process at most", "compute mode DEFAULT", fix)
+            return warning(f"GPU {one.index} permits one process at most", "compute mode DEFAULT", fix)
     return ok("whole, for several processes")
 
 
 def visible_devices_of(facts: Facts) -> list[GpuFacts]:
     """Return what is known of the GPUs that a program sees; of all where it sees none."""
-    seen = {physical_gpu.uuid for physical_gpu in visible_of(facts.sight)}
+    seen = {one.uuid for one in visible_gpus(facts.visibility)}
     return [one for one in facts.driver.devices if one.uuid in seen] or list(facts.driver.devices)
 
 
@@ -205,12 +204,4 @@ def _can_compile(device: GpuFacts, known: tuple[str, ...]) -> bool:
     return any(target <= device.capability for target in _targets(known, ("compute",)))
 
 
-CHECKS: tuple[Check, ...] = (
-    driver,
-    driver_files,
-    driver_match,
-    driver_version,
-    visible_devices,
-    compute_capability,
-    compute_mode,
-)
+CHECKS = (driver, driver_files, driver_match, driver_version, visible_devices, compute_capability, compute_mode)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tfmon.doctor import remedies
+from tfmon.doctor.checks import TENSORFLOW, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.findings import TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release, too_old, upper_bound
 from tfmon.probes.wheel import BUILDS
 
 _NONE = "no TensorFlow is installed"
-_SHELLS = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
+_PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
 """Distributions that `tensorflow` itself pulls in on some platforms."""
-_JUDGED_APART = {"numpy", "protobuf"}
+_SEPARATE = {"numpy", "protobuf"}
 
 
 @check("tensorflow", "TensorFlow", TENSORFLOW, "https://www.tensorflow.org/install/pip")
@@ -35,7 +35,7 @@ def several_tensorflows(facts: Facts) -> Finding:
     """Judge whether two distributions have written their files over each other."""
     found = {one.name: one for one in reversed(facts.distributions) if one.name in BUILDS}
     if len(found) > 1:
-        found = {name: one for name, one in found.items() if name not in _SHELLS} or found
+        found = {name: one for name, one in found.items() if name not in _PULLED_IN} or found
     twice = [one for one in facts.distributions if one.name in BUILDS and one != found.get(one.name, one)]
     names = ", ".join(f"{one.name} {one.version}" for one in found.values())
     if not found:
@@ -58,7 +58,7 @@ def several_tensorflows(facts: Facts) -> Finding:
     return ok(names)
 
 
-@check("shadowing", "Nothing in its place", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
+@check("shadowing", "No shadowing file", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
 def shadowing(facts: Facts) -> Finding:
     """Judge whether a file or folder named like TensorFlow is imported instead."""
     if facts.shadows:
@@ -92,7 +92,7 @@ def _renamed(path: str) -> str:
 def wheel_tags(facts: Facts) -> Finding:
     """Judge whether the wheel was built for this version of Python and this processor."""
     if not facts.build.tags or facts.python.error:
-        return not_applicable("the wheel does not tell")
+        return not_applicable("the wheel does not say")
     major, minor, _ = facts.python.version
     fix = remedies.reinstall(facts, (_name(facts),), remedies.tensorflow_package(facts))
     wanted = f"cp{major}{minor}"
@@ -124,7 +124,7 @@ def numpy(facts: Facts) -> Finding:
 
 @check("protobuf", "protobuf", TENSORFLOW, "https://protobuf.dev/support/cross-version-runtime-guarantee/")
 def protobuf(facts: Facts) -> Finding:
-    """Judge whether protobuf fits: older than what TensorFlow was generated with, it refuses to work."""
+    """Judge whether protobuf fits: it fails if it is older than what TensorFlow was generated with."""
     if facts.wheel is None:
         return not_applicable(_NONE)
     version = facts.version_of("protobuf")
@@ -149,8 +149,8 @@ def protobuf(facts: Facts) -> Finding:
 def requirements(facts: Facts) -> Finding:
     """Judge every other package that TensorFlow says it needs."""
     if facts.wheel is None or not facts.build.requires:
-        return not_applicable(_NONE if facts.wheel is None else "this TensorFlow does not tell")
-    wanted = [one for one in _requirements(facts) if one.name not in _JUDGED_APART]
+        return not_applicable(_NONE if facts.wheel is None else "this TensorFlow does not say")
+    wanted = [one for one in _requirements(facts) if one.name not in _SEPARATE]
     absent = [one for one in wanted if not facts.version_of(one.name)]
     wrong = [one for one in wanted if one not in absent and not fits(facts.version_of(one.name), one.allowed)]
     if not absent and not wrong:
@@ -160,12 +160,12 @@ def requirements(facts: Facts) -> Finding:
     words += [f"{one.name} {facts.version_of(one.name)} is not {one.allowed}" for one in wrong]
     fix = remedies.install(facts, *(f"'{one.name}{one.allowed}'" for one in (*absent, *wrong)))
     verdict = broken if absent and not _imports(facts) else warning
-    return verdict("; ".join(words[:3]) + ("; …" if words[3:] else ""), "what its metadata asks for", fix, *words)
+    return verdict("; ".join(words[:3]) + ("; …" if words[3:] else ""), "what its metadata requires", fix, *words)
 
 
 @check("keras-backend", "Keras backend", TENSORFLOW, "https://keras.io/getting_started/#configuring-your-backend")
 def keras_backend(facts: Facts) -> Finding:
-    """Judge whether Keras is told to compute with something else."""
+    """Judge whether Keras is set to another backend."""
     backend = facts.environ.get("KERAS_BACKEND", "")
     if backend not in ("", "tensorflow"):
         fix = "unset KERAS_BACKEND (or set it to tensorflow)"
@@ -177,7 +177,7 @@ def _judge(facts: Facts, name: str, title: str, version: str) -> Finding:
     required = _requirement(facts, name)
     if required is None or fits(version, required.allowed):
         return ok(
-            version, f"TensorFlow asks for {title} {required.allowed}" if required else "nothing is asked for"
+            version, f"TensorFlow requires {title} {required.allowed}" if required else "no version required"
         )
     return warning(version, f"{title} {required.allowed}", _fitting(facts, required))
 
@@ -214,7 +214,7 @@ def _name(facts: Facts) -> str:
     return facts.wheel.distribution if facts.wheel is not None else "tensorflow"
 
 
-CHECKS: tuple[Check, ...] = (
+CHECKS = (
     tensorflow_installed,
     several_tensorflows,
     shadowing,

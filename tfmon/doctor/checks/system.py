@@ -1,12 +1,12 @@
-"""The interpreter: whether any TensorFlow can run in it at all."""
+"""The interpreter and the system: whether any TensorFlow can run in them, and whether it could use a GPU."""
 
 from __future__ import annotations
 
 import re
 
 from tfmon.doctor import remedies
+from tfmon.doctor.checks import GPU, TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.findings import GPU, TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.interpreter import fits, release
 from tfmon.probes.gpus import system_obstacle, wheel_obstacle
 
@@ -21,7 +21,7 @@ def python_answers(facts: Facts) -> Finding:
         return broken(
             f"{python.executable}: {python.error}",
             "a Python that runs",
-            "name another one with --python, or make its environment anew",
+            "name another one with --python, or make its environment again",
         )
     version = ".".join(map(str, python.version))
     found = f"{version}, {python.machine}, {python.executable}"
@@ -69,9 +69,9 @@ def rosetta(facts: Facts) -> Finding:
 
 @check("c-library", "C library", TENSORFLOW, "https://peps.python.org/pep-0600/")
 def c_library(facts: Facts) -> Finding:
-    """Judge whether the system's C library is as new as the wheel wants; there are no wheels for musl."""
+    """Judge whether the C library is as new as the wheel needs; there are no wheels for musl."""
     if facts.platform.system != "Linux" or facts.python.error:
-        return not_applicable("asked on Linux only")
+        return not_applicable("Linux only")
     if not facts.python.libc:
         return broken(
             "not GNU's C library (Alpine?)",
@@ -102,7 +102,7 @@ def cpu_instructions(facts: Facts) -> Finding:
     """Judge whether an Intel or AMD processor has AVX, which the wheels are compiled for."""
     flags = facts.host.cpu_flags
     if facts.platform.machine not in ("x86_64", "AMD64") or flags is None:
-        return not_applicable("asked on x86 under Linux only")
+        return not_applicable("x86 under Linux only")
     if "avx" not in flags:
         return broken(
             "the processor has no AVX, or the virtual machine hides it",
@@ -112,26 +112,17 @@ def cpu_instructions(facts: Facts) -> Finding:
         )
     known = [name for name in ("avx", "avx2", "fma", "avx512f", "amx_bf16") if name in flags]
     if "avx2" not in flags:
-        fix = "take it as it is, or use another machine: the CPU lane is slower than most"
+        fix = "nothing to do here; on this machine the CPU lane is slower than on most"
         return warning("AVX, but no AVX2 and FMA", "AVX2 and FMA", fix, "/proc/cpuinfo flags")
     return ok(" ".join(known), "/proc/cpuinfo flags")
 
 
-CHECKS: tuple[Check, ...] = (python_answers, python_build, rosetta, c_library, cpu_instructions)
-
-
-# ---------------- the way from TensorFlow to a GPU: system, build, container, Windows, Metal
-
-
-_METAL_SOURCE = "https://pypi.org/project/tensorflow-metal/"
-
-
 @check("gpu-system", "A system with GPU support", GPU, "https://www.tensorflow.org/install/pip")
 def gpu_system(facts: Facts) -> Finding:
-    """Judge whether any TensorFlow has a GPU on this system."""
-    obstacle = system_obstacle(facts.sight)
+    """Judge whether any TensorFlow supports GPUs on this system."""
+    obstacle = system_obstacle(facts.visibility)
     if obstacle is not None:
-        return broken(obstacle.why, "Linux, WSL2 or macOS on Apple Silicon", obstacle.hint)
+        return broken(obstacle.reason, "Linux, WSL2 or macOS on Apple Silicon", obstacle.hint)
     return ok(f"{facts.platform.system} {facts.platform.machine}")
 
 
@@ -139,34 +130,36 @@ def gpu_system(facts: Facts) -> Finding:
 def gpu_build(facts: Facts) -> Finding:
     """Judge whether this TensorFlow was built without CUDA."""
     if facts.platform.system != "Linux" or facts.wheel is None:
-        return not_applicable("no TensorFlow is installed" if facts.wheel is None else "asked on Linux only")
-    obstacle = wheel_obstacle(facts.sight, facts.wheel)
+        return not_applicable("no TensorFlow is installed" if facts.wheel is None else "Linux only")
+    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
     if obstacle is not None:
         return broken(
-            obstacle.why, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
+            obstacle.reason, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
         )
     if facts.wheel.has_cuda is None:
-        fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import asks it"
-        return warning("the wheel does not tell", "a build with CUDA", fix, f"{facts.home}/tensorflow")
+        fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import imports it"
+        return warning("the wheel does not say", "a build with CUDA", fix, f"{facts.home}/tensorflow")
     build = facts.build
     return ok(
         f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}", f"built for {' '.join(build.capabilities)}"
     )
 
 
-@check("metal", "tensorflow-metal", GPU, _METAL_SOURCE)
+@check("metal", "tensorflow-metal", GPU, "https://pypi.org/project/tensorflow-metal/")
 def metal(facts: Facts) -> Finding:
     """Judge whether the plug-in for Apple GPUs is there and fits: 1.2.0 fits TensorFlow 2.18 and 2.19 only."""
-    if facts.platform.system != "Darwin" or facts.sight.machine != "arm64":
+    if facts.platform.system != "Darwin" or facts.visibility.machine != "arm64":
         return not_applicable("no Apple Silicon")
-    wanted = remedies.install(facts, remedies.METAL_TENSORFLOW, f"tensorflow-metal=={remedies.METAL}")
+    wanted = remedies.metal(facts)
     if facts.python.version[:2] > (3, 12):
         fix = "make an environment with Python 3.12: uv venv --python 3.12 tf && uv pip install --python tf "
         found = f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
         return broken(found, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
-    obstacle = wheel_obstacle(facts.sight, facts.wheel)
+    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
     if obstacle is not None or facts.wheel is None:
-        return broken(obstacle.why if obstacle else "not installed", f"tensorflow-metal {remedies.METAL}", wanted)
+        return broken(
+            obstacle.reason if obstacle else "not installed", f"tensorflow-metal {remedies.METAL}", wanted
+        )
     plugin, version = release(facts.wheel.metal), release(facts.wheel.version)
     together = f"tensorflow-metal {facts.wheel.metal} with TensorFlow {facts.wheel.version}"
     if plugin >= (1, 2) and version and not (2, 18) <= version < (2, 20):
@@ -178,18 +171,22 @@ def metal(facts: Facts) -> Finding:
 
 @check("container", "Container", GPU, "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/")
 def container(facts: Facts) -> Finding:
-    """Judge whether a container was given the GPU: its driver's files come from outside."""
+    """Judge whether a container can use the GPU: the driver's files come from the host."""
     if not facts.platform.container:
         return not_applicable("not in a container")
     kind, nodes = facts.platform.container, facts.driver.nodes
     evidence = (f"container: {kind}", f"device files: {' '.join(nodes) or 'none'}")
     hidden = facts.environ.get("NVIDIA_VISIBLE_DEVICES")
-    if hidden in ("void", "none", "") and not facts.sight.physical_gpus:
+    if hidden in ("void", "none", "") and not facts.visibility.physical_gpus:
         found = f'a {kind} container with NVIDIA_VISIBLE_DEVICES="{hidden}", which gives it no GPU'
         return broken(found, "NVIDIA_VISIBLE_DEVICES=all", remedies.give_gpu(facts), *evidence)
-    if facts.sight.physical_gpus:
-        return ok(f"a {kind} container that was given {len(facts.sight.physical_gpus)} GPU", *evidence)
-    if any(name.startswith("/dev/nvidia") for name in nodes) or facts.sight.driver_runs or facts.sight.has_board:
+    if facts.visibility.physical_gpus:
+        return ok(f"a {kind} container with {len(facts.visibility.physical_gpus)} GPU", *evidence)
+    if (
+        any(name.startswith("/dev/nvidia") for name in nodes)
+        or facts.visibility.driver_loaded
+        or facts.visibility.gpu_on_bus
+    ):
         found = f"a {kind} container on a host with an NVIDIA GPU, which it cannot use"
         return broken(found, "the GPU and the driver's libraries inside", remedies.give_gpu(facts), *evidence)
     found = f"a {kind} container without a GPU; its host may have one"
@@ -206,8 +203,9 @@ def wsl(facts: Facts) -> Finding:
     if "/dev/dxg" not in facts.driver.nodes:
         fix = "in Windows: install NVIDIA's driver, then `wsl --update` and `wsl --shutdown`"
         return broken("WSL 2 without /dev/dxg", "the GPU of Windows at /dev/dxg", fix)
-    note = "the driver of Windows serves it; it tells nothing of single processes"
+    note = "with the driver of Windows, which reports no single processes"
     return ok(f"WSL 2, {note}", "/dev/dxg")
 
 
-SUPPORT_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, container, wsl)
+PYTHON_CHECKS: tuple[Check, ...] = (python_answers, python_build, rosetta, c_library, cpu_instructions)
+GPU_CHECKS: tuple[Check, ...] = (gpu_system, gpu_build, metal, container, wsl)

@@ -1,21 +1,25 @@
-"""The CUDA libraries that a TensorFlow opens when it looks for GPUs: each is opened here as well, and named.
+"""What is tried in a child of the examined interpreter: open the CUDA libraries, import TensorFlow.
 
-Source: the libraries are those of TensorFlow's own attempt before it registers GPUs (`TryDlopenCUDALibraries` in
+Source: the libraries are those that TensorFlow opens before it registers GPUs (`TryDlopenCUDALibraries` in
 https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc); their versions those of
 https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import struct
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tfmon.doctor.facts import Build, Library
-from tfmon.doctor.interpreter import NO_CWD, release
+from tfmon.doctor.facts import Build, Import, Library
+from tfmon.doctor.interpreter import NO_CWD, release, run_script
+from tfmon.model.codec import clean
 
 DRIVER = "libcuda.so.1"
 _VERSIONS = {
@@ -32,19 +36,18 @@ import ctypes, json, os
 def version(handle, name):
     if "cudnn" not in name:
         return ""
-    ask = handle.cudnnGetVersion
-    ask.restype = ctypes.c_size_t
-    number = ask()
+    handle.cudnnGetVersion.restype = ctypes.c_size_t
+    number = handle.cudnnGetVersion()
     scale = 10000 if number >= 90000 else 1000
     return "%d.%d.%d" % (number // scale, number % scale // 100, number % 100)
 def place(name):
     try:
         with open("/proc/self/maps") as maps:
-            found = [line.split(None, 5)[5].strip() for line in maps if "/" + name.split(".so")[0] + ".so" in line]
-        return found[0] if found else ""
+            lines = [line.split(None, 5)[5].strip() for line in maps if "/" + name.split(".so")[0] + ".so" in line]
+        return lines[0] if lines else ""
     except OSError:
         return ""
-told = []
+found = []
 for name, file in json.loads(sys.argv[1]):
     entry = {"name": name, "error": "", "path": file if "/" in file else "", "version": ""}
     try:
@@ -53,14 +56,32 @@ for name, file in json.loads(sys.argv[1]):
         entry["version"] = version(handle, name)
     except (OSError, AttributeError) as error:
         entry["error"] = str(error)
-    told.append(entry)
-print(json.dumps(told))
+    found.append(entry)
+print(json.dumps(found))
+"""
+)
+
+
+_MARK = "tfmon-doctor:"
+_LONGEST = 100_000
+_IMPORT = (
+    NO_CWD
+    + f"""
+import json
+import tensorflow as tf
+found = {{
+    "version": tf.__version__,
+    "path": tf.__file__ or "",
+    "gpus": [one.name for one in tf.config.list_physical_devices("GPU")],
+    "cuda": bool(tf.test.is_built_with_cuda()),
+}}
+print({_MARK!r} + json.dumps(found), flush=True)
 """
 )
 
 
 def wanted_libraries(build: Build) -> tuple[str, ...]:
-    """Return the names of the libraries that a TensorFlow opens; empty where it names no CUDA that is known."""
+    """Return the names of the libraries that a TensorFlow opens; empty for an unknown CUDA version."""
     cuda, cudnn = release(build.cuda_version), release(build.cudnn_version.rpartition("_")[2])
     versions = _VERSIONS.get(cuda[0]) if cuda else None
     if versions is None:
@@ -77,37 +98,29 @@ def open_libraries(
     environ: Mapping[str, str],
     timeout_s: float = 20.0,
 ) -> tuple[Library, ...]:
-    """Open libcuda and each library that a TensorFlow wants, in a process of its interpreter.
+    """Open libcuda and each library that a TensorFlow opens, in a process of its interpreter.
 
-    A file is looked for where the dynamic linker would for TensorFlow: in LD_LIBRARY_PATH, in the folders that
-    TensorFlow's own libraries name, then in the system's.
+    A file is searched as the dynamic linker does for TensorFlow: in LD_LIBRARY_PATH, in the folders that
+    TensorFlow's own libraries name, then in those of the system.
     Source: https://man7.org/linux/man-pages/man8/ld.so.8.html
     """
-    asked = environ.get("LD_LIBRARY_PATH", "").split(":")
-    folders = [Path(one) for one in asked if one] + _own_folders(Path(home) / "tensorflow")
+    folders = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one] + _own_folders(
+        Path(home) / "tensorflow"
+    )
     names = (DRIVER, *wanted_libraries(build))
     files = [(name, _first_with(name, folders) if name != DRIVER else name) for name in names]
     try:
-        answer = subprocess.run(
-            [str(python), "-c", _OPEN, json.dumps(files)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            env=dict(environ),
-        )
-        told = json.loads(answer.stdout.splitlines()[-1])
+        answer = run_script(python, _OPEN, json.dumps(files), environ=environ, timeout_s=timeout_s)
+        opened = json.loads(answer.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         return (Library(DRIVER, error=f"opening the libraries took longer than {timeout_s:g} s"),)
     except (OSError, ValueError, LookupError):
-        return (Library(DRIVER, error="the process that opened the libraries broke down"),)
-    return tuple(_library(entry, Path(home)) for entry in told)
+        return (Library(DRIVER, error="the process that opened the libraries failed"),)
+    return tuple(_library(entry, Path(home)) for entry in opened)
 
 
 def packaged_libraries(home: str | Path, names: Sequence[str]) -> dict[str, str]:
-    """Return the libraries that lie among the packages beside TensorFlow, by name."""
+    """Return the libraries among the packages beside TensorFlow, by name."""
     return {name: str(found[0]) for name in names if (found := sorted(Path(home).glob(f"nvidia/*/lib/{name}")))}
 
 
@@ -121,7 +134,7 @@ def _first_with(name: str, folders: Sequence[Path]) -> str:
 
 
 def _own_folders(package: Path) -> list[Path]:
-    """Return the folders in which TensorFlow's libraries have the linker look, in its order."""
+    """Return the folders that TensorFlow's libraries name to the linker, in its order."""
     found: dict[Path, None] = {}
     for name in _ELSEWHERE:
         for entry in run_path(package / name):
@@ -131,7 +144,7 @@ def _own_folders(package: Path) -> list[Path]:
 
 
 def run_path(file: Path) -> list[str]:
-    """Return the folders that a shared library has the linker look in; empty for any other file.
+    """Return the folders that a shared library names to the linker; empty for any other file.
 
     Source: the dynamic section of an ELF file, https://refspecs.linuxfoundation.org/elf/gabi4+/ch5.dynamic.html
     """
@@ -158,3 +171,56 @@ def run_path(file: Path) -> list[str]:
     except (OSError, struct.error, StopIteration, KeyError, ValueError):
         return []
     return list(dict.fromkeys(entry for entry in text.split(":") if entry))
+
+
+def import_tensorflow(
+    python: str | Path, *, environ: Mapping[str, str], timeout_s: float = 60.0, script: str = _IMPORT
+) -> Import:
+    """Import TensorFlow in a child, list its GPUs, and return what happened, its stderr included.
+
+    The child is ended with all its processes when it takes longer than `timeout_s`.
+    Thread: any; blocks for seconds.
+    """
+    begun = time.monotonic()
+    try:
+        child = subprocess.Popen(
+            [str(python), "-c", script],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**environ, "TF_CPP_MIN_LOG_LEVEL": "0"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        return Import(exit_code=127, text=f"{python} cannot be started: {error.strerror}")
+    exit_code: int | None
+    with child:
+        try:
+            out, text = child.communicate(timeout=timeout_s)
+            exit_code = child.returncode
+        except subprocess.TimeoutExpired:
+            _end(child)
+            out, text = child.communicate()
+            exit_code = None
+        except BaseException:
+            _end(child)
+            raise
+    return _read_answer(exit_code, out, text, time.monotonic() - begun)
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _read_answer(exit_code: int | None, out: str, text: str, seconds: float) -> Import:
+    line = next((line for line in reversed(out.splitlines()) if line.startswith(_MARK)), "")
+    text = clean(text[-_LONGEST:], _LONGEST)
+    try:
+        found = json.loads(line.removeprefix(_MARK))
+    except ValueError:
+        return Import(exit_code, text=text, seconds=seconds)
+    gpus = tuple(str(name) for name in found["gpus"])
+    return Import(exit_code, str(found["version"]), str(found["path"]), gpus, bool(found["cuda"]), text, seconds)
