@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -222,13 +222,16 @@ class TestRestart:
 
 
 class TestWindows:
-    def test_steady_windows_add_up(self):
-        state = lane("cpu", window(step=10), window(step=20, sampled=2, sampled_examples=64, sampled_copy_ns=7))
-        assert state.steady == WindowSums(
-            windows=2, steps=20, examples=640, span_ns=400 * MS, input_ns=40 * MS, call_ns=300 * MS,
-            sync_ns=50 * MS, report_ns=10 * MS, histogram={1552: 20}, sampled=2, sampled_copy_ns=7,
-        )  # fmt: skip
-        assert (state.steps, state.examples) == (20, 704)
+    def test_every_figure_of_steady_windows_adds_up(self):
+        names = [one.name for one in fields(WindowSums) if one.name not in ("windows", "histogram")]
+        first, second = ({name: start + place for place, name in enumerate(names)} for start in (100, 200))
+        state = lane(
+            "cpu", window(**{"step": 10, **first}), window(**{"step": 20, "sampled_examples": 64, **second})
+        )
+        sums = {name: first[name] + second[name] for name in names}
+        assert state.steady == WindowSums(windows=2, histogram={1552: 20}, **sums)
+        assert (state.steps, state.examples) == (20, sums["examples"] + 64)
+        assert lane("cpu", window()).steady.sampled_copy_ns is None
 
     def test_rates_are_over_wall_time(self):
         steady = lane("cpu", window(), window(span_ns=600 * MS)).steady

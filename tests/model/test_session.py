@@ -8,32 +8,23 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
+from tests.support.events import SECOND, gpu_sample, window
 from tfmon.model.events import BadLine, Interrupted
-from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered, Window
+from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.lane_statistics import WindowSums
-from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race
-from tfmon.model.readings import GpuSample, HostSample, Missing
-from tfmon.model.session import Session
+from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race, TuneState
+from tfmon.model.readings import ClockReason, GpuSample, HostSample
+from tfmon.model.session import (
+    GPU_THROTTLED,
+    STOLEN,
+    SWAPPING,
+    THROTTLED,
+    Session,
+    gpu_disturbances,
+    host_disturbances,
+)
 from tfmon.model.spec import LaneSpec, name_lanes
-
-NONE = Missing("not read")
-
-
-def gpu_sample(index: int, at_ns: int = 1, busy_pct: float = 50.0) -> GpuSample:
-    return GpuSample(
-        at_ns=at_ns,
-        key=f"GPU-{index}",
-        index=index,
-        name=f"Board {index}",
-        busy_pct=busy_pct,
-        busy_source="samples",
-        used_bytes=NONE,
-        total_bytes=NONE,
-        power_w=NONE,
-        power_limit_w=NONE,
-        temperature_c=NONE,
-    )
 
 
 @pytest.fixture
@@ -43,28 +34,12 @@ def session():
     return session
 
 
+def gpu(index: int, at_ns: int = 1, busy_pct: float = 50.0) -> GpuSample:
+    return gpu_sample(f"GPU-{index}", index, at_ns=at_ns, name=f"GPU {index}", busy_pct=busy_pct)
+
+
 def bad_line(lane: str = "cpu") -> BadLine:
     return BadLine(lane=lane, at_ns=1, problem="not JSON")
-
-
-def window() -> Window:
-    return Window(
-        lane="cpu",
-        at_ns=5,
-        span_ns=4,
-        steps=10,
-        examples=320,
-        step=10,
-        input_ns=1,
-        call_ns=1,
-        sync_ns=1,
-        report_ns=1,
-        longest_ns=1,
-        histogram={1: 10},
-        loss=None,
-        settings={},
-        round=1,
-    )
 
 
 def test_lanes_begin_in_the_order_of_their_specs(session):
@@ -80,7 +55,7 @@ def test_an_event_reaches_its_lane_only(session):
     assert (snapshot.lane("cpu").phase, snapshot.lane("gpu:1").phase) == (IMPORTING, STARTING)
 
 
-def test_an_event_for_an_unknown_lane_is_passed_over_and_told_to_nobody(session):
+def test_an_event_for_an_unknown_lane_changes_nothing_and_reaches_no_listener(session):
     heard = []
     session.listen(heard.append)
     before = session.snapshot().lanes
@@ -97,7 +72,7 @@ def test_a_lane_that_is_not_there_is_a_key_error(session):
 def test_a_snapshot_stays_as_it_was_while_more_arrives(session):
     early = session.snapshot()
     session.accept(PhaseEntered(lane="cpu", at_ns=5, phase=RACING))
-    session.accept(gpu_sample(0))
+    session.accept(gpu(0))
     session.accept(HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0))
     session.grant_slice("cpu")
     assert early.lane("cpu").phase == STARTING
@@ -143,13 +118,13 @@ def test_listeners_hear_every_event_after_it_counts(session):
     assert heard == [(bad_line(), 1), "second"]
 
 
-def test_the_start_signal_is_noted(session):
+def test_the_start_signal_is_recorded(session):
     assert session.snapshot().race.started_ns is None
     session.start_clock(42)
     assert session.snapshot().race.started_ns == 42
 
 
-def test_a_turn_is_noted_and_a_change_of_mode_ends_it(session):
+def test_a_change_of_mode_ends_a_slice(session):
     session.grant_slice("gpu:1")
     assert session.snapshot().race.training == "gpu:1"
     session.set_mode(CONCURRENT)
@@ -157,8 +132,8 @@ def test_a_turn_is_noted_and_a_change_of_mode_ends_it(session):
     assert (race.mode, race.training, race.scenario) == (CONCURRENT, "", "dense")
 
 
-def test_what_was_measured_in_one_mode_is_not_mixed_with_the_other(session):
-    session.accept(window())
+def test_steady_state_begins_anew_in_another_mode(session):
+    session.accept(window(round=1))
     session.set_mode(TURNS)
     assert [lane.steady.windows for lane in session.snapshot().lanes] == [1, 0]
     session.set_mode(CONCURRENT)
@@ -167,9 +142,9 @@ def test_what_was_measured_in_one_mode_is_not_mixed_with_the_other(session):
     assert (cpu.steps, cpu.examples, len(cpu.points)) == (10, 320, 1)
 
 
-def test_a_new_race_drops_what_was_known_of_the_lanes_but_not_of_the_machine(session):
+def test_a_new_race_drops_the_lanes_and_keeps_the_machine(session):
     session.accept(bad_line())
-    session.accept(gpu_sample(0))
+    session.accept(gpu(0))
     session.start_clock(42)
     session.begin(Race(scenario="other"), name_lanes([LaneSpec("cpu")]))
     snapshot = session.snapshot()
@@ -179,38 +154,27 @@ def test_a_new_race_drops_what_was_known_of_the_lanes_but_not_of_the_machine(ses
 
 
 def test_the_latest_sample_of_each_gpu_is_kept_in_the_order_of_the_driver(session):
-    for sample in (gpu_sample(1), gpu_sample(0), gpu_sample(1, at_ns=2, busy_pct=70.0)):
+    for sample in (gpu(1), gpu(0), gpu(1, at_ns=2, busy_pct=70.0)):
         session.accept(sample)
     assert [(gpu.index, gpu.busy_pct) for gpu in session.snapshot().gpus] == [(0, 50.0), (1, 70.0)]
 
 
-def test_a_gpu_sample_counts_for_the_lane_that_trains_on_it(session):
-    for lane in ("cpu", "gpu:1"):
-        session.accept(PhaseEntered(lane=lane, at_ns=1, phase=RACING))
-    session.accept(gpu_sample(0))
-    session.accept(gpu_sample(1, busy_pct=70.0))
-    snapshot = session.snapshot()
-    assert [lane.racing_gpu_busy_pct.value for lane in snapshot.lanes] == [None, 70.0]
-    assert snapshot.gpu_of(snapshot.lane("gpu:1")) == snapshot.gpus[1]
-    assert snapshot.gpu_of(snapshot.lane("cpu")) is None
-
-
-def test_a_device_is_called_as_the_machine_the_driver_or_tensorflow_says(session):
+def test_the_name_of_a_device_is_from_the_machine_the_driver_or_tensorflow(session):
     def device_names():
         snapshot = session.snapshot()
         return [snapshot.device_name(lane) for lane in snapshot.lanes]
 
     assert device_names() == ["A CPU", ""]
-    session.accept(gpu_sample(1))
-    assert device_names() == ["A CPU", "Board 1"]
-    told = LibrariesLoaded(lane="gpu:1", at_ns=1, tensorflow="2", keras="3", numpy="2", device_name="Told")
+    session.accept(gpu(1))
+    assert device_names() == ["A CPU", "GPU 1"]
+    told = LibrariesLoaded(lane="gpu:1", at_ns=1, tensorflow="2", keras="3", numpy="2", device_name="Reported")
     session.accept(told)
-    assert device_names() == ["A CPU", "Told"]
+    assert device_names() == ["A CPU", "Reported"]
     session.set_machine(Machine(cpu_name="Another"))
-    assert device_names() == ["Another", "Told"]
+    assert device_names() == ["Another", "Reported"]
 
 
-def test_all_that_is_known_follows_from_the_events_in_their_order(session):
+def test_everything_known_follows_from_the_events_in_their_order(session):
     journal = []
     again = Session(Machine(cpu_name="A CPU"), lambda: 7)
     session.keep_journal(lambda event, known: journal.append((event, known)))
@@ -218,9 +182,9 @@ def test_all_that_is_known_follows_from_the_events_in_their_order(session):
     session.set_machine(Machine(cpu_name="Another"))
     session.start_clock(42)
     session.grant_slice("cpu")
-    session.accept(window())
+    session.accept(window(round=1))
     session.accept(bad_line("gone"))
-    session.accept(gpu_sample(1))
+    session.accept(gpu(1))
     session.set_experiment(CrossoverState("batch_size", ("cpu", "gpu:1"), (8, 16)))
     session.set_mode(CONCURRENT)
     session.accept(Interrupted(at_ns=9, reason="interrupted by SIGINT"))
@@ -232,7 +196,7 @@ def test_all_that_is_known_follows_from_the_events_in_their_order(session):
         "interrupted by SIGINT", 42, "batch_size",
     )  # fmt: skip
     assert replace(journal[-1][1], at_ns=known.at_ns) == known, "the journal gets what is known after each event"
-    assert bad_line("gone") in [event for event, _ in journal], "and what is passed over, too"
+    assert bad_line("gone") in [event for event, _ in journal], "also what changes nothing"
 
 
 def test_a_replay_can_go_back(session):
@@ -240,3 +204,68 @@ def test_a_replay_can_go_back(session):
     session.accept(bad_line())
     session.restore(early)
     assert session.snapshot().lanes == early.lanes
+
+
+def test_an_exclusive_lane_begins_steady_state_anew_only_where_lanes_train_concurrently(session):
+    for mode, windows in ((TURNS, 1), (CONCURRENT, 0)):
+        session.set_mode(mode)
+        session.accept(window(round=1))
+        session.set_exclusive("cpu")
+        assert session.snapshot().lane("cpu").steady.windows == windows
+        session.accept(window(round=1))
+        session.set_exclusive("cpu")
+        assert session.snapshot().lane("cpu").steady.windows == windows + 1, "nothing changed"
+        session.set_exclusive("")
+        session.accept(bad_line())
+
+
+def test_a_new_race_forgets_the_experiment(session):
+    session.set_experiment(TuneState("cpu"))
+    assert session.snapshot().experiment == session.snapshot().tuned == TuneState("cpu")
+    session.begin(Race(), ())
+    assert (session.snapshot().experiment, session.snapshot().tuned) == (None, None)
+
+
+def test_a_sample_that_others_should_have_followed_is_stale(session):
+    session.accept(gpu(0))
+    known = replace(session.snapshot(), at_ns=3 * SECOND + 1)
+    assert known.stale_s(known.gpus[0]) is None
+    known = replace(known, at_ns=11 * SECOND + 1)
+    assert known.stale_s(known.gpus[0]) == 11
+    assert known.stale_s(replace(known.gpus[0], every_s=5.0)) is None
+
+
+def host(at_ns: int = 0, **readings) -> HostSample:
+    return HostSample(at_ns=at_ns, cpu_pct=100.0, memory_used_bytes=1.0, memory_total_bytes=2.0, **readings)
+
+
+@pytest.mark.parametrize(
+    ("readings", "reasons"),
+    [
+        ({"swap_out_bytes_per_s": 5e6, "swap_in_bytes_per_s": 5e6}, (SWAPPING,)),
+        ({"swap_in_bytes_per_s": 5e6, "steal_pct": 9.0}, (SWAPPING,)),
+        ({"throttled_pct": 10.0}, (THROTTLED,)),
+        ({"steal_pct": 30.0}, (STOLEN,)),
+        ({}, ()),
+    ],
+)
+def test_a_sample_of_the_machine_names_what_disturbs_every_lane(readings, reasons):
+    assert host_disturbances(host(**readings)) == reasons
+
+
+def test_a_gpu_that_is_too_hot_is_disturbed_and_one_at_its_power_cap_is_not():
+    for level, reasons in (("alarm", (GPU_THROTTLED,)), ("warning", ())):
+        assert gpu_disturbances(replace(gpu(0), clock_reasons=(ClockReason("why", level),))) == reasons
+
+
+def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(session):
+    hot = replace(gpu(1, at_ns=3 * SECOND), clock_reasons=(ClockReason("too hot", "alarm"),))
+    for event in (host(SECOND), gpu(1, at_ns=SECOND)):
+        session.accept(event)
+    for lane in ("cpu", "gpu:1"):
+        for at_s in (1, 2):
+            session.accept(window(at_s * SECOND, lane=lane))
+    session.accept(hot)
+    assert [lane.discarded for lane in session.snapshot().lanes] == [{}, {GPU_THROTTLED: 1}]
+    session.accept(host(3 * SECOND, steal_pct=30.0))
+    assert session.snapshot().lane("cpu").discarded == {STOLEN: 1}

@@ -42,7 +42,7 @@ def test_a_race_and_itself_are_too_close_to_call(header):
     found = compare(one, one)
     assert [pair.change.ratio for pair in found.lanes] == [1.0, 1.0]
     assert not any(pair.change.sure for pair in found.lanes)
-    assert (found.differences, found.alone, found.notes) == ((), (), ())
+    assert (found.differences, found.unpaired, found.notes) == ((), (), ())
     assert found.verdict.ratio == 1.0
     assert "are the same" in to_text(found)
 
@@ -85,7 +85,7 @@ def test_lanes_are_paired_by_name_then_by_device(header):
     assert [(pair.first.spec.name, pair.second.spec.name) for pair in found.lanes] == [
         ("cpu", "cpu batch_size=10")
     ]
-    assert found.alone == ("gpu:0: only in the first", "cpu batch_size=20: only in the second")
+    assert found.unpaired == ("gpu:0: only in the first", "cpu batch_size=20: only in the second")
 
 
 def test_what_was_different_is_named(header):

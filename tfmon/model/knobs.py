@@ -134,17 +134,11 @@ class Knob:
         return KnobError(f"{self.name}={show(value)} is not possible; {self.name} takes {self.allowed()}")
 
 
-BATCH_SIZE = Knob(
-    "batch_size",
-    default=32,
-    help="Examples in one training step.",
-    kind="live",
-    low=1,
-)
+BATCH_SIZE = Knob("batch_size", default=32, help="Examples in one training step.", kind="live", low=1)
 PREFETCH = Knob(
     "prefetch",
     default="auto",
-    help="Batches that tf.data makes ready ahead of the step; off makes each one when it is asked for.",
+    help="Batches that tf.data makes ready ahead of the step; off makes each one when it is needed.",
     kind="live",
     choices=("off", 1, 2, "auto"),
     low=1,
@@ -154,7 +148,7 @@ PREFETCH = Knob(
 PARALLEL_CALLS = Knob(
     "parallel_calls",
     default="auto",
-    help="Examples that `prepare` works on at once; off: one after the other.",
+    help="Examples that `prepare` works on in parallel; off: one after the other.",
     kind="live",
     choices=("off", 2, 4, "auto"),
     low=1,
@@ -167,17 +161,9 @@ CACHE = Knob(
     help="Keep what `prepare` made in memory, so that it works in the first epoch only.",
     kind="live",
 )
-GRAPH = Knob(
-    "graph",
-    default=True,
-    help="Run the step as one tf.function; off: eagerly, op by op.",
-    kind="live",
-)
+GRAPH = Knob("graph", default=True, help="Run the step as one tf.function; off: eagerly, op by op.", kind="live")
 XLA = Knob(
-    "xla",
-    default=False,
-    help="Compile the tf.function with XLA; each batch size is compiled anew.",
-    kind="live",
+    "xla", default=False, help="Compile the tf.function with XLA; each batch size is compiled anew.", kind="live"
 )
 MIXED_PRECISION = Knob(
     "mixed_precision",

@@ -1,4 +1,4 @@
-"""Two recorded races side by side: how much faster each lane was, and what was different. Pure."""
+"""Compares two recorded races: how much faster each lane was, and what was different. Pure."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Change:
 
     @property
     def sure(self) -> bool:
-        """True when the interval leaves 1 out."""
+        """True when the interval excludes 1."""
         return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
 
 
 @dataclass(frozen=True, slots=True)
 class LanePair:
-    """A lane that both races had."""
+    """A lane of both races."""
 
     first: LaneState
     second: LaneState
@@ -66,13 +66,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that is said of two races."""
+    """The comparison of two races."""
 
     first: Side
     second: Side
     lanes: tuple[LanePair, ...]
-    alone: tuple[str, ...]
-    """Lanes that only one of them had, in words."""
+    unpaired: tuple[str, ...]
+    """Lanes of only one race, in words."""
     verdict: Change | None
     """Of the ratio between the lanes; None where one of the races has none, or another winner."""
     differences: tuple[Difference, ...]
@@ -82,13 +82,13 @@ class Comparison:
 
 def compare(first: Side, second: Side) -> Comparison:
     """Compare two races, the second with the first."""
-    pairs, alone = _paired(first.end, second.end)
+    pairs, unpaired = _paired(first.end, second.end)
     lanes = tuple(LanePair(one, other, change_of(one, other)) for one, other in pairs)
     return Comparison(
         first=first,
         second=second,
         lanes=lanes,
-        alone=tuple(alone),
+        unpaired=tuple(unpaired),
         verdict=_verdict(first.end, second.end),
         differences=tuple(_differences(first, second, lanes)),
         notes=tuple(_notes(first, second, lanes)),
@@ -98,8 +98,8 @@ def compare(first: Side, second: Side) -> Comparison:
 def change_of(first: LaneState, second: LaneState) -> Change | None:
     """Return the throughput of one lane over that of another in another race.
 
-    The slices of two races have no partners in each other, so each race has its own mean of logs with its
-    interval, and the difference has the root of the sum of their squares, and of what two processes differ by.
+    The slices of two races are not paired, so each race has its own mean of logs with its interval. The interval
+    of the difference is the root of the sum of their squares and of the between-process variance.
     """
     logs = [
         statistics.trimmed([math.log(one.examples_per_s) for one in lane.slices if one.examples > 0])
@@ -128,7 +128,7 @@ def _verdict(first: Snapshot, second: Snapshot) -> Change | None:
 
 
 def _paired(first: Snapshot, second: Snapshot) -> tuple[list[tuple[LaneState, LaneState]], list[str]]:
-    """Pair lanes by their name, and those that are left by their device, in their order."""
+    """Pair lanes by their name, and the remaining ones by their device, in their order."""
     left, right = list(first.lanes), list(second.lanes)
     pairs: list[tuple[LaneState, LaneState]] = []
     for part in ("name", "device"):
@@ -139,8 +139,8 @@ def _paired(first: Snapshot, second: Snapshot) -> tuple[list[tuple[LaneState, La
                 left.remove(lane)
                 right.remove(other)
     pairs.sort(key=lambda pair: first.lanes.index(pair[0]))
-    alone = [f"{lane.title}: only in the first" for lane in left]
-    return pairs, alone + [f"{lane.title}: only in the second" for lane in right]
+    unpaired = [f"{lane.title}: only in the first" for lane in left]
+    return pairs, unpaired + [f"{lane.title}: only in the second" for lane in right]
 
 
 def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
@@ -168,7 +168,7 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
         yield from differ("machine", f"{pair.first.spec.name}: device", *devices)
     machines = asdict(first.end.machine), asdict(second.end.machine)
     for part, value in machines[0].items():
-        # No reason why there is no GPU lane says only that none was wanted: that is no other machine.
+        # An empty reason for no GPU lane means only that none was requested: the machine may be the same.
         if part != "no_gpu" or (value and machines[1][part]):
             yield from differ("machine", part, value, machines[1][part])
     for name in sorted({*one.environment, *other.environment}):
@@ -178,7 +178,7 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
 def _notes(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[str]:
     for side in (first, second):
         if side.end.race.mode == CONCURRENT:
-            yield f"{side.id} raced all lanes at once, which shared the cores: its figures are contended"
+            yield f"{side.id} raced all lanes concurrently on the same cores: its figures are contended"
         for lane in side.end.lanes:
             if lane.trouble is not None:
                 yield f"{side.id}: {lane.title}: {lane.trouble.message}"

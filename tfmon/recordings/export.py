@@ -1,4 +1,4 @@
-"""Writes a recording for other programs: CSV, JSON, and TensorBoard's event files by its own writer."""
+"""Writes a recording for other programs: CSV, JSON, and event files with TensorBoard's own writer."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ COLUMNS = ("time", "seconds", "subject", "step", "name", "value", "note")
 
 
 def write_csv(recording: Recording, target: TextIO) -> None:
-    """Write one line for each number.
-
-    Errors: RecordingError; OSError.
-    """
+    """Write one line for each number; raises RecordingError and OSError."""
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(COLUMNS)
     for sample in _samples(recording):
@@ -40,10 +37,7 @@ def write_csv(recording: Recording, target: TextIO) -> None:
 
 
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
-    """Write one object: the header, the result of the race, and every number.
-
-    Errors: RecordingError; OSError.
-    """
+    """Write one object: the header, the result of the race, and every number; raises RecordingError and OSError."""
     target.write('{\n"header": ' + json.dumps(codec.plain(recording.header)))
     target.write(',\n"result": ' + json.dumps(result, allow_nan=False))
     target.write(',\n"samples": [')
@@ -58,7 +52,7 @@ def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> 
 def write_tensorboard(recording: Recording, folder: Path) -> list[Path]:
     """Write event files into a new folder for each lane and device, and return these folders.
 
-    Errors: RecordingError where TensorBoard is not installed or a folder is there already; OSError.
+    Raises: RecordingError where TensorBoard is not installed or a folder is there already; OSError.
     """
     make = _tensorboard_writer()
     if folder.exists():
@@ -86,7 +80,7 @@ def write_tensorboard(recording: Recording, folder: Path) -> list[Path]:
 
 def _tensorboard_writer() -> Any:  # noqa: ANN401 - TensorBoard has no types
     try:
-        # Else TensorBoard loads all of TensorFlow, if only to write files; see tensorboard/compat/__init__.py.
+        # Otherwise TensorBoard loads TensorFlow; see tensorboard/compat/__init__.py.
         sys.modules.setdefault("tensorboard.compat.notf", types.ModuleType("tensorboard.compat.notf"))
         from tensorboard.summary import Writer
     except ImportError as error:
@@ -108,7 +102,7 @@ def _row(recording: Recording, sample: Sample) -> dict[str, Any]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-# ---------------- a recording as series of numbers, for programs that know nothing of tfmon
+# ---------------- events as series of numbers
 
 
 _NOT_MEASURED = ("at_ns", "index", "every_s", "pids")
@@ -125,13 +119,13 @@ class Sample:
     name: str
     value: KnobValue
     step: int | None = None
-    """Steps that the lane had done; None for what is not about its steps."""
+    """Steps that the lane had done; None for numbers that are not about its steps."""
     note: str = ""
-    """Why a window is no part of steady state; empty if it is."""
+    """Why a window is discarded; empty for steady state."""
 
 
 def samples_of(event: Event) -> Iterator[Sample]:
-    """Return the numbers in an event. What was not measured is left out: there is no number to write.
+    """Return the numbers in an event; what was not measured has no number.
 
     Units: `at_ns` is the end of what the number is about; see `model.lane_events`.
     """
@@ -176,7 +170,7 @@ def _of_fields(event: TreeSample | HostSample | GpuSample, subject: str) -> Iter
 
 
 def number(value: KnobValue) -> float | None:
-    """Return a value as a number that JSON and TensorBoard take; None for words, and for nan and infinities."""
+    """Return a value as a number that JSON and TensorBoard accept; None for text, nan and infinities."""
     if isinstance(value, str) or not math.isfinite(value):
         return None
     return float(value)

@@ -1,4 +1,4 @@
-"""The first line of a recording, which says what it is of, and the one written when it is closed."""
+"""The first line of a recording, the one written when it is closed, and the marks on its time line."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 SCHEMA = 2
-"""Version of the recordings; another one is refused. New events and new fields with a default need no new one:
-what an older tfmon wrote is still read, and what a newer one wrote is refused by the name it does not know."""
+"""Version of the recordings; others are refused. New events and new fields with a default need no new version: older
+recordings are still read, and newer ones are refused by the name that is unknown."""
 
 ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS",
     "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
     "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS", "XLA_FLAGS",
 )  # fmt: skip
-"""All that is recorded of the environment: what makes TensorFlow faster or slower."""
+"""The only recorded environment variables: those that make TensorFlow faster or slower."""
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
 
 
@@ -47,9 +47,9 @@ class Header:
     schema: int
     tfmon: str
     python: str
-    """Version of tfmon's own; each lane says its own."""
+    """Of tfmon itself; each lane reports its own."""
     tensorflow: str | None
-    """As installed beside tfmon; None where the lanes use another Python. Each lane says what it loaded."""
+    """As installed beside tfmon; None where the lanes use another Python. Each lane reports what it loaded."""
     started: str
     """Local time with its offset from UTC, ISO 8601."""
     started_ns: int
@@ -61,14 +61,14 @@ class Header:
     mode: str
     lanes: tuple[LaneSpec, ...]
     knobs: dict[str, KnobValue]
-    """Every knob of the scenario with its default; what a lane started with, LaneStarted says."""
+    """Every knob of the scenario with its default; LaneStarted has what a lane started with."""
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     """Those of `ENVIRONMENT` that were set."""
 
     @property
     def recorded_on(self) -> str:
-        """Say on what machine, with what and when it was recorded."""
+        """On what machine, with which versions and when it was recorded."""
         machine = self.machine
         size = f"{machine.cores} cores, {units.memory(machine.memory_bytes)}"
         return " · ".join(
@@ -93,7 +93,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """How a race ended, for lists; everything in it follows from the events."""
+    """How a race ended, for lists; all of it follows from the events."""
 
     at_ns: int
     events: int
@@ -126,7 +126,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
 
 
 def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
-    """Return what is said of a race that is over."""
+    """Return the last line of a race that is over."""
     said = find_verdict(known)
     started_ns = known.race.started_ns
     ends = [lane.points[-1].at_ns for lane in known.lanes if lane.points]
@@ -141,7 +141,7 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
 
 
 def _installed_tensorflow() -> str | None:
-    """Return the version of TensorFlow that is installed here, without loading it."""
+    """Return the version of the installed TensorFlow, without loading it."""
     for name in _TENSORFLOWS:
         try:
             return importlib.metadata.version(name)
@@ -150,18 +150,18 @@ def _installed_tensorflow() -> str | None:
     return None
 
 
-# ---------------- which events are marked on the time line of a replay, and in which words
+# ---------------- marks on the time line of a replay
 
 
 MARKING = {
     kind.__name__
     for kind in (Interrupted, KnobApplied, KnobRefused, LaneEnded, LaneFailed, ModeChanged, UserRequested)
 }
-"""Names of the events that may be marked."""
+"""Names of the events that may have a mark."""
 
 
 def mark_of(event: Event) -> list[Mark]:
-    """Return the mark of an event, in a list that is empty for one that needs none."""
+    """Return the mark of an event, if it has one."""
     match event:
         case KnobApplied():
             return [Mark(event.at_ns, f"{event.knob} {show(event.value)} ({event.lane})", "knob")]

@@ -1,4 +1,4 @@
-"""The folder that races are recorded in: named, found, listed, and kept below a size."""
+"""The folder of recordings: names, finds and lists them, and keeps them below a size."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 """A race that comes with tfmon."""
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
-"""What was left of a compression that did not end is dropped after so long."""
+"""The rest of an interrupted compression is dropped after so long."""
 
 
 def folder() -> Path:
-    """Return where races are recorded; it may not be there yet."""
+    """Return where races are recorded; it may not exist yet."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named)
@@ -35,10 +35,7 @@ def folder() -> Path:
 
 
 def create(scenario: str) -> tuple[Path, int]:
-    """Make a new file for the race of a scenario, private to the user, and return it open for writing.
-
-    Errors: OSError.
-    """
+    """Make a new file for the race of a scenario, private to the user, and open it; raises OSError."""
     place = folder()
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.")[:40] or "race"
@@ -52,9 +49,9 @@ def create(scenario: str) -> tuple[Path, int]:
 
 
 def create_file(path: Path) -> int:
-    """Make a new file, private to the user, and return it open for writing, marked as being written.
+    """Make a new file, private to the user, and open it, locked for writing.
 
-    Errors: OSError, FileExistsError among them: nothing is ever written over.
+    Raises: OSError; FileExistsError, because no file is overwritten.
     """
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with contextlib.suppress(OSError):  # a file system without locks
@@ -65,7 +62,7 @@ def create_file(path: Path) -> int:
 def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
     """Drop the oldest recordings until all fit the limit; return False if `keep` alone does not.
 
-    What some tfmon is writing is never dropped.
+    A recording that is being written is never dropped.
     """
     sizes = {}
     for path in keep.parent.glob(f"*{PART}"):
@@ -92,14 +89,14 @@ def recordings() -> list[Path]:
 
 
 def run_id(path: Path) -> str:
-    """Return the name by which a recording is asked for."""
+    """Return the name of a recording on the command line."""
     return path.name.removesuffix(".gz").removesuffix(PLAIN)
 
 
 def find(word: str) -> Path:
-    """Return the recording that a user means: by a path, an id or how one begins, `last`, or `last~1`.
+    """Return the recording with this path, id or beginning of an id, or `last`, or `last~1` for the one before.
 
-    Errors: RecordingError when there is none, or more than one.
+    Raises: RecordingError when there is none, or more than one.
     """
     if Path(word).is_file():
         return Path(word)
@@ -140,7 +137,7 @@ def _modified(path: Path) -> int:
 
 
 def _being_written(path: Path) -> bool:
-    """Return whether some process holds the file to write it."""
+    """Return whether a process has locked the file for writing."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:

@@ -1,4 +1,4 @@
-"""Plays a recording: the events are accepted by a session as they were in the race, on a clock of its own."""
+"""Plays a recording: a session with its own clock accepts the events as in the race."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
 KEEP_EVERY = 1_000
-"""What is known is kept after so many events, to seek back to."""
+"""A snapshot is kept after so many events, to seek back to."""
 TICK_S = 0.15
-"""Longest that one tick works; where a machine cannot keep up, the clock of the replay lags."""
+"""Longest duration of one tick; on a slow machine, the clock of the replay lags."""
 MARK_LEAD_NS = 1_000_000_000
-"""A mark is come to this long before it."""
+"""Going to a mark goes to this long before it."""
 
 
 class Player:
@@ -44,7 +44,7 @@ class Player:
         self._play_to_place(recording.place_at(self._now_ns))
 
     def state(self) -> ReplayState:
-        """Return how far it is."""
+        """Return the position."""
         torn = "the recording is cut off at its end" if self._recording.torn else ""
         return ReplayState(
             at_ns=self._now_ns,
@@ -58,10 +58,10 @@ class Player:
             note=self._problem or torn,
         )
 
-    # ------------------------------------------------------------ wishes
+    # ------------------------------------------------------------ requests
 
     def tick(self, seconds: float) -> None:
-        """Play on after so much time has passed, where it plays."""
+        """Advance by so much time, where it plays."""
         if not self._playing:
             return
         until_ns = min(self._now_ns + round(seconds * 1e9) * self._speed, self._times_ns[-1])
@@ -78,14 +78,14 @@ class Player:
         self._playing = not self._playing and not self._problem
 
     def step(self, direction: int) -> None:
-        """Pause, and go one event on or back."""
+        """Pause, and go one event forward or back."""
         self._playing = False
         place = max(1, min(len(self._times_ns), self._next + direction))
         self._go_to_place(place)
         self._now_ns = self._times_ns[self._next - 1] if self._next else self._times_ns[0]
 
     def skip(self, seconds: float) -> None:
-        """Go on, or back for a negative figure."""
+        """Go forward, or back for negative seconds."""
         self.go_to(self._now_ns + round(seconds * 1e9))
 
     def go_to(self, at_ns: int) -> None:
@@ -112,7 +112,7 @@ class Player:
     # ------------------------------------------------------------ inside
 
     def _go_to_place(self, place: int) -> None:
-        """Let just the first `place` events have happened."""
+        """Go to where just the first `place` events have happened."""
         nearest = max(kept for kept in self._kept if kept <= place)
         if place < self._next or nearest > self._next:
             self.session.restore(self._kept[nearest])
@@ -121,7 +121,7 @@ class Player:
         self._play_to_place(place)
 
     def _play_to_place(self, place: int, deadline_s: float | None = None) -> None:
-        """Let events happen until `place` of them have, or the time is up."""
+        """Accept events until `place` of them have happened, or the time is up."""
         while self._next < place and not self._problem:
             try:
                 with guard(self._recording.path):
@@ -138,10 +138,7 @@ class Player:
 
 
 def play_all(path: Path) -> tuple[Recording, Snapshot]:
-    """Return a recording, closed, and what was known at its end.
-
-    Errors: RecordingError.
-    """
+    """Return a recording, closed, and what was known at its end; raises RecordingError."""
     with Recording(path) as recording:
         session = Session(recording.header.machine, lambda: recording.times_ns[-1])
         session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))

@@ -1,7 +1,7 @@
-"""Reads recordings, ours and hostile ones: bounded memory, a torn end repaired, one clear error for the rest.
+"""Reads recordings, also hostile ones: bounded memory, a torn end is dropped, any other damage is one clear error.
 
-A recording is indexed once, by the time and the place of each line, and its events are read when they are wanted:
-so a replay of hours needs little memory, and can seek.
+A recording is indexed once, by the time and the place of each line, and an event is read when it is needed: so a
+replay of hours needs little memory, and can seek.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EVENTS = {kind.__name__ for kind in get_args(Event)}
 
 
 class Recording:
-    """A recording that can be read from any event on. It holds a file open until it is closed.
+    """A recording that can be read from any event on; its file is open until it is closed.
 
     Thread: one.
     """
@@ -41,16 +41,16 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """Open a recording and index it.
 
-        Errors: RecordingError for anything that is none, of another schema, or damaged anywhere but at its end.
+        Raises: RecordingError for another file, another schema, and damage anywhere but at the end.
         """
         self.path = path
         self.torn = False
-        """True when its last line was cut off, by a crash, a full disk or because it is being written yet."""
+        """True when its last line is cut off: by a crash or a full disk, or because it is still being written."""
         self.closed: Closed | None = None
-        """What was said when it was closed; None for one that was not."""
+        """Its last line; None for a recording that was not closed."""
         self.marks: list[Mark] = []
         self.times_ns = array("q")
-        """When each event happened; where a late one is older than the one before, the time of that."""
+        """When each event happened; an event older than the one before gets the time of that."""
         self._offsets = array("q")
         self._file = self._open()
         try:
@@ -77,18 +77,12 @@ class Recording:
         return len(self.times_ns)
 
     def events(self, start: int = 0) -> Iterator[Event]:
-        """Read the events from one on.
-
-        Errors: RecordingError for one that is not what it should be.
-        """
+        """Read the events from one on; raises RecordingError for a bad one."""
         for place in range(start, len(self)):
             yield self.event(place)
 
     def event(self, place: int) -> Event:
-        """Read one event.
-
-        Errors: RecordingError when it is not what it should be.
-        """
+        """Read one event; raises RecordingError for a bad one."""
         self._file.seek(self._offsets[place])
         line = self._file.readline(LONGEST_LINE_BYTES + 1)
         try:
@@ -122,7 +116,7 @@ class Recording:
             raise RecordingError(f"{self.path} cannot be read: {error.strerror or error}") from None
 
     def _unpacked(self, packed: BinaryIO) -> BinaryIO:
-        """Return the contents as a temporary file, which can be sought in."""
+        """Return the contents as a temporary file, which can seek."""
         file = tempfile.TemporaryFile(prefix="tfmon-")  # noqa: SIM115 - the caller closes it
         try:
             with gzip.open(packed) as source:
@@ -192,7 +186,7 @@ class Recording:
                 self._offsets.append(offset)
 
     def _index_line(self, body: object) -> int | None:
-        """Take note of a line; return the time of its event, or None for one that is none."""
+        """Index a line; return the time of its event, or None for the closing line."""
         if not isinstance(body, dict):
             raise CodecError("no object")
         kind, at_ns = body.get("type"), body.get("at_ns")
@@ -214,17 +208,14 @@ class Recording:
         return RecordingError(f"{self.path}, line {line}: {what}", self._hint())
 
     def _hint(self, by: str = "") -> str:
-        """Say who wrote the recording, if that was another tfmon."""
+        """Return who wrote the recording, if that was another tfmon."""
         by = by or self.header.tfmon
         return f"it was written by tfmon {by}; this is {tfmon.__version__}" if by != tfmon.__version__ else ""
 
 
 @contextlib.contextmanager
 def guard(path: Path) -> Iterator[None]:
-    """Say in one line that a recording holds figures that nobody can have measured, such as a window of no time.
-
-    Errors: RecordingError in place of whatever computing with them raised.
-    """
+    """Raise one RecordingError for whatever computing with impossible figures of a recording raises."""
     try:
         yield
     except (ArithmeticError, LookupError, ValueError) as error:
@@ -232,10 +223,7 @@ def guard(path: Path) -> Iterator[None]:
 
 
 def peek(path: Path) -> tuple[Header, Closed | None]:
-    """Read only what a recording is of and, where it was closed, how it ended.
-
-    Errors: RecordingError.
-    """
+    """Read only the header of a recording and, where it was closed, how it ended; raises RecordingError."""
     tail = 65_536
     try:
         with path.open("rb") as raw:

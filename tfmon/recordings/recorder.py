@@ -1,4 +1,4 @@
-"""Records every race of a session, each into a file of its own, in a thread that the race never waits for."""
+"""Records each race of a session into a file, in a thread that the race never waits for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLUSH_S = 0.5
 MOST_PENDING = 50_000
 """Events that may wait for a disk that does not answer."""
 CHECK_BYTES = 8 * 2**20
-"""The size of all recordings is looked at whenever the one being written has grown by this."""
+"""The size of all recordings is checked whenever the one being written has grown by this."""
 PATIENCE_S = 10.0
 """How long `close` waits for a disk."""
 
@@ -33,24 +33,21 @@ PATIENCE_S = 10.0
 class _Entry:
     event: Event
     known: Snapshot | None
-    """What is known after it, where that may yet be asked for: at the begin of a race, and at its end.
+    """What is known after it; only kept for the first and the last event of a race.
 
-    All that wait for a slow disk would keep 12 kB each, the history of a lane.
+    Events that wait for a slow disk would otherwise keep 12 kB each, the history of a lane.
     """
 
 
 class Recorder:
     """Keeps the journal of a session.
 
-    Where a file cannot be made or written, the race goes on, and the session learns why and since when.
+    Where a file cannot be written, the race goes on, and the session gets the reason and the time.
     Thread: its own; `close` from any.
     """
 
     def __init__(self, session: Session, python: Path, file: Path | None = None) -> None:
-        """Record from now on, into the user's folder or, if one is named, into a file.
-
-        Errors: RecordingError when that file cannot be made.
-        """
+        """Record into the user's folder or, if one is named, into a file; raises RecordingError for a bad name."""
         self._session = session
         self._python = python
         self._file = None if file is None else file.absolute()
@@ -96,7 +93,7 @@ class Recorder:
             self._work()
         self._work()
         self._end_race()
-        if self._first_fd is not None and self._file is not None:  # made, and no race came
+        if self._first_fd is not None and self._file is not None:  # no race began
             Writer(self._file, self._first_fd).abandon()
             with contextlib.suppress(OSError):
                 self._file.unlink()
@@ -108,7 +105,7 @@ class Recorder:
                 self._record(entry)
             if self._writer is not None:
                 self._writer.flush()
-                self._look_at_size(self._writer)
+                self._check_size(self._writer)
             if self._overrun:
                 raise OSError("the disk does not keep up")
         except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
@@ -132,12 +129,12 @@ class Recorder:
             self._writer.add(event)
 
     def _begin_race(self, event: RaceBegan, known: Snapshot) -> None:
-        """Open a file, and begin it with what is known of the machine from the race before."""
+        """Open a file, and begin it with the samples of the machine from the race before."""
         self._races += 1
         path, fd = self._next_file(event.race.scenario)
         self._writer = Writer(path, fd)
         self._checked_bytes = 0
-        self._tell(RecordingState(str(path)))
+        self._report(RecordingState(str(path)))
         self._writer.begin(header_of(event, known, self._python))
         samples = [sample for kept in self._samples.values() for sample in kept]
         for sample in sorted(samples, key=lambda sample: sample.at_ns):
@@ -155,7 +152,7 @@ class Recorder:
         path = self._file.with_name(f"{name}-{self._races}{dot}{suffixes}")
         return path, library.create_file(path)
 
-    def _look_at_size(self, writer: Writer) -> None:
+    def _check_size(self, writer: Writer) -> None:
         if self._file is None and writer.written_bytes >= self._checked_bytes + CHECK_BYTES:
             self._checked_bytes = writer.written_bytes
             if not library.make_room(writer.path):
@@ -171,23 +168,23 @@ class Recorder:
         try:
             path = writer.close(closed_of(self._last.known, self._last.event.at_ns, writer.events), pack=pack)
         except Exception as error:  # noqa: BLE001 - as in `_work`
-            self._tell(RecordingState(str(before), time.monotonic_ns(), _reason(error)))
+            self._report(RecordingState(str(before), time.monotonic_ns(), _reason(error)))
             return
         if path != before:
-            self._tell(RecordingState(str(path)))
+            self._report(RecordingState(str(path)))
 
-    def _stop(self, why: str) -> None:
-        """Say that no more of this race is recorded; the next race is tried again."""
+    def _stop(self, reason: str) -> None:
+        """Record no more of this race; the next race is tried again."""
         writer, self._writer = self._writer, None
         path = ""
         if writer is not None:
             writer.abandon()
             path = str(writer.path)
         self._overrun = False
-        self._tell(RecordingState(path, time.monotonic_ns(), why))
+        self._report(RecordingState(path, time.monotonic_ns(), reason))
 
-    def _tell(self, recorded: RecordingState) -> None:
-        self._session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recorded))
+    def _report(self, recording: RecordingState) -> None:
+        self._session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
 
 
 def _open(file: Path) -> int:
@@ -207,7 +204,7 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-# ---------------- one recording that is being written: lines are appended, in batches, and a torn one is taken back
+# ---------------- one recording: lines are appended in batches, and a torn line is removed
 
 
 LONGEST_PACKED_BYTES = 64 * 2**20
@@ -217,12 +214,12 @@ LONGEST_PACKED_BYTES = 64 * 2**20
 class Writer:
     """Appends to a new file.
 
-    Errors: every method but `abandon` raises OSError; what was written before stays readable.
+    Raises: OSError, from every method but `abandon`; what was written before stays readable.
     Thread: one.
     """
 
     def __init__(self, path: Path, fd: int) -> None:
-        """Write to a file that `library.create` or `library.create_file` has opened."""
+        """Write to a file that `library` has opened."""
         self.path = path
         self.written_bytes = 0
         self.events = 0
@@ -257,7 +254,7 @@ class Writer:
         self.written_bytes += done
 
     def close(self, closed: Closed | None, *, pack: bool) -> Path:
-        """Write the last line and close the file; return where the recording lies now."""
+        """Write the last line and close the file; return its path, which packing changes."""
         last = codec.encode(closed) if closed is not None else b""
         try:
             self._pending.append(last)
@@ -275,9 +272,9 @@ class Writer:
             self._fd = -1
 
     def _pack(self, last: bytes) -> Path:
-        """Compress the recording, with its last line also behind the first, where lists find it soon."""
-        named_so = self.path.name.endswith(".gz")  # a file that the user named; it has held plain lines until now
-        packed = self.path if named_so else self.path.with_name(self.path.name + ".gz")
+        """Compress the recording, with its last line also behind the first, where lists find it quickly."""
+        named = self.path.name.endswith(".gz")  # by the user; the file has plain lines until now
+        packed = self.path if named else self.path.with_name(self.path.name + ".gz")
         part = packed.with_name(packed.name + library.PART)
         try:
             with (
@@ -291,7 +288,7 @@ class Writer:
         except OSError:
             with contextlib.suppress(OSError):
                 part.unlink()
-            return self.path  # as good, only larger
+            return self.path
         if packed != self.path:
             self.path.unlink()
         return packed
