@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tfmon.model.lane_events import FromLane, PhaseEntered, Window
+from tfmon.model.lane_events import Finished, FromLane, PhaseEntered, Window
 from tfmon.model.lane_state import READY
 from tfmon.model.requests import Assign, Request, Stop
 from tfmon.trainer import Scenario
@@ -74,7 +74,7 @@ class Steps:
 
 
 class OneStep:
-    """Makes the same step for all settings: it stands for `tfmon.trainer.steps.Steps`."""
+    """Makes the same step for all settings: it stands for `tfmon.trainer.setups.Steps`."""
 
     knobs = ()
 
@@ -169,3 +169,11 @@ class Running:
             with self.reporter.change:
                 self.error = error
                 self.reporter.change.notify_all()
+
+
+def stopped(loop: Running) -> int:
+    """Stop a loop; return how many steps it raced."""
+    loop.close()
+    assert loop.error is None
+    (finished,) = loop.reporter.of(Finished)
+    return finished.steps

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tfmon.trainer.scenario import load
-from tfmon.trainer.setups import Steps
 
 from tfmon.catalog import read_scenario
 from tfmon.model.lane_events import Window
 from tfmon.model.requests import Run
 from tfmon.trainer import Scenario
 from tfmon.trainer.pipeline import Pipelines
+from tfmon.trainer.scenario import load
+from tfmon.trainer.setups import Steps
 
 pytestmark = pytest.mark.trainer
 

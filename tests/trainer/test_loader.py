@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tfmon.trainer.scenario import ScenarioError, load
 
 from tfmon.model.requests import Assign, Stop
 from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.child import Failure, _in_user_code, _train
+from tfmon.trainer.scenario import ScenarioError, load
 from trainer.running import FakeReporter
 
 pytestmark = pytest.mark.trainer

@@ -11,8 +11,8 @@ import pytest
 
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario
-from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
+from tfmon.trainer.scenario import ScenarioError
 
 pytestmark = pytest.mark.trainer
 

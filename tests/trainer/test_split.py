@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.trainer import capture
-from tfmon.trainer.capture import LEAST_STEPS, MOST_EVENTS, UNKNOWN, WINDOWS, ShortProfile, ComputingShares, read
+from tfmon.trainer.capture import LEAST_STEPS, MOST_EVENTS, UNKNOWN, WINDOWS, ComputingShares, ShortProfile, read
 
 DATA = Path(__file__).parents[1] / "profile" / "data"
 TRACES = sorted(DATA.glob("*.xplane.pb"))

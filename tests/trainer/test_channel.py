@@ -1,0 +1,254 @@
+"""The child's ends of its pipes: nothing is lost or torn, and a lane does not outlive its monitor."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+from tfmon.model.codec import decode_event, encode_message
+from tfmon.model.lane_events import Finished
+from tfmon.model.requests import Pause, Run, SetKnob, Stop
+from tfmon.trainer import channel
+from tfmon.trainer.channel import GRACE_S, Inbox, Reporter
+
+DEADLINE_S = 60.0
+ROOT = str(Path(__file__).parents[2])
+HANG = """
+import sys, threading
+from tfmon.trainer.channel import Inbox, Mailbox
+Inbox(int(sys.argv[1]), Mailbox().post).start()
+print("up", flush=True)
+threading.Event().wait()
+"""
+MONITOR = """
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], process_group=0)
+print(child.pid, flush=True)
+child.wait()
+"""
+START = f"import sys; sys.path.insert(0, {ROOT!r})\nfrom tfmon.trainer import channel\n"
+HOLDS_THE_LOCK = START + "channel.die_with_parent()\nprint('up', flush=True)\nsum(range(10**14))\n"
+WITH_A_GRANDCHILD = (
+    START
+    + "import subprocess\ngrandchild = subprocess.Popen(['sleep', '600'])\n"
+    + "print(grandchild.pid, flush=True)\nchannel.end_group()\n"
+)
+
+
+# ---------------------------------------------------------------- events out
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(read_fd, False)
+    yield read_fd, write_fd
+    os.close(read_fd)
+    os.close(write_fd)
+
+
+def said(number: int) -> Finished:
+    return Finished(at_ns=0, steps=number)
+
+
+def read_all(fd: int) -> bytes:
+    chunks = []
+    while True:
+        try:
+            chunks.append(os.read(fd, 1 << 20))
+        except BlockingIOError:
+            return b"".join(chunks)
+
+
+def fill(reporter: Reporter) -> int:
+    """Offer events until one is refused; return how many were taken."""
+    for number in range(1_000_000):
+        if not reporter.offer(said(number)):
+            return number
+    raise AssertionError("the pipe took a million events")
+
+
+def test_a_full_pipe_refuses_windows_and_does_not_block(pipe: tuple[int, int]) -> None:
+    reporter = Reporter(pipe[1])
+    assert fill(reporter) > 100
+    assert not reporter.offer(said(-1))
+
+
+def test_lines_stay_whole_and_in_order_when_the_pipe_was_full(pipe: tuple[int, int]) -> None:
+    reporter = Reporter(pipe[1])
+    taken = fill(reporter)
+    reporter.send(said(taken))
+    reporter.send(said(taken + 1))
+    data = read_all(pipe[0])
+    assert reporter.offer(said(taken + 2))
+    data += read_all(pipe[0])
+    assert data.endswith(b"\n")
+    events = [decode_event(line, "") for line in data.splitlines()]
+    assert events == [said(number) for number in range(taken + 3)]
+
+
+def test_drain_gives_up_on_a_pipe_that_nobody_reads(pipe: tuple[int, int]) -> None:
+    reporter = Reporter(pipe[1])
+    taken = fill(reporter)
+    reporter.send(said(taken))
+    reporter.drain(timeout_s=0.01)
+    assert not reporter.offer(said(-1))
+
+
+def test_a_lane_ends_when_nobody_can_hear_it_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    class LeftError(Exception):
+        pass
+
+    def leave(code: int) -> None:
+        raise LeftError(code)
+
+    monkeypatch.setattr(channel, "exit_now", leave)
+    read_fd, write_fd = os.pipe()
+    reporter = Reporter(write_fd)
+    os.close(read_fd)
+    with pytest.raises(LeftError, match="0"):
+        reporter.send(said(1))
+    os.close(write_fd)
+
+
+# ---------------------------------------------------------------- requests in
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[Any]]]:
+    """An inbox in this process, which must not end it; its pipe, and what it delivers."""
+    delivered: queue.Queue[Any] = queue.Queue()
+    monkeypatch.setattr(channel, "exit_now", lambda code: delivered.put(("left", code)))
+    read_fd, write_fd = os.pipe()
+    inbox = Inbox(read_fd, delivered.put)
+    inbox.start()
+    yield write_fd, delivered
+    os.close(write_fd)
+    inbox.join(DEADLINE_S)
+    os.close(read_fd)
+
+
+def test_a_request_in_pieces_is_delivered_whole(heard: tuple[int, queue.Queue[Any]]) -> None:
+    fd, delivered = heard
+    request = SetKnob(request=1, knob="prefetch", value="auto")
+    line = encode_message(request)
+    os.write(fd, encode_message(Run()) + line[:9])
+    assert delivered.get(timeout=DEADLINE_S) == Run()
+    os.write(fd, line[9:] + encode_message(Pause()))
+    assert delivered.get(timeout=DEADLINE_S) == request
+    assert delivered.get(timeout=DEADLINE_S) == Pause()
+
+
+def test_an_unreadable_line_is_passed_over(heard: tuple[int, queue.Queue[Any]]) -> None:
+    fd, delivered = heard
+    os.write(fd, b'\xff{\n\n{"v":1,"type":"Dance"}\n' + encode_message(Run()))
+    assert delivered.get(timeout=DEADLINE_S) == Run()
+
+
+@pytest.fixture
+def hanging() -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process whose main thread hangs, and the writing end of its inbox's pipe."""
+    read_fd, write_fd = os.pipe()
+    child = subprocess.Popen(
+        [sys.executable, "-c", HANG, str(read_fd)],
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=[read_fd],
+        cwd=ROOT,
+    )
+    os.close(read_fd)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    yield child, write_fd
+    child.kill()
+    child.wait()
+    child.stdout.close()
+
+
+@pytest.mark.process
+def test_the_end_of_the_pipe_ends_a_process_that_hangs(hanging: tuple[subprocess.Popen[str], int]) -> None:
+    child, fd = hanging
+    os.close(fd)
+    assert child.wait(DEADLINE_S) == 0
+
+
+@pytest.mark.process
+def test_stop_ends_a_process_that_hangs(hanging: tuple[subprocess.Popen[str], int]) -> None:
+    child, fd = hanging
+    os.write(fd, encode_message(Stop()))
+    assert child.wait(GRACE_S + DEADLINE_S) == 0
+    os.close(fd)
+
+
+# ---------------------------------------------------------------- the end
+
+
+@pytest.fixture
+def monitor() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """A process that starts what a test gives it, and is killed after the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(code: str) -> subprocess.Popen[str]:
+        words = [sys.executable, "-c", MONITOR, code]
+        started.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+        each.communicate()
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the test starts a process group as 3.11 can")
+def test_one_that_holds_pythons_lock_for_ever_dies_with_its_monitor(monitor):
+    parent = monitor(HOLDS_THE_LOCK)
+    child = psutil.Process(int(parent.stdout.readline()))
+    assert parent.stdout.readline() == "up\n"
+    parent.kill()
+    try:
+        wait_for(lambda: gone(child), DEADLINE_S, "the child is gone")
+    finally:
+        if not gone(child):
+            child.kill()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the test starts a process group as 3.11 can")
+def test_the_end_of_the_group_takes_grandchildren_along(monitor):
+    parent = monitor(WITH_A_GRANDCHILD)
+    child = psutil.Process(int(parent.stdout.readline()))
+    grandchild = psutil.Process(int(parent.stdout.readline()))
+    wait_for(lambda: gone(child) and gone(grandchild), DEADLINE_S, "both are gone")
+
+
+@pytest.mark.process
+def test_a_process_that_leads_no_group_ends_nobody():
+    code = START + "channel.end_group()\nprint('still here')\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.returncode) == ("still here\n", 0)
+
+
+@pytest.mark.process
+def test_sigterm_still_ends_one_that_dies_with_its_parent():
+    code = START + "channel.die_with_parent()\nprint('up', flush=True)\nimport time\ntime.sleep(600)\n"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        child.terminate()
+        assert child.wait(DEADLINE_S) == -signal.SIGTERM
