@@ -1,15 +1,20 @@
-"""Tables of the manual, made from the program's own declarations, so that they always say what it does.
+"""Tables of the manual, and an example result, made by the program itself, so that they say what it does.
 
 Each function returns Markdown. `docs/conf.py` puts them where a page says `{{ name }}`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from tfmon import errors
+from tfmon.analysis.analysis import analyse
 from tfmon.doctor import report as doctor
 from tfmon.model.knobs import COMMON, show
+from tfmon.recordings.library import EXAMPLE
+from tfmon.recordings.player import play_all
+from tfmon.reports.race import to_json
 from tfmon.runner.settings import SETTINGS
 from tfmon.ui.keys import KEYS
 from tfmon.ui.render.glossary import SECTIONS
@@ -76,6 +81,14 @@ def doctor_exit_codes() -> str:
     return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
 
 
+def example_json() -> str:
+    """Return the JSON of the example race, with one of its lanes."""
+    _, snapshot = play_all(EXAMPLE)
+    result = to_json(analyse(snapshot))
+    result |= {"recording": EXAMPLE.name, "lanes": result["lanes"][1:]}
+    return f"```json\n{json.dumps(result, indent=2, ensure_ascii=False)}\n```"
+
+
 TABLES = {
     "keys": keys,
     "knobs": knobs,
@@ -83,6 +96,7 @@ TABLES = {
     "numbers": numbers,
     "exit_codes": exit_codes,
     "doctor_exit_codes": doctor_exit_codes,
+    "example_json": example_json,
 }
 """The tables by the name that a page puts between double braces."""
 
