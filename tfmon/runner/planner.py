@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
@@ -16,7 +17,9 @@ from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import TURNS, Race
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
-from tfmon.probes.gpus import GpuSearch
+
+if TYPE_CHECKING:
+    from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
 """More lanes are rejected: none of them would get a share of the machine worth measuring."""

@@ -1,0 +1,54 @@
+"""The command line run in the test's own process: what it prints and how it ends."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tfmon.cli.main import main
+from tfmon.lanes.group import LaneGroup
+from tfmon.probes.gpus import GpuSearch
+from tfmon.runner import program, settings
+
+CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(autouse=True)
+def no_settings_and_no_gpu(tmp_path, monkeypatch):
+    """Point to a settings file that is not there, forget the user's environment, and find no GPU."""
+    for setting in settings.SETTINGS:
+        monkeypatch.delenv(setting.variable, raising=False)
+    monkeypatch.delenv("TFMON_CONFIG", raising=False)
+    monkeypatch.setattr("platformdirs.user_config_path", lambda name: tmp_path / name)
+    settings.read_file.cache_clear()
+    monkeypatch.setattr(program, "find_gpus", lambda python: GpuSearch(reason="no driver", hint="install one"))
+
+
+@pytest.fixture
+def tfmon(monkeypatch, capsys) -> Callable[..., Ran]:
+    def run(*words: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["tfmon", *map(str, words)])
+        with pytest.raises(SystemExit) as left:
+            main()
+        out, err = capsys.readouterr()
+        assert "Traceback" not in out + err
+        return Ran(left.value.code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def scripted(monkeypatch) -> None:
+    """Play the lanes by children that train nothing."""
+    monkeypatch.setattr(program, "LaneGroup", functools.partial(LaneGroup, script=CHILD))

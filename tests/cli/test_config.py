@@ -1,0 +1,199 @@
+"""Settings: what goes before what, what is refused with which words, and what `tfmon config` tells."""
+
+from __future__ import annotations
+
+import json
+import stat
+
+import pytest
+from click.testing import CliRunner
+from textual.theme import BUILTIN_THEMES
+
+from tfmon.cli.config import config as command
+from tfmon.errors import UsageError
+from tfmon.runner import settings as config
+from tfmon.runner.settings import SETTINGS
+from tfmon.ui.app import MonitorApp
+from tfmon.ui.keys import KEYS
+from tfmon.ui.render.style import LANE_COLOURS
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Point to a file that is not there, and forget what the user's environment says."""
+    for setting in SETTINGS:
+        monkeypatch.delenv(setting.variable, raising=False)
+    monkeypatch.delenv("TFMON_CONFIG", raising=False)
+    monkeypatch.setattr("platformdirs.user_config_path", lambda name: tmp_path / name)
+    config.read_file.cache_clear()
+    return tmp_path / "tfmon"
+
+
+@pytest.fixture
+def write(folder):
+    def put(text: str) -> None:
+        folder.mkdir(exist_ok=True)
+        (folder / "config.toml").write_text(text, "utf-8")
+        config.read_file.cache_clear()
+
+    return put
+
+
+def told(*words: str) -> str:
+    return CliRunner().invoke(command, words).output
+
+
+def mistakes(write, text: str) -> list[str]:
+    write(text)
+    with pytest.raises(UsageError) as refused:
+        config.config_file()
+    return refused.value.message.split("\ntfmon: ")
+
+
+class TestPrecedence:
+    def test_without_a_word_everything_is_as_built_in(self):
+        for setting in SETTINGS:
+            assert config.resolve(setting.name) == config.Resolved(setting.default, "default")
+
+    def test_a_flag_goes_before_the_environment_that_before_the_file_that_before_the_default(
+        self, write, monkeypatch
+    ):
+        write('theme = "nord"')
+        assert config.resolve("theme") == config.Resolved("nord", "file")
+        monkeypatch.setenv("TFMON_THEME", "gruvbox")
+        assert config.resolve("theme") == config.Resolved("gruvbox", "environment")
+        assert config.resolve("theme", "dracula") == config.Resolved("dracula", "flag")
+        monkeypatch.setenv("TFMON_THEME", "")
+        assert config.resolve("theme").source == "file"
+
+    def test_a_variable_is_read_as_what_its_setting_is(self, monkeypatch):
+        monkeypatch.setenv("TFMON_MOUSE", "0")
+        monkeypatch.setenv("TFMON_SLICE", "2")
+        assert config.resolve("mouse").value is False
+        assert config.resolve("slice").value == 2.0
+
+    def test_another_file_can_be_named_and_must_be_there(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TFMON_CONFIG", str(tmp_path / "mine.toml"))
+        with pytest.raises(UsageError, match=r"TFMON_CONFIG: .*mine\.toml is not there"):
+            config.config_file()
+        (tmp_path / "mine.toml").write_text("readonly = true")
+        config.read_file.cache_clear()
+        assert config.resolve("readonly") == config.Resolved(True, "file")
+
+    def test_the_screen_gets_all_of_it(self, write):
+        write('theme = "nord"\nlane_colours = "purple-green"\nmouse = false\n[keys]\nprefetch.next = "f"')
+        found = config.screen_settings(None, None, True)
+        assert found == config.ScreenSettings("nord", "purple-green", None, False, True, {"prefetch.next": "f"})
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ('theme = "nrod"', "theme: 'nrod' is not one of ansi-dark,"),
+            ("theme = 3", "theme: 3 is not text in quotes"),
+            ('lane_colours = "pink"', "lane_colours: 'pink' is not one of blue-orange, purple-green, yellow-blue"),
+            ('mouse = "yes"', "mouse: 'yes' is not true or false"),
+            ("slice = 0.1", "slice: 0.1 is not in the range 0.2<=x<=60"),
+            ("slice = nan", "slice: nan is not a span of time"),
+            ("slice = true", "slice: True is not a number"),
+            ('mode = "both"', "mode: 'both' is not one of turns, concurrent"),
+            ('python = "/no/such/python"', "python: /no/such/python is not a program that can be run"),
+            ('them = "nord"', "there is no setting 'them'; did you mean theme?"),
+            ("zzz = 1", "there is no setting 'zzz'; there are scenario, python,"),
+            ("keys = 1", "keys: this is a table"),
+            ("[keys]\nquit = 1", 'keys: quit: 1 is not text in quotes, such as "f"'),
+            ('[keys]\nqiut = "x"', "keys: there is no key 'qiut'; did you mean 'quit'?"),
+            ('[keys]\nquit = "foo"', "keys: quit: 'foo' is no key"),
+            ('[keys]\nprefetch.next = "b"', "keys: batch.down and prefetch.next have the same key 'b'"),
+        ],
+    )
+    def test_a_mistake_is_one_line_with_the_file_the_key_and_what_is_allowed(self, write, folder, text, said):
+        (line,) = mistakes(write, text)
+        assert line.startswith(f"{folder / 'config.toml'}: {said}")
+        assert "\n" not in line
+
+    def test_all_of_them_are_told_at_once(self, write):
+        assert len(mistakes(write, 'theme = "x"\nmouse = 3\n[keys]\nzzz = "a"\n')) == 3
+
+    @pytest.mark.parametrize("text", ["theme = [", "theme = nord", '"\ud800'])
+    def test_what_is_no_toml_is_refused_with_the_place(self, folder, text):
+        folder.mkdir()
+        (folder / "config.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
+        with pytest.raises(
+            UsageError,
+            match=r"config\.toml (is no TOML: .*(line 1|end of document)|.*cannot be read: it is no UTF-8)",
+        ):
+            config.config_file()
+
+    def test_a_file_that_may_not_be_read_is_refused(self, folder):
+        (folder / "config.toml").mkdir(parents=True)
+        with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+            config.config_file()
+
+    def test_a_wrong_variable_is_named(self, monkeypatch):
+        monkeypatch.setenv("TFMON_MOUSE", "perhaps")
+        with pytest.raises(UsageError, match="TFMON_MOUSE: 'perhaps' is not a valid boolean"):
+            config.resolve("mouse")
+
+
+class TestKeys:
+    def test_nested_and_quoted_names_are_the_same(self, write):
+        write('[keys]\nprefetch.next = "f"\n"batch.up" = "+, ctrl+b"\n')
+        assert config.config_file().keys == {"prefetch.next": "f", "batch.up": "plus,ctrl+b"}
+
+
+class TestCommand:
+    def test_tells_the_place_the_values_and_their_sources(self, write, folder, monkeypatch):
+        write('theme = "nord"\n[keys]\nquit = "Q"\n')
+        monkeypatch.setenv("TFMON_MOUSE", "off")
+        lines = told("--readonly").splitlines()
+        assert lines[0] == str(folder / "config.toml")
+        rows = {line.split()[0]: line.split()[1:] for line in lines if line}
+        assert rows["theme"] == ['"nord"', "file"]
+        assert rows["mouse"] == ["false", "environment"]
+        assert rows["readonly"] == ["true", "flag"]
+        assert rows["slice"] == ["0.5", "default"]
+        assert rows["quit"] == ['"Q"']
+
+    def test_tells_it_to_programs_with_the_mistakes(self, write):
+        write('theme = "nord"\nzzz = 1')
+        done = CliRunner().invoke(command, ["--json"])
+        report = json.loads(done.stdout)
+        assert report["settings"]["theme"] == {"value": "nord", "source": "file"}
+        assert done.exit_code == 2
+        assert len(report["mistakes"]) == 1 and "zzz" in report["mistakes"][0]
+
+    def test_says_that_there_is_no_file(self, folder):
+        assert f"{folder / 'config.toml'}   (not there; tfmon config --init writes it)" in told()
+        assert not folder.exists()
+
+    def test_init_writes_a_private_file_that_changes_nothing_and_never_one_over_it(self, folder):
+        path = folder / "config.toml"
+        assert told("--init").startswith(f"wrote {path}")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert config.read_file(path) == config.ConfigFile(path, exists=True)
+        before = path.read_text()
+        done = CliRunner().invoke(command, ["--init"])
+        assert isinstance(done.exception, UsageError) and "is there already" in done.exception.message
+        assert path.read_text() == before
+
+    def test_what_init_writes_is_right_without_its_comment_signs(self, folder):
+        told("--init")
+        path = folder / "config.toml"
+        lines = path.read_text().splitlines()
+        path.write_text(
+            "\n".join(line[1:] if line.startswith("#") and line[1:2] != " " else line for line in lines)
+        )
+        config.read_file.cache_clear()
+        found = config.config_file()
+        assert found.values == {setting.name: setting.default for setting in SETTINGS}
+        assert found.keys == {key.id: key.keys for key in KEYS}
+
+
+def test_the_defaults_are_those_of_the_screen():
+    defaults = MonitorApp.__init__.__kwdefaults__
+    assert defaults["theme"] == config.resolve("theme").value
+    assert defaults["lane_colours"] == config.resolve("lane_colours").value == LANE_COLOURS[0]
+    assert defaults["theme"] in BUILTIN_THEMES

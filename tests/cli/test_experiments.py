@@ -1,0 +1,130 @@
+"""`tfmon crossover` and `tfmon tune`, from the words to the answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+
+import pytest
+from support.waiting import wait_for
+
+from tfmon.recordings.player import play_all
+
+SLOW_INPUT = '''"""A step that takes no time, and examples that take a millisecond each."""
+
+import time
+
+import numpy as np
+import tensorflow as tf
+from tfmon.trainer import Scenario
+
+
+def slow(x):
+    time.sleep(0.001)
+    return x
+
+
+class SlowInput(Scenario):
+    batch_size = 64
+    without = ("graph", "xla", "mixed_precision", "sync_every_step", "threads")
+    contrast = ("prefetch=off", "prefetch=auto")
+
+    def data(self):
+        return np.zeros((64, 8), "float32"), np.zeros(64, "int32")
+
+    def prepare(self, x, y):
+        return tf.ensure_shape(tf.numpy_function(slow, [x], tf.float32), [8]), y
+
+    def model(self):
+        model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(2, activation="softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        return model
+'''
+
+
+@pytest.mark.tensorflow
+def test_the_lanes_are_raced_over_the_values_and_the_answer_is_one_json_object(tfmon):
+    lanes = ("--lane", "cpu,graph=off", "--lane", "cpu,graph=on")
+    words = ("--slice", "0.2", "--from", "8", "--to", "16", "--no-record", "--json")
+    done = tfmon("crossover", "small-dense", *lanes, *words)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["scenario"], found["knob"], found["interrupted"]) == ("small-dense", "batch_size", None)
+    assert [lane["title"] for lane in found["lanes"]] == ["cpu graph=off", "cpu graph=on"]
+    assert [point["value"] for point in found["values"]] == [8, 16]
+    for point in found["values"]:
+        assert point["pairs"] >= 6
+        assert point["ratio_ci95"][0] <= point["ratio"] <= point["ratio_ci95"][1]
+        assert point["first"]["examples_per_s"] < point["second"]["examples_per_s"]
+
+
+@pytest.mark.process
+def test_a_crossover_is_told_in_text_and_recorded(tfmon, scripted, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTER", "prefetch=auto:3")
+    lanes = ("--lane", "cpu,prefetch=off", "--lane", "cpu,prefetch=auto")
+    words = ("--from", "8", "--to", "16", "--slice", "0.2", "--record", tmp_path / "curve.jsonl")
+    done = tfmon("crossover", "small-dense", *lanes, *words)
+    assert done.code == 0, done.err
+    assert "cpu prefetch=auto is faster than cpu prefetch=off throughout" in done.out
+    assert "all is measured" in done.out and f"recorded in {tmp_path / 'curve.jsonl'}" in done.out
+    _, end = play_all(tmp_path / "curve.jsonl")
+    assert end.experiment.over and end.experiment.values == (8, 16)
+
+
+@pytest.mark.process
+def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypatch):
+    told = []
+    monkeypatch.setattr("tfmon.runner.headless.show_progress", told.append)
+    process = os.getpid()
+
+    def interrupt() -> None:
+        wait_for(lambda: any("batch_size=" in text for text in told), 60, "it measures")
+        os.kill(process, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    done = tfmon("crossover", "small-dense", "--lane", "cpu", "--lane", "cpu", "--slice", "0.2", "--no-record")
+    thread.join()
+    assert done.code == 130
+    assert "stopped; these are the values it had" in done.out
+
+
+@pytest.mark.tensorflow
+def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object(tfmon, tmp_path):
+    path = tmp_path / "slow_input.py"
+    path.write_text(SLOW_INPUT)
+    done = tfmon("tune", path, "--no-record", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert (found["scenario"], found["lane"]["device"], found["error"]) == ("slow-input", "cpu", None)
+    cache = found["attempts"][0]
+    assert cache["against"] == "input" and cache["pairs"] >= 6
+    assert (cache["tried"], cache["settings"]) == ("cache on", {"cache": True})
+    assert cache["outcome"] == "kept" and cache["gain_ci95"][0] > 2
+    assert found["best"]["gain"] > 2 and any(".cache()" in line for line in found["best"]["code"])
+    assert {knob: found["settings"][knob] for knob in found["best"]["settings"]} == found["best"]["settings"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("crossover", "small-dense", "--knob", "hue"), 2, "there is no knob 'hue'"),
+        (
+            ("crossover", "small-dense", "--knob", "graph"),
+            2,
+            "graph takes on or off; a crossover needs a knob that",
+        ),
+        (("crossover", "small-dense", "--lane", "cpu"), 2, "a crossover compares two lanes"),
+        (("crossover", "small-dense", "--from", "5", "--to", "7"), 2, "fewer than two powers of two from 5 to 7"),
+        (("tune", "small-dense", "--set", "hue=1"), 2, "there is no knob 'hue'"),
+        (("tune", "small-dense", "--lane", "gpu:7"), 3, "gpu:7 is not there"),
+        (("tune", "nowhere"), 2, "there is no scenario"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_cannot_be_is_refused_before_anything_starts(tfmon, words, code, said):
+    done = tfmon(*words)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err

@@ -1,0 +1,249 @@
+"""`tfmon race`, `watch`, `list`, `show`, and what holds for every command."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+from tfmon import __version__
+from tfmon.cli.main import cli
+
+ROOT = Path(__file__).parents[2]
+SCRIPTED = ROOT / "tests" / "support" / "gpu_tfmon.py"
+ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
+ENDS_AT_ONCE = str(shutil.which("true"))
+"""As an interpreter: a lane that ends before it says a word."""
+
+
+def start(*words: object, program=("-m", "tfmon"), **more) -> subprocess.Popen[str]:
+    command = [sys.executable, *program, *map(str, words)]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    return subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, text=True, **pipes)
+
+
+# ------------------------------------------------------------ every command
+
+
+def test_the_version_and_the_exit_codes_are_told(tfmon):
+    assert tfmon("--version").out.split()[-1] == __version__
+    text = " ".join(tfmon("-h").out.split())
+    for code in ("0 fine", "1 a lane failed", "2 wrong usage", "3 a device", "130 interrupted"):
+        assert code in text
+
+
+@pytest.mark.parametrize("name", list(cli.commands))
+def test_every_command_says_what_it_does_and_what_each_option_is_for(tfmon, name):
+    assert tfmon(name, "--help").out.startswith("Usage:")
+    command = cli.commands[name]
+    assert command.help and len(command.get_short_help_str(limit=70)) < 70
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            assert parameter.help and parameter.help[0].isupper() and parameter.help.endswith((".", "lists all."))
+
+
+LOADED = f'''
+import sys
+from tfmon.cli.main import cli
+def loaded(*words):
+    try:
+        cli.main(list(words), standalone_mode=False)
+    except (Exception, SystemExit):
+        pass
+    print("LOADED", *sorted({{name.partition(".")[0] for name in sys.modules}}))
+for words in (["--help"], ["race", "--help"], ["list", "--json"], ["show", "small-dense"], ["race", "nothing"]):
+    loaded(*words)
+loaded("race", "small-dense", "--lane", "cpu", "--headless", "--no-record", "--python", "{ENDS_AT_ONCE}")
+'''
+
+
+@pytest.mark.process
+def test_what_needs_no_lane_loads_nothing_slow_and_the_monitor_never_loads_tensorflow():
+    process = start("-c", LOADED, program=())
+    lines = [line.split()[1:] for line in process.communicate(timeout=60)[0].splitlines() if line[:7] == "LOADED "]
+    assert len(lines) == 6
+    assert set(lines[4]).isdisjoint(
+        {"tensorflow", "keras", "textual", "rich", "numpy", "scipy", "psutil", "pynvml"}
+    )
+    assert "psutil" in lines[5]
+    assert not set(lines[5]) & {"tensorflow", "keras", "textual"}
+
+
+@pytest.mark.process
+def test_a_reader_that_leaves_early_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    process = start("list", stdout=write)
+    os.close(write)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 0
+
+
+# ------------------------------------------------------------ list and show
+
+
+def test_list_names_the_scenarios_with_their_titles(tfmon):
+    assert re.search(r"^  small-dense +A small dense net", tfmon("list").out, re.MULTILINE)
+    rows = json.loads(tfmon("list", "--json").out)
+    assert set(rows[0]) == {"name", "title", "origin", "path"}
+    assert "large-dense" in {row["name"] for row in rows}
+
+
+def test_show_says_what_is_trained_and_what_the_knobs_take(tfmon):
+    shown = tfmon("show", "small-dense").out
+    assert "batch_size=10" in shown
+    assert "off, auto or a whole number from 1 to 1024" in shown
+    assert str(ROOT / "scenarios" / "small_dense.py") in shown
+
+
+# ------------------------------------------------------------ wrong words
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("race", "smal-dense"), "did you mean small-dense"),
+        (("show", "smal-dense"), "did you mean small-dense"),
+        (("race", "./absent.py"), "there is no file ./absent.py"),
+        (("small-dense",), "tfmon race small-dense"),
+        (("rase",), "did you mean `tfmon race`"),
+        (("race", "--fast"), "--fast"),
+        (("race", "--seconds", "5", "--steps", "5"), "--seconds and --steps exclude each other"),
+        (("race", "--record", "a", "--no-record"), "--record and --no-record exclude each other"),
+        (("race", "--seconds", "0"), "--seconds"),
+        (("race", "--seconds", "nan"), "--seconds"),
+        (("race", "--seconds", "inf"), "--seconds"),
+        (("race", "--slice", "nan"), "--slice"),
+        (("race", "--mode", "both"), "'turns', 'concurrent'"),
+        (("race", "--until-ci", "wide"), "is not a percentage from 2% to 100%"),
+        (("race", "--until-ci", "1.9%"), "is not a percentage from 2% to 100%"),
+        (("race", "--until-ci", "5%", "--mode", "concurrent"), "--until-ci needs --mode turns"),
+        (("verify", "--seconds", "2"), "--seconds"),
+        (("race", "--steps", "0"), "--steps"),
+        (("race", "--lane", "tpu"), "a lane runs on cpu, gpu or gpu:N"),
+        (("race", "--set", "depth=1"), "no knob 'depth'; this scenario has batch_size"),
+        (("race", "--theme", "nrod"), "'nrod' is not one of"),
+        (("race", "--lane", "cpu", "--python", "/nowhere/python"), "--python /nowhere/python is not a program"),
+        (("watch",), "name the command: tfmon watch -- python train.py"),
+        (("race", "--"), "after -- comes a command"),
+        (("race", "small-dense", "--", "python", "x.py"), "not both"),
+        (("race", "--steps", 5, "--", "python", "x.py"), "--steps is for scenarios"),
+        (("race", "--", "train.py"), "a script needs its Python: tfmon race -- python train.py"),
+        (("watch", "--", "no-such-program"), "no-such-program is not a program that can be run"),
+        (("watch", "--set", "oops", "--", "true"), "'oops' is not KNOB=VALUE"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_wrong_words_get_a_clear_line_and_exit_code_2(tfmon, words, said):
+    at = 1 if words[0] == "race" else len(words)
+    done = tfmon(*words[:at], *(["--headless"] if words[0] == "race" else []), *words[at:])
+    assert (done.code, done.out) == (2, "")
+    assert said in " ".join(done.err.split())
+
+
+def test_a_file_that_is_no_scenario_is_told_with_its_line(tfmon, tmp_path):
+    (tmp_path / "mine.py").write_text("class Mine(Scenario):\n    batch_size = n\n")
+    done = tfmon("race", tmp_path / "mine.py", "--headless")
+    assert done.code == 2 and "mine.py:2: `batch_size` must be written out" in done.err
+
+
+@pytest.mark.process
+def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, tmp_path):
+    trace, python = tmp_path / "started", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$@" >> "{trace}"\n')
+    python.chmod(0o755)
+    done = tfmon("race", "--lane", "cpu", "--lane", "gpu:7", "--python", python, "--json")
+    assert (done.code, done.out) == (3, "")
+    assert "tfmon: gpu:7 is not there: no driver\n  install one" in done.err
+    assert not trace.exists()
+    # The same interpreter is started for a lane that can be.
+    tfmon("race", "--lane", "cpu", "--python", python, "--headless")
+    assert "bootstrap.py" in trace.read_text()
+
+
+# ------------------------------------------------------------ races that go wrong
+
+
+@pytest.mark.process
+def test_a_lane_that_dies_without_a_word_is_a_failed_lane_of_a_race_without_a_screen(tfmon):
+    done = tfmon("race", "small-dense", "--lane", "cpu", "--python", ENDS_AT_ONCE)
+    assert done.code == 1
+    assert done.err.splitlines() == [
+        "tfmon: stdout is no terminal: racing without the screen (--headless)",
+        "tfmon: racing for 30 s; --seconds or --steps says how long",
+    ]
+    assert done.out.startswith("lane ") and "exit code 0" in done.out
+    assert "\x1b" not in done.out
+
+
+@pytest.mark.process
+def test_an_interpreter_without_tensorflow_gets_the_install_line(tfmon, tmp_path):
+    venv.create(tmp_path / "bare", with_pip=False)
+    python = tmp_path / "bare" / "bin" / "python"
+    done = tfmon("race", "small-dense", "--lane", "cpu", "--steps", "5", "--headless", "--python", python)
+    assert done.code == 1
+    assert f"{python} has no TensorFlow" in done.out
+    assert f"{python} -m pip install tensorflow" in done.out
+
+
+@pytest.mark.process
+def test_an_interrupted_race_prints_what_it_has_and_leaves_no_child():
+    lanes = ("--lane", "cpu", "--lane", "cpu")
+    process = start("race", "small-dense", *lanes, "--json", "--seconds", 600, program=(str(SCRIPTED),))
+    monitor = psutil.Process(process.pid)
+    try:
+        wait_for(lambda: len(monitor.children()) == 2, 60, "two lanes")
+        children = monitor.children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    found = json.loads(out)
+    assert (found["interrupted"], len(found["lanes"])) == ("interrupted by SIGTERM", 2)
+    assert not [child for child in children if child.is_running()]
+
+
+# ------------------------------------------------------------ real races
+
+
+@pytest.mark.tensorflow
+def test_a_race_prints_one_json_object_with_true_counts():
+    process = start("race", "small-dense", "--steps", "50", "--json")
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    told = json.loads(out)
+    assert (told["schema"], told["scenario"], told["interrupted"]) == (2, "small-dense", None)
+    assert told["machine"]["no_gpu"]
+    assert [lane["name"] for lane in told["lanes"]] == ["cpu batch_size=10", "cpu batch_size=256"]
+    for lane in told["lanes"]:
+        assert (lane["state"], lane["error"], lane["steps"]) == ("finished", None, 50)
+        assert lane["examples"] == 50 * lane["knobs"]["batch_size"]
+        assert lane["loss"]["last"] > 0
+        assert lane["private_bytes"] > 0
+        assert lane["missing"]["gpu_busy_pct"] == "no GPU in this lane"
+
+
+@pytest.mark.process
+def test_a_script_is_watched_to_its_end_and_its_result_is_json(tfmon, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import sys, time\nfrom tfmon import report\n"
+        "for step in range(int(sys.argv[1])):\n"
+        "    time.sleep(0.002)\n    report.step(examples=8, loss=1 / (step + 1))\n"
+    )
+    ended = tfmon("watch", "--lane", "cpu", "--no-record", "--json", "--", sys.executable, script, 300)
+    assert ended.code == 0, ended.err
+    (lane,) = json.loads(ended.out)["lanes"]
+    assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", 299, 8 * 299)
+    assert lane["command"].endswith("train.py 300")

@@ -1,0 +1,127 @@
+"""`tfmon verify`: what holds, what does not, what cannot be tested here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from tfmon.errors import DeviceAbsentError
+from tfmon.model.lane_state import FAILED, RACING, LaneState, Trouble
+from tfmon.model.lane_statistics import Measurements, SliceSpeed
+from tfmon.model.spec import LaneSpec
+from tfmon.runner import verification
+
+SCENARIO = '''"""Claims about one net."""
+import numpy as np, tensorflow as tf
+from tfmon.trainer import Claim, Scenario
+
+class Three(Scenario):
+    claims = (
+        Claim(id="graph-wins", source="a test", says="a graph is faster", first="cpu", second="cpu,graph=off"),
+        Claim(id="cpu-wins", source="a test", says="the CPU is faster", first="cpu", second="gpu:63", needs="gpu"),
+        Claim(id="wrong", source="a test", says="the earth is flat", corrected="it is round"),
+    )
+    def data(self):
+        return np.ones((64, 8), "float32"), np.zeros(64, "int64")
+    def model(self):
+        model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(2, activation="softmax")])
+        model.compile("adam", "sparse_categorical_crossentropy")
+        return model
+'''
+
+
+@pytest.fixture
+def three(tmp_path) -> str:
+    path = tmp_path / "three.py"
+    path.write_text(SCENARIO)
+    return str(path)
+
+
+def raced(speed: float, slices: int = 12, phase: str = RACING) -> LaneState:
+    """A lane that ran slices at this speed."""
+    speeds = tuple(SliceSpeed(at, at, round(1_000 * speed), 10**9) for at in range(slices))
+    trouble = Trouble("out of memory") if phase == FAILED else None
+    spec = LaneSpec("cpu", name="cpu")
+    return LaneState(spec, phase=phase, measurements=Measurements(slices=speeds), trouble=trouble)
+
+
+@pytest.fixture
+def races(monkeypatch):
+    """Return a list of what the races lead to: lanes, or an error of the plan."""
+    outcomes: list[object] = []
+    closed: list[str] = []
+
+    class Program:
+        def __init__(self, race_options) -> None:
+            self.lanes, self.outcome = race_options.lanes, outcomes.pop(0)
+            self.session = SimpleNamespace(snapshot=lambda: SimpleNamespace(lanes=self.outcome))
+
+        def plan(self, info) -> None:
+            if isinstance(self.outcome, Exception):
+                raise self.outcome
+
+        def close(self) -> None:
+            closed.append("closed")
+
+    monkeypatch.setattr(verification, "Program", Program)
+    monkeypatch.setattr(verification.headless, "run", lambda program, plan, quiet: "")
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("outcome", "found", "reason"),
+    [
+        ((raced(2.0), raced(1.0)), "supported", None),
+        ((raced(1.0), raced(2.0)), "contradicted", None),
+        ((raced(1.0), raced(1.0)), "too close to call", None),
+        ((raced(2.0, slices=3), raced(1.0, slices=3)), "not testable here", "too few slices were measured"),
+        ((raced(2.0), raced(1.0, phase=FAILED)), "not testable here", "failed: out of memory"),
+        (DeviceAbsentError("gpu:0 is not there"), "not testable here", "gpu:0 is not there"),
+    ],
+)
+def test_each_claim_gets_its_outcome(tfmon, three, races, outcome, found, reason):
+    races += [outcome, DeviceAbsentError("gpu:63 is not there")]
+    done = tfmon("verify", three, "--json")
+    assert done.code == 0, done.err
+    claims = {claim["id"]: claim for claim in json.loads(done.out)["claims"]}
+    assert claims["graph-wins"]["outcome"] == found
+    assert (claims["graph-wins"]["reason"] is None) == (reason is None)
+    assert reason is None or reason in claims["graph-wins"]["reason"]
+    assert (claims["graph-wins"]["ratio"] is None) == (found == "not testable here")
+    assert (claims["cpu-wins"]["outcome"], claims["cpu-wins"]["ratio"]) == ("not testable here", None)
+    assert (claims["wrong"]["outcome"], claims["wrong"]["reason"]) == ("corrected", "it is round")
+
+
+def test_a_signal_ends_the_verification_and_drops_the_claim_that_was_measured(tfmon, three, races, monkeypatch):
+    races += [(raced(2.0), raced(1.0))]
+    monkeypatch.setattr(verification.headless, "run", lambda program, plan, quiet: "interrupted by SIGINT")
+    done = tfmon("verify", three)
+    assert done.code == 130
+    assert done.out == "0 claims: none\ninterrupted by SIGINT\n"
+
+
+@pytest.mark.process
+def test_a_lane_that_fails_makes_a_claim_untestable_and_says_why(tfmon, three):
+    done = tfmon("verify", three, "--python", shutil.which("true"))
+    assert done.code == 0, done.err
+    assert "not testable here  graph-wins: a graph is faster" in done.out
+    assert "failed: " in done.out and "gpu:63 is not there: no driver" in done.out
+    assert "corrected          wrong: the earth is flat" in done.out
+    assert "3 claims: 1 corrected, 2 not testable here" in done.out
+
+
+@pytest.mark.tensorflow
+def test_a_claim_is_measured_by_a_race(tfmon, three):
+    """On a busy machine too few slices may be measured in this time, but nothing that is wrong."""
+    done = tfmon("verify", three, "--seconds", "6", "--json")
+    assert done.code == 0, done.err
+    claim = json.loads(done.out)["claims"][0]
+    if claim["outcome"] == "not testable here":
+        assert claim["ratio"] is None and "too few slices" in claim["reason"]
+    else:
+        low, high = claim["ratio_ci95"]
+        assert claim["outcome"] != "contradicted" and claim["pairs"] >= 5
+        assert low < claim["ratio"] < high and high > 1

@@ -1,0 +1,120 @@
+"""What a crossover and a tuning came to, in text and JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from support.ui import Demo, crossover_demo, racing_demo
+
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.model.events import RecordingChanged
+from tfmon.model.race import KEPT, REFUSED, WITHDRAWN, Attempt, RecordingState, TuneState
+from tfmon.model.readings import Estimate
+from tfmon.reports.experiments import crossover_to_json, crossover_to_text, tuning_to_json, tuning_to_text
+
+
+def found(demo: Demo) -> Analysis:
+    return analyse(demo.session.snapshot())
+
+
+def test_the_crossover_in_json():
+    told = json.loads(json.dumps(crossover_to_json(found(crossover_demo())), allow_nan=False))
+    assert (told["schema"], told["knob"], told["interrupted"]) == (2, "batch_size", None)
+    assert [lane["name"] for lane in told["lanes"]] == ["cpu", "gpu:0"]
+    assert [point["value"] for point in told["values"]] == [8, 16, 32, 64, 128, 256]
+    *measured, refused = told["values"]
+    for point in measured:
+        low, high = point["first"]["examples_per_s_ci95"]
+        assert low < point["first"]["examples_per_s"] < high
+        assert point["ratio_ci95"][0] < point["ratio"] < point["ratio_ci95"][1]
+        assert point["pairs"] >= 5 and point["reason"] is None
+    assert (refused["ratio"], refused["pairs"], refused["reason"]) == (None, 0, "not possible here")
+    (crossing,) = told["crossings"]
+    assert crossing["between"][0] <= crossing["about"] <= crossing["between"][1]
+    assert (crossing["ahead_above"], crossing["ahead_below"]) == ("gpu:0", "cpu")
+    assert "gpu:0 overtakes cpu" in told["text"]
+
+
+def test_the_crossover_in_text():
+    demo = crossover_demo()
+    demo.session.accept(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl")))
+    lines = crossover_to_text(found(demo)).splitlines()
+    assert "gpu:0 overtakes cpu at a batch size of about" in lines[0] and lines[1] == "all is measured"
+    axis = next(line for line in lines if "└" in line)
+    assert axis.count("▲") == 1
+    head = next(line for line in lines if line.endswith("ahead"))
+    assert head.split() == ["batch", "size", "C", "ex/s", "G", "ex/s", "ahead"]
+    rows = lines[lines.index(head) + 1 :]
+    assert rows[0].split()[0] == "8" and "  C " in rows[0] and rows[0].endswith("pairs)")
+    assert "  G " in rows[4]
+    assert rows[5].split()[:3] == ["256", "–", "–"] and rows[5].endswith("not possible here")
+    assert lines[-3:] == ["C: cpu", "G: gpu:0", "recorded in /there/x.jsonl"]
+
+
+def test_an_interrupted_crossover_says_so():
+    demo = crossover_demo()
+    demo.session.set_experiment(replace(demo.session.snapshot().experiment, ended="stopped"))
+    assert crossover_to_json(found(demo))["interrupted"] == "stopped"
+    assert crossover_to_text(found(demo)).splitlines()[1] == "stopped; these are the values it had"
+
+
+def tuned(*attempts: Attempt, **more) -> Demo:
+    demo = racing_demo()
+    demo.session.set_experiment(TuneState("cpu", everything=True, attempts=attempts, over=True, **more))
+    return demo
+
+
+def attempt(change: dict, outcome: str, gain: float | None = None, reason: str = "") -> Attempt:
+    before = {"batch_size": 20, "prefetch": "off", "cache": False, "xla": False}
+    estimate = None if gain is None else Estimate(gain, gain - 0.05, gain + 0.05, 6)
+    return Attempt(
+        "cpu", before, {**before, **change}, bottleneck="input", outcome=outcome, gain=estimate, reason=reason
+    )
+
+
+SERIES = (
+    attempt({"cache": True}, KEPT, 1.5),
+    attempt({"prefetch": "auto"}, WITHDRAWN, 1.0),
+    attempt({"xla": True}, REFUSED, reason="no XLA here"),
+)
+
+
+def test_the_tuning_in_json():
+    told = json.loads(json.dumps(tuning_to_json(found(tuned(*SERIES))), allow_nan=False))
+    assert (told["schema"], told["lane"]["name"], told["error"], told["interrupted"]) == (2, "cpu", None, None)
+    assert told["began_with"]["cache"] is False
+    cache, prefetch, xla = told["attempts"]
+    assert (cache["tried"], cache["settings"], cache["against"]) == ("cache on", {"cache": True}, "input")
+    assert (cache["outcome"], cache["gain"], cache["pairs"]) == ("kept", 1.5, 6)
+    assert cache["gain_ci95"] == pytest.approx([1.45, 1.55])
+    assert (prefetch["outcome"], prefetch["reason"]) == ("withdrawn", None)
+    assert (xla["outcome"], xla["gain"], xla["reason"]) == ("refused", None, "no XLA here")
+    assert told["best"]["settings"] == {"cache": True} and told["best"]["gain"] == 1.5
+    assert any(".cache()" in line for line in told["best"]["code"])
+    analysed = found(tuned(*SERIES)).lane("cpu")
+    assert told["bottleneck"] == analysed.bottleneck.kind and told["bottleneck_text"] == analysed.bottleneck.text
+
+
+def test_the_tuning_in_text():
+    lines = tuning_to_text(found(tuned(*SERIES))).splitlines()
+    assert lines[0] == "small-dense on cpu" and lines[1].startswith("now ")
+    assert lines[2] == "nothing else that this scenario's knobs can do helps"
+    head = next(at for at, line in enumerate(lines) if line.startswith("tried "))
+    assert lines[head + 1].split()[:3] == ["cache", "on", "+50"] and lines[head + 1].endswith("kept")
+    assert lines[head + 2].endswith("withdrawn")
+    assert lines[head + 3].endswith("not possible: no XLA here")
+    assert "best: cache=on: +50 % (CI +45 to +55) in all" in lines
+
+
+def test_a_tuning_that_kept_nothing_and_ended_early_says_so():
+    lines = tuning_to_text(found(tuned(SERIES[1], ended="stopped"))).splitlines()
+    assert "ended early: stopped" in lines and "best: the settings it began with" in lines
+
+
+def test_a_lane_that_failed_says_why():
+    demo = tuned(*SERIES)
+    demo.fail("cpu")
+    assert "keras_hub" in tuning_to_json(found(demo))["error"]
+    assert "keras_hub" in tuning_to_text(found(demo)).splitlines()[-1]

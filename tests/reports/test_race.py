@@ -1,0 +1,352 @@
+"""The result: every documented key, honest about what is not known."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from tfmon import __version__
+from tfmon.analysis.analysis import analyse
+from tfmon.model import lane_statistics as histogram
+from tfmon.model.events import Interrupted, LaneEnded, LaneStarted, RecordingChanged
+from tfmon.model.knobs import COMMON
+from tfmon.model.lane_events import Built, Finished, LaneFailed, LibrariesLoaded, PhaseEntered, Progressed, Window
+from tfmon.model.lane_state import RACING
+from tfmon.model.race import CONCURRENT, Machine, Race, RecordingState
+from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.session import Session
+from tfmon.model.spec import name_lanes, parse_lane
+from tfmon.reports.race import to_json, to_text
+
+SECOND = 1_000_000_000
+SETTINGS = {"batch_size": 10, "prefetch": "off"}
+
+TOP = {
+    "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "lanes", "verdict", "recording",
+    "recording_stopped",
+}  # fmt: skip
+LANE = {
+    "name", "device", "device_name", "state", "error", "knobs", "steps", "examples", "examples_per_s",
+    "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_memory_used_bytes",
+    "gpu_memory_allocated_bytes", "gpu_memory_source", "gpu_j_per_1000_examples", "bottleneck", "bottleneck_text",
+    "time_pct", "discarded", "missing",
+}  # fmt: skip
+VERDICT = {"winner", "ratio", "text", "ratio_ci95", "pairs", "ranking"}
+
+
+class Raced:
+    """A session that was fed by hand."""
+
+    def __init__(self, *lanes: str, mode: str = CONCURRENT) -> None:
+        machine = Machine("node7", "Linux", "AMD EPYC 9554", 16, 8.0, 2**37, ("NVIDIA H200",))
+        self.session = Session(machine, lambda: 100 * SECOND)
+        self.specs = name_lanes([parse_lane(text, COMMON) for text in lanes])
+        self.session.begin(Race(scenario="net", title="A net", mode=mode, knobs=COMMON), self.specs)
+        self.session.start_clock(SECOND)
+
+    def window(self, lane: str, at_s: float = 2, *, steps: int = 100, loss: float | None = 2.0, **more) -> None:
+        step = self.session.snapshot().lane(lane).steps + steps
+        values = {
+            "marks": (),
+            "examples": steps * 10,
+            "histogram": histogram.count([SECOND // steps] * steps),
+            **more,
+        }
+        values = {**dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0), **values}
+        at_ns = round(at_s * SECOND)
+        self.session.accept(
+            Window(
+                lane=lane, at_ns=at_ns, span_ns=SECOND, steps=steps, step=step, loss=loss, settings=SETTINGS,
+                **values,
+            )
+        )  # fmt: skip
+
+    def tell(self, event) -> None:
+        self.session.accept(event)
+
+    def json(self) -> dict:
+        """The object as a reader gets it."""
+        return json.loads(json.dumps(to_json(analyse(self.session.snapshot())), allow_nan=False))
+
+    def lane(self, place: int = 0) -> dict:
+        return self.json()["lanes"][place]
+
+    def text(self) -> str:
+        return to_text(analyse(self.session.snapshot()))
+
+
+def value_at(lane: dict, field: str) -> object:
+    for part in field.split("."):
+        lane = lane[part]
+    return lane
+
+
+def nulls(value: object, at: str = "") -> set[str]:
+    if isinstance(value, dict):
+        return {found for key, item in value.items() for found in nulls(item, f"{at}.{key}".strip("."))}
+    return {at} if value is None else set()
+
+
+@pytest.fixture
+def raced() -> Raced:
+    """A CPU lane that trained and was sampled."""
+    raced = Raced("cpu")
+    raced.tell(PhaseEntered(lane="cpu", at_ns=SECOND, phase=RACING))
+    raced.window("cpu", 2, loss=2.5)
+    raced.window("cpu", 3, loss=2.0)
+    raced.tell(TreeSample(lane="cpu", at_ns=3 * SECOND, cpu_pct=150.0, private_bytes=3e8, processes=1))
+    raced.tell(Finished(lane="cpu", at_ns=3 * SECOND, steps=200))
+    return raced
+
+
+# ------------------------------------------------------------ the object
+
+
+@pytest.mark.parametrize("lanes", [("cpu",), ("cpu", "gpu"), ("cpu,prefetch=off", "cpu,prefetch=auto")])
+def test_it_has_the_documented_keys_whatever_is_known(lanes):
+    told = Raced(*lanes).json()
+    assert set(told) == TOP
+    assert set(told["verdict"]) == VERDICT
+    assert len(told["lanes"]) == len(lanes)
+    for lane in told["lanes"]:
+        assert set(lane) == LANE
+        assert set(lane["step_ms"]) == {"p50", "p95", "p99"}
+        assert set(lane["loss"]) == {"first", "last"}
+
+
+def test_it_says_what_was_raced_and_where(raced):
+    told = raced.json()
+    assert (told["schema"], told["tfmon"]) == (2, __version__)
+    assert (told["scenario"], told["mode"]) == ("net", "concurrent")
+    assert told["machine"] == {
+        "hostname": "node7",
+        "system": "Linux",
+        "cpu_name": "AMD EPYC 9554",
+        "cores": 16,
+        "usable_cores": 8.0,
+        "memory_bytes": 2**37,
+        "gpus": ["NVIDIA H200"],
+        "no_gpu": None,
+    }
+
+
+def test_the_figures_are_those_that_were_measured(raced):
+    lane = raced.lane()
+    assert (lane["name"], lane["device"], lane["device_name"]) == ("cpu", "cpu", "AMD EPYC 9554")
+    assert (lane["state"], lane["error"]) == ("finished", None)
+    assert lane["knobs"] == SETTINGS
+    assert (lane["steps"], lane["examples"], lane["examples_per_s"]) == (200, 2_000, 1_000.0)
+    assert lane["step_ms"]["p50"] == pytest.approx(10.0, rel=0.0055)
+    assert lane["loss"] == {"first": 2.5, "last": 2.0}
+    assert (lane["private_bytes"], lane["cpu_pct"]) == (300_000_000, 150.0)
+
+
+def test_seconds_are_those_from_the_start_signal_to_the_last_window(raced):
+    assert raced.json()["seconds"] == 2.0
+
+
+def test_windows_with_a_mark_are_no_part_of_the_figures_and_are_counted(raced):
+    raced.window("cpu", 4, steps=1_000, marks=("knob change",))
+    lane = raced.lane()
+    assert lane["examples_per_s"] == 1_000.0
+    assert lane["discarded"] == {"knob change": 1}
+
+
+def test_the_figures_of_a_gpu_lane_come_from_its_gpu():
+    raced = Raced("gpu")
+    equipped = {"tensorflow": "2.21", "keras": "3", "numpy": "2", "device_name": "H200", "gpu_uuid": "GPU-a"}
+    raced.tell(LibrariesLoaded(lane="gpu:0", at_ns=0, **equipped))
+    raced.tell(PhaseEntered(lane="gpu:0", at_ns=SECOND, phase=RACING))
+    raced.tell(TreeSample(lane="gpu:0", at_ns=0, cpu_pct=1.0, private_bytes=1.0, processes=1, pids=(42,)))
+    unknown = dict.fromkeys(("power_w", "power_limit_w", "temperature_c"), Missing("not told"))
+    memory = {"used_bytes": 2e9, "total_bytes": 8e9, "used_by_pid": {42: 1_000, 43: 7}}
+    gpu = {"key": "GPU-a", "index": 0, "name": "H200", "busy_pct": 80.0, "busy_source": "samples"}
+    raced.tell(GpuSample(at_ns=0, **gpu, **memory, **unknown))
+    raced.window("gpu:0", gpu_memory_allocated_bytes=500)
+    lane = raced.lane()
+    assert (lane["gpu_busy_pct"], lane["gpu_memory_used_bytes"], lane["gpu_memory_allocated_bytes"]) == (
+        80.0,
+        1_000,
+        500,
+    )
+    assert lane["device_name"] == "H200"
+
+
+# ------------------------------------------------------------ what is not known
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_every_unknown_is_null_and_named_with_its_reason(device):
+    lane = Raced(device).lane()
+    assert nulls({key: value for key, value in lane.items() if key != "error"}) == set(lane["missing"])
+    assert all(isinstance(reason, str) and reason for reason in lane["missing"].values())
+
+
+def test_a_lane_that_never_trained_has_no_figure_that_is_zero():
+    lane = Raced("cpu").lane()
+    for field in ("examples_per_s", "step_ms.p50", "loss.first", "loss.last", "private_bytes", "cpu_pct"):
+        assert value_at(lane, field) is None
+        assert field in lane["missing"]
+
+
+def test_a_cpu_lane_has_no_figures_of_a_gpu_and_says_why(raced):
+    lane = raced.lane()
+    for field in ("gpu_busy_pct", "gpu_memory_used_bytes", "gpu_memory_allocated_bytes"):
+        assert lane[field] is None
+        assert lane["missing"][field] == "no GPU in this lane"
+
+
+def test_a_reading_that_is_missing_keeps_its_own_reason(raced):
+    raced = Raced("cpu")
+    sample = {"cpu_pct": Missing("first sample"), "private_bytes": Missing("hidden by the kernel"), "processes": 1}
+    raced.tell(TreeSample(lane="cpu", at_ns=0, **sample))
+    assert raced.lane()["missing"]["private_bytes"] == "hidden by the kernel"
+
+
+def test_a_step_without_a_loss_has_none():
+    raced = Raced("cpu")
+    raced.window("cpu", loss=None)
+    assert raced.lane()["loss"] == {"first": None, "last": None}
+    assert raced.lane()["missing"]["loss.first"] == "no loss was read"
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf, -math.inf])
+def test_a_loss_that_is_no_number_is_null_and_said_so(loss):
+    raced = Raced("cpu")
+    raced.window("cpu", loss=2.0)
+    raced.window("cpu", loss=loss)
+    lane = raced.lane()
+    assert lane["loss"] == {"first": 2.0, "last": None}
+    assert lane["missing"]["loss.last"] == f"it is {loss}"
+
+
+def test_a_race_without_a_step_took_no_known_time_and_has_no_winner():
+    told = Raced("cpu", "cpu").json()
+    assert told["seconds"] is None
+    assert (told["verdict"]["winner"], told["verdict"]["ratio"]) == (None, None)
+    assert told["verdict"]["text"].startswith("no verdict")
+
+
+# ------------------------------------------------------------ how lanes end
+
+
+@pytest.mark.parametrize(
+    ("event", "state", "error"),
+    [
+        (LaneFailed(lane="cpu", at_ns=0, kind="scenario", message="mine.py:3: no"), "failed", "mine.py:3: no"),
+        (LaneFailed(lane="cpu", at_ns=0, kind="device_absent", message="no GPU"), "absent", "no GPU"),
+        (LaneEnded(lane="cpu", at_ns=0, exit_code=None, signal="SIGKILL", requested=False), "failed", "SIGKILL"),
+    ],
+    ids=["failed", "absent", "killed"],
+)
+def test_a_lane_that_ended_too_early_says_why(event, state, error):
+    raced = Raced("cpu")
+    raced.tell(event)
+    assert raced.lane()["state"] == state
+    assert error in raced.lane()["error"]
+
+
+def test_an_interrupted_race_says_so_beside_the_figures_it_has(raced):
+    raced.tell(Interrupted(at_ns=4 * SECOND, reason="interrupted by SIGINT"))
+    told = raced.json()
+    assert (told["interrupted"], told["lanes"][0]["error"]) == ("interrupted by SIGINT", None)
+    assert told["lanes"][0]["examples_per_s"] == 1_000.0
+
+
+def test_the_faster_lane_wins_by_its_factor():
+    raced = Raced("cpu,prefetch=off", "cpu,prefetch=auto")
+    raced.window("cpu prefetch=off", steps=100)
+    raced.window("cpu prefetch=auto", steps=250)
+    verdict = raced.json()["verdict"]
+    assert (verdict["winner"], verdict["ratio"]) == ("cpu prefetch=auto", 2.5)
+    assert "contended" in verdict["text"]
+
+
+# ------------------------------------------------------------ the table
+
+
+def test_the_table_has_a_row_for_each_lane_and_the_verdict():
+    raced = Raced("cpu,prefetch=off", "cpu,prefetch=auto")
+    raced.window("cpu prefetch=auto", steps=250)
+    lines = raced.text().splitlines()
+    assert lines[0].split()[:2] == ["lane", "examples/s"]
+    assert [line for line in lines if "2 500" in line]
+    assert "no verdict" in raced.text()
+
+
+def test_the_table_says_n_a_for_what_is_not_known():
+    row = Raced("cpu").text().splitlines()[1]
+    assert row.split() == ["cpu", *["n/a"] * 4, "n/a", "→", "n/a", *["n/a"] * 3]
+
+
+def test_the_table_tells_why_a_lane_failed_with_its_hint_and_last_words():
+    raced = Raced("cpu")
+    built = Built(lane="cpu", at_ns=0, parameters=1, examples=10, settings=SETTINGS)
+    raced.tell(built)
+    raced.tell(LaneFailed(lane="cpu", at_ns=0, kind="error", message="it broke", hint="try again"))
+    ended = {"exit_code": 1, "signal": None, "requested": False, "output_tail": ("Traceback", "ValueError: [bold]no")}
+    raced.tell(LaneEnded(lane="cpu", at_ns=0, **ended))
+    text = raced.text()
+    assert "cpu: it broke" in text
+    assert "  try again" in text
+    assert "  | ValueError: [bold]no" in text
+
+
+def test_the_table_says_what_was_discarded_why_it_stopped_and_why_there_is_no_gpu(raced):
+    raced.window("cpu", 4, marks=("pause",))
+    raced.session.set_machine(Machine(no_gpu="no driver"))
+    raced.tell(Interrupted(at_ns=4 * SECOND, reason="interrupted by SIGTERM"))
+    text = raced.text()
+    assert "discarded of 3 windows: pause 1" in text
+    assert "interrupted by SIGTERM" in text
+    assert "no GPU lane: no driver" in text
+    assert "\x1b" not in text and not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+def test_the_bottleneck_and_where_the_time_of_a_step_went_are_told():
+    raced = Raced("cpu")
+    for number in range(3):
+        raced.window("cpu", 2 + number, input_ns=700_000_000, call_ns=250_000_000, computing_share=0.6)
+    lane = raced.lane()
+    assert (lane["bottleneck"], lane["bottleneck_text"]) == (
+        "input",
+        "input-bound: waiting for batches takes 70 % of the time",
+    )
+    assert {name: lane["time_pct"][name] for name in ("input", "dispatch", "device")} == {
+        "input": 70, "dispatch": 10, "device": 15,
+    }  # fmt: skip
+    assert lane["time_pct"]["copy"] is None
+    assert lane["missing"]["time_pct.copy"] == "the batch is in the host's memory already"
+    assert "cpu: input-bound: waiting for batches takes 70 % of the time" in raced.text()
+
+
+def test_before_that_is_known_it_is_null(raced):
+    lane = raced.lane()
+    assert (lane["bottleneck"], lane["bottleneck_text"]) == (None, None)
+    assert "bottleneck" in lane["missing"]
+
+
+def test_it_says_where_the_race_was_recorded_and_why_no_longer():
+    raced = Raced("cpu")
+    told = raced.json()
+    assert (told["recording"], told["recording_stopped"]) == (None, None)
+    raced.session.accept(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl", 5, "disk full")))
+    told = raced.json()
+    assert (told["recording"], told["recording_stopped"]) == ("/there/x.jsonl", "disk full")
+    assert raced.text().endswith("recording stopped: disk full\nrecorded in /there/x.jsonl")
+
+
+def test_a_script_tells_its_command_and_how_far_its_fit_came():
+    raced = Raced("cpu")
+    raced.tell(LaneStarted(lane="cpu", at_ns=0, pid=1, settings={}, command="python train.py"))
+    assert raced.lane()["fit"] is None
+    assert raced.lane()["missing"]["fit"] == "no Keras fit was seen"
+    metrics = {"loss": 0.5, "accuracy": math.nan}
+    told = {"doing": "fit", "epoch": 2, "epochs": 3, "batch": 5, "batches": 10, "metrics": metrics}
+    raced.tell(Progressed(lane="cpu", at_ns=0, validation_ns=SECOND, **told))
+    lane = raced.lane()
+    assert lane["command"] == "python train.py"
+    assert (lane["fit"]["epoch"], lane["fit"]["batches"], lane["fit"]["validation_s"]) == (2, 10, 1.0)
+    assert lane["fit"]["metrics"] == {"loss": 0.5, "accuracy": None}

@@ -1,0 +1,232 @@
+"""From the words of the command line to the lanes that are started."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfmon.catalog import ScenarioInfo, find_scenario
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, UsageError
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.knobs import COMMON, Knob
+from tfmon.probes.base import Gpu
+from tfmon.probes.gpus import GpuSearch
+from tfmon.runner.planner import MOST_LANES, RaceOptions, find_python, plan_race
+
+FIRST = Gpu(index=0, uuid="GPU-aaaa", name="NVIDIA H200", physical_gpu=0)
+SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", physical_gpu=3)
+TWO_GPUS = GpuSearch(gpus=(FIRST, SECOND))
+NO_GPU = GpuSearch(reason="the NVIDIA driver is not installed", hint="install it")
+
+CARD = ScenarioInfo(
+    name="net",
+    path=Path("/scenarios/net.py"),
+    origin="file",
+    title="A net",
+    doc="",
+    knobs=(*COMMON, Knob("width", default=128, help="Units.", low=1, high=4096)),
+    contrast=("prefetch=off", "prefetch=auto"),
+    examples=1_000,
+)
+
+
+def plan(
+    *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, info: ScenarioInfo = CARD, **more
+) -> RacePlan:
+    return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda: found)[0]
+
+
+def names(race: RacePlan) -> list[str]:
+    return [lane.spec.name for lane in race.lanes]
+
+
+def values(race: RacePlan, knob: str) -> list[object]:
+    return [lane.settings[knob] for lane in race.lanes]
+
+
+def never() -> GpuSearch:
+    raise AssertionError("nobody asked for a GPU")
+
+
+# ------------------------------------------------------------ the default lanes
+
+
+def test_with_a_gpu_the_cpu_races_the_first_one():
+    race, no_gpu = plan_race(CARD, RaceOptions(), lambda: TWO_GPUS)
+    assert names(race) == ["cpu", "gpu:0"]
+    assert no_gpu == ""
+
+
+def test_without_a_gpu_two_variants_race_on_the_cpu_and_the_reason_is_told():
+    race, no_gpu = plan_race(CARD, RaceOptions(), lambda: NO_GPU)
+    assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
+    assert no_gpu == "the NVIDIA driver is not installed"
+
+
+def test_a_contrast_may_set_several_knobs_and_own_ones():
+    race = plan(info=replace(CARD, contrast=("width=8,prefetch=off", "width=16,prefetch=2")))
+    assert values(race, "width") == [8, 16]
+    assert values(race, "prefetch") == ["off", 2]
+
+
+def test_a_setting_for_all_lanes_is_not_overridden_by_the_contrast():
+    race = plan(sets=("width=64",), info=replace(CARD, contrast=("width=8", "width=16")))
+    assert set(values(race, "width")) == {64}
+    assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
+
+
+def test_one_lane_is_left_when_the_user_has_set_what_would_tell_two_apart():
+    assert names(plan(sets=("prefetch=1",))) == ["cpu"]
+
+
+def test_a_contrast_that_cannot_be_is_blamed_on_the_file():
+    with pytest.raises(UsageError, match=r"the contrast of net\.py: .*depth"):
+        plan(info=replace(CARD, contrast=("depth=1", "depth=2")))
+
+
+# ------------------------------------------------------------ lanes that were asked for
+
+
+def test_cpu_lanes_need_no_search_for_gpus():
+    race, no_gpu = plan_race(CARD, RaceOptions(lanes=("cpu", "cpu")), never)
+    assert names(race) == ["cpu #1", "cpu #2"]
+    assert no_gpu == ""
+
+
+def test_a_setting_of_a_lane_goes_before_one_for_all_lanes_and_that_before_the_default():
+    race = plan("cpu,batch_size=8", "cpu", sets=("batch_size=16", "width=64"))
+    assert values(race, "batch_size") == [8, 16]
+    assert values(race, "width") == [64, 64]
+    assert values(race, "prefetch") == ["auto", "auto"]
+
+
+def test_what_the_command_line_says_is_in_the_plan():
+    race = plan("cpu", steps=50, seconds=2.5, python=Path("/usr/bin/python3"))
+    assert (race.steps, race.seconds, race.python) == (50, 2.5, Path("/usr/bin/python3"))
+    assert (race.race.scenario, race.race.title, race.scenario) == ("net", "A net", CARD.path)
+    assert race.race.knobs == CARD.knobs
+
+
+@pytest.mark.parametrize(
+    ("lane", "said"),
+    [
+        ("tpu", "no device 'tpu'"),
+        ("cpu:1", "cpu, gpu or gpu:N"),
+        ("cpu,depth=3", "no knob 'depth'.*batch_size, prefetch, .* or width"),
+        ("cpu,prefetch=3.5", "prefetch takes"),
+        ("cpu,batch_size=0", "batch_size takes a whole number from 1"),
+        ("cpu,batch_size=-8", "batch_size takes a whole number from 1"),
+        ("cpu,batch_size=1e3", "batch_size takes a whole number from 1"),
+        ("cpu,width=5000", "width takes a whole number from 1 to 4096"),
+        ("cpu,batch_size", "not KNOB=VALUE"),
+    ],
+)
+def test_a_lane_that_cannot_be_is_refused_with_what_is_allowed(lane, said):
+    with pytest.raises(UsageError, match=said) as caught:
+        plan(lane)
+    assert caught.value.exit_code == EXIT_USAGE
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("word", ["depth=3", "prefetch=sometimes", "batch_size"])
+def test_a_setting_that_cannot_be_is_refused(word):
+    with pytest.raises(UsageError) as caught:
+        plan("cpu", sets=(word,))
+    assert caught.value.hint == "tfmon show net lists the knobs"
+
+
+def test_a_batch_may_be_as_large_as_the_data_and_no_larger():
+    assert values(plan("cpu,batch_size=1000"), "batch_size") == [1_000]
+    with pytest.raises(UsageError, match="batch_size=1001 is larger than the data of net; it can be at most 1000"):
+        plan("cpu,batch_size=1001")
+    with pytest.raises(UsageError, match="batch_size=2000 is larger"):
+        plan(sets=("batch_size=2000",))
+
+
+def test_a_batch_is_left_to_the_trainer_where_the_file_does_not_say_how_many_examples_there_are():
+    assert values(plan("cpu,batch_size=100000", info=replace(CARD, examples=None)), "batch_size") == [100_000]
+
+
+def test_too_many_lanes_are_refused():
+    assert len(plan(*["cpu"] * MOST_LANES).lanes) == MOST_LANES
+    with pytest.raises(UsageError, match=f"{MOST_LANES + 1} lanes are too many"):
+        plan(*["cpu"] * (MOST_LANES + 1))
+
+
+@pytest.mark.parametrize("value", ["inf", "1e999"])
+@pytest.mark.parametrize("where", ["lane", "set", "default"])
+def test_a_number_that_the_wire_and_json_cannot_carry_is_refused(value, where):
+    rate = Knob("rate", default=float(value) if where == "default" else 0.5, help="A rate.", low=0.0)
+    info = replace(CARD, knobs=(*CARD.knobs, rate))
+    lane = f"cpu,rate={value}" if where == "lane" else "cpu"
+    with pytest.raises(UsageError, match="rate=inf is not possible"):
+        plan(lane, sets=(f"rate={value}",) if where == "set" else (), info=info)
+
+
+# ------------------------------------------------------------ devices
+
+
+def test_a_gpu_that_is_not_there_is_refused_with_the_reason():
+    with pytest.raises(DeviceAbsentError) as caught:
+        plan("cpu", "gpu")
+    assert caught.value.message == "gpu:0 is not there: the NVIDIA driver is not installed"
+    assert caught.value.hint == "install it"
+    assert caught.value.exit_code == EXIT_DEVICE_ABSENT
+
+
+def test_an_index_that_is_not_there_brings_the_ones_that_are():
+    with pytest.raises(DeviceAbsentError, match="gpu:2 is not there") as caught:
+        plan("gpu:2", found=TWO_GPUS)
+    assert caught.value.hint == "this machine has gpu:0 (NVIDIA H200), gpu:1 (NVIDIA L4)"
+
+
+def test_a_gpu_lane_sees_its_gpu_only_by_uuid_and_does_not_take_all_its_memory():
+    for lane, gpu in zip(plan("gpu:0", "gpu:1", found=TWO_GPUS).lanes, TWO_GPUS.gpus, strict=True):
+        assert lane.environment["CUDA_VISIBLE_DEVICES"] == gpu.uuid
+        assert lane.environment["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
+
+
+def test_a_cpu_lane_sees_no_gpu():
+    cpu, _ = plan(found=TWO_GPUS).lanes
+    assert cpu.environment["CUDA_VISIBLE_DEVICES"] == "-1"
+
+
+# ------------------------------------------------------------ the interpreter
+
+
+def test_a_python_is_found_by_path_or_as_a_command(monkeypatch):
+    assert find_python(sys.executable) == Path(sys.executable)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert find_python(Path(sys.executable).name) == Path(sys.executable)
+
+
+def test_a_link_is_not_followed_because_an_environment_is_found_by_its_place(tmp_path):
+    link = tmp_path / "python"
+    link.symlink_to(sys.executable)
+    assert find_python(str(link)) == link
+
+
+def test_the_home_folder_may_be_a_tilde(tmp_path, monkeypatch):
+    (tmp_path / "python").symlink_to(sys.executable)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert find_python("~/python") == tmp_path / "python"
+
+
+@pytest.mark.parametrize("make", ["nothing", "a file", "a folder"])
+def test_what_cannot_be_run_is_refused(make, tmp_path):
+    path = tmp_path / "python"
+    if make == "a file":
+        path.write_text("print()\n")
+    if make == "a folder":
+        path.mkdir()
+    with pytest.raises(UsageError, match="is not a program that can be run"):
+        find_python(str(path))
+
+
+@pytest.mark.parametrize("scenario", ["small-dense", "large-dense"])
+def test_the_built_in_scenarios_can_be_planned_with_and_without_a_gpu(scenario):
+    assert len(plan(info=find_scenario(scenario)).lanes) == 2
+    assert len(plan(info=find_scenario(scenario), found=TWO_GPUS).lanes) == 2
