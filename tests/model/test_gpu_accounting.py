@@ -23,7 +23,7 @@ from tfmon.model.gpu_accounting import (
     used_bytes_of_lane,
 )
 from tfmon.model.lane_events import LibrariesLoaded
-from tfmon.model.lane_state import BUILDING, IMPORTING, RACING, LaneState
+from tfmon.model.lane_state import BUILDING, IMPORTING, PAUSED, RACING, LaneState
 from tfmon.model.lane_statistics import Point
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import GpuSample, Missing
@@ -216,5 +216,12 @@ class TestInASession:
         assert lane.gpu_training_w == pytest.approx(200)
         assert lane.gpu_j_per_1000_examples == pytest.approx(400)
         assert session.snapshot().lane("cpu").gpu_j_per_1000_examples == NO_GPU
+        for name, second, joules in ((PAUSED, 12, 9e9), (RACING, 13, 18e9)):
+            session.accept(phase(name, lane="gpu:0"))
+            session.accept(replace(SAMPLE, at_ns=second * SECOND, energy_j=joules))
+        session.accept(window(13 * SECOND, SECOND, lane="gpu:0"))
+        session.accept(replace(SAMPLE, at_ns=14 * SECOND, energy_j=18e9))
+        assert gpu_lane(session).gpu_training_w == pytest.approx(200), "a pause does not count"
         session.set_mode("concurrent")
-        assert isinstance(gpu_lane(session).gpu_j_per_1000_examples, Missing), "steady state begins anew"
+        assert isinstance(gpu_lane(session).gpu_training_w, Missing), "steady state begins anew"
+        assert isinstance(gpu_lane(session).gpu_j_per_1000_examples, Missing)

@@ -100,37 +100,23 @@ def test_prefetch_goes_round_off_1_2_auto():
     assert [PREFETCH.next(value, -1) for value in ring[:0:-1]] == ring[-2::-1]
 
 
-def test_a_value_beside_the_ring_goes_to_its_start_or_end():
-    assert PREFETCH.next(16, 1) == "off"
-    assert PREFETCH.next(16, -1) == "auto"
-
-
-@pytest.mark.parametrize(("value", "up", "down"), [(10, 16, 8), (32, 64, 16), (1, 2, 1), (2, 4, 1), (3, 4, 2)])
-def test_a_number_moves_to_the_next_power_of_two(value, up, down):
-    assert BATCH_SIZE.next(value, 1) == up
-    assert BATCH_SIZE.next(value, -1) == down
-
-
-def test_a_number_stays_within_its_own_range():
-    assert WIDTH.next(256, 1) == 256
-    assert WIDTH.next(200, 1) == 256
-    assert WIDTH.next(8, -1) == 8
-    assert WIDTH.next(10, -1) == 8
+@pytest.mark.parametrize(
+    ("knob", "value", "up", "down"),
+    [
+        *((BATCH_SIZE, 10, 16, 8), (BATCH_SIZE, 32, 64, 16), (BATCH_SIZE, 1, 2, 1), (BATCH_SIZE, 3, 4, 2)),
+        *((WIDTH, 256, 256, 128), (WIDTH, 200, 256, 128), (WIDTH, 8, 16, 8), (WIDTH, 10, 16, 8)),
+        *((PREFETCH, 16, "off", "auto"), (AUGMENT, False, True, True), (AUGMENT, True, False, False)),
+        (Knob("n", default=1, help="", low=1, words=("auto",)), "auto", "auto", "auto"),
+    ],
+)
+def test_a_key_leads_to_the_next_choice_or_power_of_two_within_the_range(knob, value, up, down):
+    assert (knob.next(value, 1), knob.next(value, -1)) == (up, down)
 
 
 def test_a_number_stays_below_the_lower_of_two_limits():
     assert BATCH_SIZE.next(32, 1, high=60) == 32
     assert BATCH_SIZE.next(32, 1, high=64) == 64
     assert WIDTH.next(256, 1, high=1024) == 256
-
-
-def test_a_switch_goes_over_whichever_key_is_pressed():
-    assert AUGMENT.next(False, 1) is AUGMENT.next(False, -1) is True
-    assert AUGMENT.next(True, 1) is False
-
-
-def test_a_word_of_a_number_stays_for_a_key_has_no_place_to_start_from():
-    assert Knob("n", default=1, help="", low=1, words=("auto",)).next("auto", 1) == "auto"
 
 
 @settings(deadline=None)
@@ -152,11 +138,8 @@ def test_any_text_is_read_or_refused(knob, text):
         assert knob.check(value) == value
 
 
-def test_a_knob_is_found_by_name():
+def test_a_knob_is_found_by_name_or_the_names_are_listed():
     assert find(KNOBS, "prefetch") is PREFETCH
-
-
-def test_an_unknown_knob_is_refused_with_the_ones_there_are():
     with pytest.raises(KnobError, match=r"no knob 'batch'; this scenario has batch_size, prefetch, .* or threads"):
         find(COMMON, "batch")
 

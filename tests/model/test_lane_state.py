@@ -369,9 +369,9 @@ class TestHeartbeat:
         assert state.stack is stack
 
     def test_the_window_that_ends_a_stall_is_discarded(self):
-        state = lane("cpu", short(1), stall(30, 1), short(40, 39), short(40.2))
+        state = lane("cpu", short(1, 0.3), stall(30, 1), short(40, 39), short(40.2))
         assert (state.heartbeat.stalled_since_ns, state.discarded, state.steady.windows) == (None, {STALL: 1}, 2)
-        assert state.heartbeat.longest_window_ns == 200 * MS
+        assert state.heartbeat.longest_window_ns == 300 * MS
 
     def test_a_restart_ends_a_stall_and_keeps_the_suspensions(self):
         heartbeat = lane("cpu", suspended(1, 3), stall(30, 1), started(40 * SECOND)).heartbeat

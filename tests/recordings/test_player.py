@@ -1,4 +1,4 @@
-"""Playing: however one comes to a moment of the race, what is known there is the same."""
+"""Playing: what is known at a moment of the race does not depend on how the player got there."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def player(opened, monkeypatch):
 
 
 def at(player: Player) -> float:
-    tape = player.state()
-    return (tape.at_ns - tape.from_ns) / 1e9
+    state = player.state()
+    return (state.at_ns - state.from_ns) / 1e9
 
 
 def test_it_plays_in_real_time_until_its_end(player, opened):
-    tape = player.state()
-    assert (tape.playing, tape.speed, tape.at_ns) == (True, 1, opened.times_ns[0])
+    state = player.state()
+    assert (state.playing, state.speed, state.at_ns) == (True, 1, opened.times_ns[0])
     player.tick(2.5)
     assert at(player) == 2.5
     assert player.state().event == opened.place_at(opened.times_ns[0] + round(2.5e9))
     player.tick(1_000)
-    tape = player.state()
-    assert (tape.at_end, tape.playing, tape.at_ns) == (True, False, opened.times_ns[-1])
+    state = player.state()
+    assert (state.at_end, state.playing, state.at_ns) == (True, False, opened.times_ns[-1])
     assert player.session.snapshot() == play_all(RECORDED)[1]
 
 
@@ -48,7 +48,7 @@ def test_the_clock_of_the_session_is_that_of_the_race(player, opened):
     assert player.session.snapshot().at_ns == opened.times_ns[0] + 3 * SECOND
 
 
-def test_wherever_it_comes_from_a_moment_is_the_same(opened, player):
+def test_a_moment_is_the_same_from_wherever_the_player_comes(opened, player):
     known = {}
     straight = Player(opened)
     straight.step(-1)
@@ -68,8 +68,8 @@ def test_steps_go_event_by_event_and_pause(player, opened):
     player.tick(5)
     before = player.state().event
     player.step(1)
-    tape = player.state()
-    assert (tape.event, tape.playing, tape.at_ns) == (before + 1, False, opened.times_ns[before])
+    state = player.state()
+    assert (state.event, state.playing, state.at_ns) == (before + 1, False, opened.times_ns[before])
     player.step(-1)
     player.step(-1)
     assert player.state().event == before - 1
@@ -114,15 +114,15 @@ def test_skips_end_at_the_ends(player, opened):
     assert player.state().at_ns == opened.times_ns[-1]
 
 
-def test_a_machine_that_is_too_slow_makes_the_clock_lag_and_nothing_is_left_out(player, opened, monkeypatch):
+def test_on_a_slow_machine_the_clock_lags_and_no_event_is_lost(player, opened, monkeypatch):
     monkeypatch.setattr(playing, "TICK_S", -1.0)
     player.tick(1_000)
-    tape = player.state()
-    assert (tape.event, tape.playing) == (opened.place_at(opened.times_ns[0]) + 1, True)
-    assert tape.at_ns == opened.times_ns[tape.event - 1]
+    state = player.state()
+    assert (state.event, state.playing) == (opened.place_at(opened.times_ns[0]) + 1, True)
+    assert state.at_ns == opened.times_ns[state.event - 1]
 
 
-def test_marks_tell_of_knobs_and_can_be_gone_to(tmp_path, monkeypatch):
+def test_knobs_are_marked_and_the_player_goes_to_marks(tmp_path, monkeypatch):
     _, end = record(tmp_path / "race.jsonl")
     with Recording(tmp_path / "race.jsonl") as opened:
         player = Player(opened)
@@ -139,7 +139,7 @@ def test_marks_tell_of_knobs_and_can_be_gone_to(tmp_path, monkeypatch):
         assert player.state().at_ns == marks[0].at_ns - SECOND
 
 
-def test_an_event_that_cannot_be_stops_the_replay_and_says_why(tmp_path):
+def test_a_bad_event_stops_the_replay_and_is_named(tmp_path):
     lines = RECORDED.read_bytes().splitlines(keepends=True)
     lines[60] = b'{"type":"Finished","at_ns":%d,"steps":"all"}\n' % Recording(RECORDED).times_ns[58]
     path = tmp_path / "race.jsonl"
@@ -147,9 +147,9 @@ def test_an_event_that_cannot_be_stops_the_replay_and_says_why(tmp_path):
     with Recording(path) as opened:
         player = Player(opened)
         player.tick(1_000)
-        tape = player.state()
-        assert (tape.event, tape.playing) == (59, False)
-        assert "event 60: Finished.steps" in tape.note
+        state = player.state()
+        assert (state.event, state.playing) == (59, False)
+        assert "event 60: Finished.steps" in state.note
         player.toggle()
         assert not player.state().playing
         player.skip(-1)

@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ from support.recordings import record
 from support.ui import CPU_MACHINE, Demo, racing_demo
 from support.waiting import wait_for
 
-from tfmon.analysis.analysis import analyse
-from tfmon.model.events import RaceBegan, RecordingChanged
+from tfmon.analysis.verdict import find_verdict
+from tfmon.model.events import RecordingChanged
 from tfmon.model.lane_events import Finished
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample
@@ -29,7 +30,6 @@ from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording
 from tfmon.recordings.recorder import Recorder
-from tfmon.reports.race import to_json
 from tfmon.ui.render.bars import status_row
 from tfmon.ui.view import View
 
@@ -76,52 +76,31 @@ def steps_in(path: Path) -> list[int]:
         return [event.steps for event in opened.events() if isinstance(event, Finished)]
 
 
-def test_a_replay_knows_at_the_end_what_the_race_knew(place, monkeypatch):
-    demo, end = record(None)
+def test_a_replay_knows_at_the_end_what_the_race_knew(place):
+    _, end = record(None)
     [path] = place.iterdir()
     assert end.recording.path == str(path)
     _, again = play_all(path)
-    assert again.lanes == end.lanes
-    assert (again.race, again.gpus, again.host, again.gpu_history) == (
-        end.race,
-        end.gpus,
-        end.host,
-        end.gpu_history,
-    )
-    assert to_json(analyse(again)) == to_json(analyse(end))
-    assert demo.session.snapshot().lanes == again.lanes
+    assert replace(again, at_ns=end.at_ns, recording=end.recording, machine=end.machine) == end
+    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    assert [line["type"] for line in (*lines[:2], lines[-1])] == ["Header", "Closed", "Closed"]
+    assert lines[1]["ratio"] == find_verdict(end).ratio, "a list finds it soon"
 
 
-def test_recordings_are_private_to_the_user(place, monkeypatch):
+def test_recordings_are_private_and_hold_only_the_listed_environment(place, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
     before = os.umask(0)
     try:
         record(None, Demo)
     finally:
         os.umask(before)
     [path] = place.iterdir()
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_nothing_of_the_environment_is_recorded_but_what_is_listed(place, monkeypatch):
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
-    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
-    record(None, Demo)
-    [path] = place.iterdir()
-    text = gzip.decompress(path.read_bytes()).decode()
-    assert "hunter2" not in text
+    assert (stat.S_IMODE(place.stat().st_mode), stat.S_IMODE(path.stat().st_mode)) == (0o700, 0o600)
+    assert b"hunter2" not in gzip.decompress(path.read_bytes())
     with Recording(path) as opened:
         assert opened.header.environment["XLA_FLAGS"] == "--xla_gpu_autotune_level=0"
         assert set(opened.header.environment) <= set(header.ENVIRONMENT)
-
-
-def test_a_finished_recording_is_compressed_and_says_first_how_it_ended(place, monkeypatch):
-    _, end = record(None)
-    [path] = place.iterdir()
-    assert path.name.endswith(library.PACKED)
-    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    assert [line["type"] for line in (*lines[:2], lines[-1])] == ["Header", "Closed", "Closed"]
-    assert lines[1]["ratio"] == to_json(analyse(end))["verdict"]["ratio"]
 
 
 def test_a_file_that_is_named_stays_as_its_name_says(tmp_path, monkeypatch):
@@ -132,7 +111,7 @@ def test_a_file_that_is_named_stays_as_its_name_says(tmp_path, monkeypatch):
         assert len(Recording(path)) == 3
 
 
-def test_events_are_on_the_disk_within_a_second_or_so(place, session, keep):
+def test_events_are_written_while_the_race_goes_on(place, session, keep):
     keep()
     session.begin(Race("mine"), LANES)
     finish(session, 7)
@@ -143,16 +122,17 @@ def test_events_are_on_the_disk_within_a_second_or_so(place, session, keep):
         except RecordingError:
             return False  # not even the header yet
 
-    wait_for(written, 10)
+    wait_for(written, 60)
 
 
-def test_what_is_passed_over_is_recorded_too(place, session, keep):
+def test_an_event_that_changes_nothing_is_recorded_too(place, session, keep):
     one = keep()
     session.begin(Race("mine"), LANES)
     session.accept(Finished(lane="gone", at_ns=3, steps=3))
     one.close()
     [path] = place.iterdir()
     assert steps_in(path) == [3]
+    assert b"RecordingChanged" not in gzip.decompress(path.read_bytes()), "its own path is no part of it"
     assert play_all(path)[1].lanes == session.snapshot().lanes
 
 
@@ -172,17 +152,6 @@ def test_every_race_has_a_file_of_its_own_that_knows_the_machine_from_its_start(
         assert opened.header.scenario == "second"
         assert next(opened.events()) == sample
     assert recording_of(session).path == str(second)
-
-
-def test_where_a_recording_lies_is_no_part_of_it(place, session, keep):
-    one = keep()
-    session.begin(Race("mine"), LANES)
-    one.close()
-    [path] = place.iterdir()
-    with Recording(path) as opened:
-        kinds = [type(event) for event in opened.events()]
-    assert RaceBegan in kinds
-    assert RecordingChanged not in kinds
 
 
 # ---------------------------------------------------------------- what goes wrong
@@ -218,7 +187,7 @@ def test_a_full_disk_stops_the_recording_and_not_the_race(place, session, keep, 
     session.begin(Race("mine"), LANES)
     for steps in range(100):
         finish(session, steps)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 5)
+    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
     finish(session, 100)
     found = recording_of(session)
     assert found.reason == "No space left on device"
@@ -227,24 +196,24 @@ def test_a_full_disk_stops_the_recording_and_not_the_race(place, session, keep, 
     kept = steps_in(Path(found.path))
     assert kept == list(range(len(kept)))
     assert 3 < len(kept) < 100
-    assert Path(found.path).read_bytes().endswith(b"}\n"), "the torn line is taken back"
+    assert Path(found.path).read_bytes().endswith(b"}\n"), "the torn line is removed"
 
 
 NOTHING = type("None", (), {"reason": ""})
 
 
-def test_a_folder_that_cannot_be_made_is_said_and_the_race_goes_on(tmp_path, monkeypatch, session, keep):
+def test_a_folder_that_cannot_be_made_is_reported_and_the_race_goes_on(tmp_path, monkeypatch, session, keep):
     (tmp_path / "file").touch()
     monkeypatch.setenv(library.FOLDER_VARIABLE, str(tmp_path / "file" / "recordings"))
     keep()
     session.begin(Race("mine"), LANES)
-    wait_for(lambda: recording_of(session) is not None, 5)
+    wait_for(lambda: recording_of(session) is not None, 60)
     assert (recording_of(session).path, recording_of(session).reason) == ("", "Not a directory")
     finish(session, 1)
     assert session.snapshot().lanes[0].phase == "done"
 
 
-def test_the_screen_says_that_and_since_when_nothing_is_recorded():
+def test_the_screen_says_since_when_nothing_is_recorded():
     demo = racing_demo(CPU_MACHINE)
     started_ns = demo.session.snapshot().race.started_ns
     for path, words in (("x.jsonl", "recording stopped at 0:12: disk full"), ("", "is not recorded: disk full")):
@@ -259,7 +228,7 @@ def test_the_next_race_is_recorded_again(place, session, keep, monkeypatch):
     monkeypatch.setattr(recorder, "os", Os(disk))
     one = keep()
     session.begin(Race("first"), LANES)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 5)
+    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
     disk.room = 10**9
     session.begin(Race("second"), LANES)
     finish(session, 2)
@@ -268,7 +237,7 @@ def test_the_next_race_is_recorded_again(place, session, keep, monkeypatch):
     assert steps_in(Path(recording_of(session).path)) == [2]
 
 
-def test_a_file_that_is_there_is_never_written_over(tmp_path, session):
+def test_no_file_is_overwritten(tmp_path, session):
     path = tmp_path / "mine.jsonl"
     path.write_text("precious")
     with pytest.raises(RecordingError, match="is there already"):
@@ -283,29 +252,29 @@ def test_a_named_file_is_not_left_behind_by_a_race_that_never_began(tmp_path, ke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_that_does_not_keep_up_costs_bounded_memory(place, session, monkeypatch, keep):
+def test_a_slow_disk_costs_bounded_memory(place, session, monkeypatch, keep):
     monkeypatch.setattr(recorder, "MOST_PENDING", 10)
     monkeypatch.setattr(recorder, "FLUSH_S", 0.2)
     keep()
     session.begin(Race("mine"), LANES)
     for steps in range(1_000):
         finish(session, steps)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 5)
+    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
     assert recording_of(session).reason == "the disk does not keep up"
 
 
-def test_what_waits_for_a_disk_that_hangs_does_not_keep_all_that_was_known(place, session, monkeypatch, keep):
+def test_events_that_wait_for_a_hanging_disk_do_not_keep_their_snapshots(place, session, monkeypatch, keep):
     hangs, answers = threading.Event(), threading.Event()
 
     def write(fd: int, data: memoryview) -> int:
         hangs.set()
-        assert answers.wait(30)
+        assert answers.wait(120)
         return os.write(fd, data)
 
     monkeypatch.setattr(recorder, "os", Os(write))
     one = keep()
     session.begin(Race("first"), LANES)
-    assert hangs.wait(10)
+    assert hangs.wait(60)
     for steps in range(1_000):
         finish(session, steps)
     session.begin(Race("second"), LANES)
@@ -334,7 +303,7 @@ def fill(place: Path, *names: str, size: int = 1_000) -> list[Path]:
     return paths
 
 
-def test_the_oldest_are_dropped_first_and_never_what_is_being_written(place):
+def test_the_oldest_are_dropped_first_and_never_one_that_is_being_written(place):
     oldest, old, young, own = fill(place, "a.jsonl", "b.jsonl.gz", "c.jsonl", "d.jsonl")
     (place / "notes.txt").write_text("mine")
     with oldest.open("rb") as held:
@@ -346,7 +315,7 @@ def test_the_oldest_are_dropped_first_and_never_what_is_being_written(place):
     assert (old.exists(), young.exists()) == (False, False)
 
 
-def test_a_race_that_alone_takes_all_the_room_is_no_longer_recorded(place, session, keep, monkeypatch):
+def test_a_race_that_takes_all_the_room_is_no_longer_recorded(place, session, keep, monkeypatch):
     monkeypatch.setattr(library, "LIMIT_BYTES", 2_000)
     monkeypatch.setattr(recorder, "CHECK_BYTES", 1_000)
     monkeypatch.setattr(library.make_room, "__defaults__", (2_000,))
@@ -354,5 +323,5 @@ def test_a_race_that_alone_takes_all_the_room_is_no_longer_recorded(place, sessi
     session.begin(Race("mine"), LANES)
     for steps in range(100):
         finish(session, steps)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 5)
+    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
     assert "all recordings may take" in recording_of(session).reason
