@@ -95,6 +95,7 @@ def step(dispatch: float, compute: float) -> dict[str, float]:
         ({**step(60, 10), "eager": True}, "eager"),
         ({**step(30, 20), "input": 39, "eager": True}, "input dispatch"),
         ({"dispatch": 20, "compute": None, "step": 20, "input": 19}, "dispatch input"),
+        ({"dispatch": 21, "compute": None, "step": 21, "input": 22, "transfer": 25}, "dispatch transfer"),
         ({"dispatch": 70, "compute": None, "step": 70}, "dispatch"),
         ({**UNSPLIT, "step": 90}, "step"),
     ],

@@ -129,79 +129,58 @@ def waiting_demo(waits: float = 0.8) -> Demo:
 
 
 class TestAdvised:
+    """What is proposed after some attempts; each attempt sets the knob of a piece of advice, unless it says."""
+
+    @pytest.fixture(autouse=True)
+    def _race(self):
+        self.demo = waiting_demo()
+        self.first, self.second, *_ = self.proposed()
+
+    def proposed(self, *attempts: Attempt, everything: bool = False, **state) -> tuple[Advice, ...]:
+        if attempts:
+            self.demo.session.set_experiment(TuneState("cpu", attempts=attempts, **state))
+        snapshot = self.demo.session.snapshot()
+        return advised(snapshot, snapshot.lanes[0], everything=everything).advice
+
+    def attempt(self, advice: Advice, outcome: str, lane: str = "cpu", **more) -> Attempt:
+        return Attempt(lane, {advice.knob: "before"}, {advice.knob: advice.value}, outcome=outcome, **more)
+
+    OTHER = Attempt("cpu", {"hue": 1}, {"hue": 2}, outcome=KEPT)
+
     def test_what_was_tried_is_not_proposed_again_until_something_else_was_kept(self):
-        demo = waiting_demo()
-        snapshot = demo.session.snapshot()
-        lane = snapshot.lanes[0]
-        first, second, *_ = advised(snapshot, lane).advice
-        attempt = plan_attempt(lane, first, "input", COMMON)
         for outcome in (WITHDRAWN, REFUSED, UNDONE, STOPPED):
-            vain = Attempt("cpu", attempt.before, attempt.after, "input", outcome=outcome)
-            demo.session.set_experiment(TuneState("cpu", attempts=(vain,)))
-            assert advised(demo.session.snapshot(), lane).advice[0] == second
-        kept = Attempt("cpu", {"hue": 1}, {"hue": 2}, "input", outcome=KEPT)
-        demo.session.set_experiment(TuneState("cpu", attempts=(vain, kept)))
-        assert advised(demo.session.snapshot(), lane).advice[0] == first
-        demo.session.set_experiment(TuneState("cpu", attempts=(kept, vain)))
-        assert advised(demo.session.snapshot(), lane).advice[0] == second
+            vain = self.attempt(self.first, outcome)
+            assert self.proposed(vain)[0] == self.second
+        assert self.proposed(vain, self.OTHER)[0] == self.first
+        assert self.proposed(self.OTHER, vain)[0] == self.second
+        assert self.proposed(self.attempt(self.first, WITHDRAWN, lane="gpu:0"))[0] == self.first, "another lane"
 
-    def test_what_was_tried_on_another_lane_does_not_count(self):
-        demo = waiting_demo()
-        lane = demo.session.snapshot().lanes[0]
-        first = advised(demo.session.snapshot(), lane).advice[0]
-        vain = Attempt("gpu:0", {first.knob: "off"}, {first.knob: first.value}, outcome=WITHDRAWN)
-        demo.session.set_experiment(TuneState("gpu:0", attempts=(vain,)))
-        assert advised(demo.session.snapshot(), lane).advice[0] == first
+    def test_what_was_kept_and_is_no_longer_in_effect_is_proposed_again_but_not_in_the_same_series(self):
+        kept = [self.attempt(one, KEPT) for one in (self.first, self.second)]
+        assert self.first not in self.proposed(*kept)
+        assert self.proposed(kept[0], over=True)[0] == self.first
+        assert self.first in self.proposed(*kept, first=2), "another series"
 
-    def test_what_was_kept_is_proposed_again_once_it_is_no_longer_in_force(self):
-        demo = waiting_demo()
-        lane = demo.session.snapshot().lanes[0]
-        first = advised(demo.session.snapshot(), lane).advice[0]
-        attempt = plan_attempt(lane, first, "input", COMMON)
-        kept = Attempt("cpu", attempt.before, attempt.after, "input", outcome=KEPT)
-        demo.session.set_experiment(TuneState("cpu", attempts=(kept,), over=True))
-        assert advised(demo.session.snapshot(), lane).advice[0] == first
-
-    def test_but_not_in_the_same_series_lest_it_go_round_in_circles(self):
-        demo = waiting_demo()
-        lane = demo.session.snapshot().lanes[0]
-        first, second, *_ = advised(demo.session.snapshot(), lane).advice
-        kept = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=KEPT) for one in (first, second)]
-        demo.session.set_experiment(TuneState("cpu", attempts=tuple(kept)))
-        assert first not in advised(demo.session.snapshot(), lane).advice
-        demo.session.set_experiment(TuneState("cpu", attempts=tuple(kept), first=2))
-        assert first in advised(demo.session.snapshot(), lane).advice
-
-    def test_what_surely_costs_is_not_tried_again_in_the_same_series(self):
-        demo = waiting_demo()
-        lane = demo.session.snapshot().lanes[0]
-        first, *_ = advised(demo.session.snapshot(), lane).advice
-        kept = Attempt("cpu", {"hue": 1}, {"hue": 2}, "input", outcome=KEPT)
-
-        def again(gain: Estimate, **state) -> bool:
-            lost = Attempt("cpu", {first.knob: 0}, {first.knob: first.value}, outcome=WITHDRAWN, gain=gain)
-            demo.session.set_experiment(TuneState("cpu", attempts=(lost, kept), **state))
-            return first in advised(demo.session.snapshot(), lane).advice
-
-        assert again(Estimate(0.95, 0.85, 1.05, 6))
-        assert not again(Estimate(0.5, 0.4, 0.6, 6))
-        assert again(Estimate(0.5, 0.4, 0.6, 6), first=2), "another series"
+    def test_what_clearly_costs_is_not_tried_again_in_the_same_series(self):
+        unsure, costs = (
+            self.attempt(self.first, WITHDRAWN, gain=gain)
+            for gain in (Estimate(0.9, 0.85, 0.951, 6), Estimate(0.9, 0.85, 0.949, 6))
+        )
+        assert self.first in self.proposed(unsure, self.OTHER)
+        assert self.first not in self.proposed(costs, self.OTHER)
+        assert self.first in self.proposed(costs, self.OTHER, first=2), "another series"
 
     def test_a_series_goes_on_with_what_else_takes_time(self):
-        demo = waiting_demo(0.6)
-        snapshot = demo.session.snapshot()
-        lane = snapshot.lanes[0]
-        shares = shares_of(lane)
+        self.demo = waiting_demo(0.6)
+        shares = shares_of(self.demo.session.snapshot().lanes[0])
         assert shares is not None and shares.input_pct == 60 and known(shares.dispatch_pct) > 10
-        bound = advised(snapshot, lane).advice
-        further = advised(snapshot, lane, everything=True).advice
-        assert further[: len(bound)] == bound and {"batch_size"} <= {one.knob for one in further[len(bound) :]}
-        vain = [Attempt("cpu", {one.knob: 0}, {one.knob: one.value}, outcome=WITHDRAWN) for one in further]
-        demo.session.set_experiment(TuneState("cpu", attempts=tuple(vain)))
-        assert advised(demo.session.snapshot(), lane, everything=True).advice == ()
+        against, further = self.proposed(), self.proposed(everything=True)
+        assert further[: len(against)] == against
+        assert "batch_size" in {one.knob for one in further[len(against) :]}
+        assert self.proposed(*(self.attempt(one, WITHDRAWN) for one in further), everything=True) == ()
 
     def test_an_attempt_knows_whether_it_restarts_the_lane(self):
-        lane = waiting_demo().session.snapshot().lanes[0]
+        lane = self.demo.session.snapshot().lanes[0]
         assert not plan_attempt(lane, Advice("prefetch", "auto", ""), "input", COMMON).restarts
         assert plan_attempt(lane, Advice("variant", "b", ""), "input", (VARIANT,)).restarts
 

@@ -41,7 +41,7 @@ LANES = {
     "compute": gpu_lane(launching(50, 100), {COMPUTE: kernel(20, 900)}),
     "input": gpu_lane(launching(600, 200), {COMPUTE: kernel(650, 300)}),
     "dispatch": gpu_lane(launching(50, 900), {COMPUTE: kernel(200, 200)}),
-    "transfer": gpu_lane(launching(50, 900), {TO_DEVICE: copy(60, 400, "H2D"), COMPUTE: kernel(460, 250)}),
+    "transfer": gpu_lane(launching(50, 900), {TO_DEVICE: copy(60, 450, "H2D"), COMPUTE: kernel(460, 250)}),
     "sync": gpu_lane(launching(100, 250), {COMPUTE: kernel(300, 600)}),
     "eager": gpu_lane(
         lambda n, at: [
@@ -92,6 +92,9 @@ def test_a_copy_behind_a_kernel_is_hidden():
     one = device(lane)
     assert (us(one.h2d_ns), us(one.h2d_exposed_ns), one.h2d_bytes) == (300, 100, 1000)
     assert (us(one.d2h_ns), us(one.d2h_exposed_ns), one.d2h_bytes) == (150, 100, 4)
+    both_ways = {TO_DEVICE: copy(100, 100, "H2D"), TO_HOST: copy(150, 100, "D2H")}
+    one = device(gpu_lane(launching(50, 300), both_ways))
+    assert (us(one.h2d_exposed_ns), us(one.d2h_exposed_ns)) == (100, 50)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +124,13 @@ def test_a_size_that_the_trace_does_not_tell_is_missing():
     assert one.d2h_bytes == 0
 
 
-def test_bytes_copied_before_the_capture_do_not_count():
-    # One before the first step, one in each of the two steps.
-    copies = [mark("MemcpyH2D", start, 10, memcpy_details="kind:H2D size:512") for start in (100, 1100, 2100)]
+def test_what_a_gpu_did_before_the_capture_does_not_count():
+    # One copy and one kernel before the first step, one of each in each of the two steps.
+    copies = [mark("MemcpyH2D", start, 10, memcpy_details="kind:H2D size:512") for start in (100, 1000, 2100)]
     loop = each_step(2, lambda n, at: [marker(n, at + PERIOD), *calling(at + PERIOD, 500, n)])
-    one = device(trace({"python": loop}, gpu({TO_DEVICE: copies})))
-    assert one.h2d_bytes == 512
+    kernels = [mark("sgemm", start, 10) for start in (200, 1200, 2200)]
+    profile = analyse(trace({"python": loop}, gpu({TO_DEVICE: copies, COMPUTE: kernels})))
+    assert (profile.devices[0].h2d_bytes, profile.ops.runs) == (512, 2)
 
 
 def test_lines_that_the_profiler_derives_are_not_counted():
