@@ -173,7 +173,7 @@ class MonitorApp(TerminalApp[Ending]):
 
     def pull(self) -> None:
         """Read the session and draw what changed."""
-        self.analysis = analyse(self.session.snapshot())
+        self.analysis = analyse(self.session.snapshot(), self.analysis)
         if not self.may_paint():
             return
         self.paint_skipped()
