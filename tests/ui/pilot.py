@@ -10,7 +10,6 @@ from support.ui import SCENARIOS, Demo
 from textual.pilot import Pilot
 
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.canvas import Canvas
 
 DEADLINE_S = 60.0
 Screen = Pilot[Ending]
@@ -22,7 +21,7 @@ def app_of(demo: Demo, **more) -> MonitorApp:
 
 
 def shown(pilot: Screen) -> str:
-    return pilot.app.screen.query_one(Canvas).text()
+    return pilot.app.screen.canvas.text()
 
 
 async def until(pilot: Screen, true: Callable[[], object]) -> None:

@@ -18,7 +18,6 @@ from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import unknown_host
 from tfmon.reports import race
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import Canvas
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import DEADLINE_S, app_of, press, shown, until, wheel
@@ -321,7 +320,7 @@ async def test_w_saves_the_screen_and_the_table_or_the_text_of_a_page_and_says_w
 async def test_the_lanes_are_started_after_the_first_paint():
     demo = Demo()
     seen: list[str] = []
-    app = app_of(demo, on_ready=lambda: seen.append(app.screen.query_one(Canvas).text()))
+    app = app_of(demo, on_ready=lambda: seen.append(app.screen.canvas.text()))
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: seen)
         assert "starting Python…" in seen[0]

@@ -14,7 +14,7 @@ from support.ui import Demo, racing_demo
 from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import Canvas, change, changed_runs, cut, repaint
+from tfmon.ui.canvas import change, changed_runs, cut, repaint
 from tfmon.ui.render.rows import fit
 
 STYLES = {
@@ -103,7 +103,7 @@ def recorded(demo: Demo, width: int, height: int) -> EmulatedApp:
 
 
 def assert_shown(app: EmulatedApp) -> None:
-    expected = app.screen.query_one(Canvas).text().splitlines()
+    expected = app.screen.canvas.text().splitlines()
     for row, line in zip(app.terminal.display, expected, strict=False):
         assert row.rstrip() == line
 

@@ -11,7 +11,6 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.canvas import Canvas
 from tfmon.ui.render.layout import MIN_PANE_HEIGHT, MIN_PANE_WIDTH, Rect, arrange
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells
@@ -121,7 +120,7 @@ async def test_every_page_survives_every_size():
             for width, height in SIZES:
                 await pilot.resize_terminal(width, height)
                 await pilot.pause()
-                rows = app.screen.query_one(Canvas)._rows
+                rows = app.screen.canvas._rows
                 assert len(rows) <= height, (key, width, height)
                 assert {cells(row) for row in rows} <= {width}, (key, width, height)
             await pilot.press("escape")

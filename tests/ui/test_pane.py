@@ -5,35 +5,30 @@ from itertools import product
 
 from support.ui import CPU_MACHINE, GPU_MACHINE, SECOND, Demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, LaneEnded, LaneStarted
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.lane_state import OVER, PHASES
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import readings
-from tfmon.ui.render.pane import PaneView, pane_rows
-from tfmon.ui.render.rows import cells
+from tfmon.ui.render.pane import pane_rows
+from tfmon.ui.render.rows import Row, cells
+from tfmon.ui.view import View
 
 SIZES = [(40, 12), (41, 18), (58, 13), (100, 44)]
 
 
 def drawn(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[str]:
-    snapshot = demo.session.snapshot()
-    lane = snapshot.lane(name)
-    pane = PaneView(
-        index=0,
-        now_ns=snapshot.at_ns,
-        machine=snapshot.machine,
-        device=snapshot.device_name(lane),
-        gpu=snapshot.gpu_of(lane),
-        any_gpu=True,
-        until_ns=snapshot.at_ns,
-        **{"top": 10_000.0, **view},
-    )
-    rows = pane_rows(lane, pane, width, height)
+    rows = rows_of(demo, name, width, height, **view)
     assert len(rows) == height
     assert [cells(row) for row in rows] == [width] * height
     return ["".join(text for text, _ in row) for row in rows]
+
+
+def rows_of(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[Row]:
+    index = demo.names.index(name)
+    return pane_rows(analyse(demo.session.snapshot()), index, View(**{"top": 10_000.0, **view}), width, height)
 
 
 def line(rows: list[str], label: str) -> str:
@@ -42,7 +37,7 @@ def line(rows: list[str], label: str) -> str:
 
 def test_every_row_is_as_wide_as_the_pane_in_every_phase():
     for phase in PHASES:
-        for demo in (Demo(), racing_demo()):
+        for demo in (Demo(), racing_demo(mode="concurrent")):
             demo.enter("gpu:0", phase)
             for (width, height), charset in product(SIZES, ("braille", "ascii")):
                 assert phase in drawn(demo, "gpu:0", width, height, charset=charset)[0]
@@ -158,11 +153,9 @@ def test_a_refused_request_and_unreadable_lines_are_said():
 
 def test_a_paused_lane_keeps_its_last_figure_and_dims_it():
     demo = racing_demo(mode="concurrent")
-    snapshot = demo.session.snapshot()
-    view = PaneView(index=0, now_ns=snapshot.at_ns, machine=snapshot.machine, charset="ascii", top=1e4)
-    racing = pane_rows(snapshot.lane("cpu"), view, 60, 26)[1]
+    racing = rows_of(demo, "cpu", charset="ascii")[1]
     demo.enter("cpu", "paused")
-    paused = pane_rows(demo.session.snapshot().lane("cpu"), view, 60, 26)[1]
+    paused = rows_of(demo, "cpu", charset="ascii")[1]
     assert "".join(text for text, _ in racing) == "".join(text for text, _ in paused)
     assert {style for text, style in racing if "7 668" in text} == {"lane0.strong"}
     assert {style for text, style in paused if "7 668" in text} == {"dim"}
@@ -220,12 +213,12 @@ def test_long_and_wide_names_never_break_the_frame():
 
 def test_the_focused_pane_has_another_frame_without_any_colour():
     demo = racing_demo()
-    assert drawn(demo, "cpu", focused=True)[0].startswith("┏")
+    assert drawn(demo, "cpu", focused="cpu")[0].startswith("┏")
     assert drawn(demo, "cpu")[0].startswith("╭")
 
 
 def test_who_is_ahead_is_shown_in_the_pane():
-    assert "▲ 3.2× ahead" in "\n".join(drawn(racing_demo(), "cpu", lead="3.2× ahead"))
+    assert "▲ 3.2× ahead" in "\n".join(drawn(racing_demo(), "cpu"))
 
 
 def test_the_clock_of_a_lane_that_is_over_stands_still():

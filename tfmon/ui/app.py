@@ -152,7 +152,7 @@ class MonitorApp(TerminalApp[Ending]):
             )
         )
         for screen in self.screen_stack:
-            if isinstance(screen, RaceScreen | Page) and screen.is_mounted:
+            if isinstance(screen, RaceScreen | Page):
                 screen.dress(self.palette)
 
     # ------------------------------------------------------------ what the screens use

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon import units
+from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
-from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample
+from tfmon.model.race import TURNS
+from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, lifecycle, readings
 from tfmon.ui.render.rows import BLANK, Row, cells, crop, fit
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, Charset, faint, lane_style, strong
+from tfmon.ui.view import View
 
 # ---------------------------------------------------------------- large figures
 
@@ -52,44 +54,30 @@ def large(text: str) -> tuple[str, str, str]:
 # ---------------------------------------------------------------- the pane
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
+CHART_NS = 1_000_000_000
+"""Interval at which charts are drawn again."""
 _FRAME_CELLS = 4
 """Cells of a line for its frame and the space inside."""
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 
 @dataclass(frozen=True, slots=True)
-class PaneView:
-    """What a pane shows besides its lane."""
+class _Pane:
+    """What the parts of a pane are drawn from."""
 
-    index: int
-    """Place of the lane; its accent follows from it."""
-    now_ns: int
-    machine: Machine
-    device: str = ""
-    """Model of the lane's processor."""
-    gpu: GpuSample | None = None
-    gpu_stale_s: float | None = None
-    """Age of its readings, if they are stale."""
-    any_gpu: bool = False
-    """True if some lane of the race has a GPU: every pane then keeps a line for GPU memory."""
-    bottleneck: Bottleneck | None = None
-    """What limits the lane; None while that is not known."""
-    lead: str = ""
+    lane: LaneState
+    snapshot: Snapshot
+    bottleneck: Bottleneck | None
+    view: View
+    accent: str
+    """Name of the lane's style."""
+    lead: str
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
-    focused: bool = False
-    in_turns: bool = False
-    """True where the lanes take turns."""
-    training: bool = False
-    """True for the one of them that trains now."""
-    top: float = 1.0
-    until_ns: int = 0
-    """Right end of the charts' time axis."""
-    charset: Charset = "braille"
 
     @property
-    def accent(self) -> str:
-        """Name of the lane's style."""
-        return lane_style(self.index)
+    def focused(self) -> bool:
+        """Whether keys act on this lane only."""
+        return self.lane.spec.name == self.view.focused
 
 
 def chart_width(pane_width: int) -> int:
@@ -97,46 +85,63 @@ def chart_width(pane_width: int) -> int:
     return pane_width - _FRAME_CELLS - chart.LABEL_CELLS
 
 
-def pane_rows(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
-    """Return the pane: `height` rows of `width` cells."""
+def axis_end_ns(snapshot: Snapshot) -> int:
+    """Return the right end of the time axis, or the last window once no lane trains or will.
+
+    It is the last full second, so that charts move once a second, however often the figures do.
+    """
+    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
+    ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
+    return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
+
+
+def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
+    """Return the pane of the lane at that place: `height` rows of `width` cells; the chart's top is `view.top`."""
+    lane, verdict = analysis.snapshot.lanes[index], analysis.verdict
+    leads = lane.spec.name == verdict.winner and verdict.ratio is not None
+    pane = _Pane(
+        lane=lane,
+        snapshot=analysis.snapshot,
+        bottleneck=analysis.lanes[index].bottleneck,
+        view=view,
+        accent=lane_style(index),
+        lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
+    )
     inner_width, inner_height = width - _FRAME_CELLS, height - 2
     if lane.phase in (FAILED, ABSENT):
         body = lifecycle.trouble_rows(lane, inner_width, inner_height)
     else:
-        body = _body(lane, view, inner_width, inner_height)
+        body = _body(pane, inner_width, inner_height)
     body = (body + [BLANK] * inner_height)[:inner_height]
-    frame, edge = _frame(lane, view)
+    frame, edge = _frame(pane)
     _, _, low_left, low_right, flat, upright = frame
     side = (upright, edge)
     return [
-        _title(lane, view, width),
-        *((side, (" ", TEXT), *fit(_trimmed(row, inner_width), inner_width), (" ", TEXT), side) for row in body),
+        _title(pane, width),
+        *((side, (" ", TEXT), *fit(row, inner_width), (" ", TEXT), side) for row in body),
         ((low_left + flat * (width - 2) + low_right, edge),),
     ]
 
 
-def _trimmed(row: Row, width: int) -> Row:
-    return row if cells(row) <= width else fit(row, width)
+def _frame(pane: _Pane) -> tuple[tuple[str, ...], str]:
+    if pane.lane.phase == FAILED:
+        return (FOCUS_FRAME if pane.focused else PLAIN_FRAME), TROUBLE
+    return (FOCUS_FRAME, pane.accent) if pane.focused else (PLAIN_FRAME, faint(pane.accent))
 
 
-def _frame(lane: LaneState, view: PaneView) -> tuple[tuple[str, ...], str]:
-    if lane.phase == FAILED:
-        return (FOCUS_FRAME if view.focused else PLAIN_FRAME), TROUBLE
-    return (FOCUS_FRAME, view.accent) if view.focused else (PLAIN_FRAME, faint(view.accent))
-
-
-def _title(lane: LaneState, view: PaneView, width: int) -> Row:
-    (left, right, _, _, flat, _), edge = _frame(lane, view)
-    state = _state(lane, view)
-    warns = lane.phase == PAUSED or lifecycle.stalled_s(lane, view.now_ns) is not None
+def _title(pane: _Pane, width: int) -> Row:
+    lane = pane.lane
+    (left, right, _, _, flat, _), edge = _frame(pane)
+    state = _state(pane)
+    warns = lane.phase == PAUSED or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
     id = lane.spec.id or "?"
     name = crop(lane.title, max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cells([(name, "")])
-    device = crop(view.device, rest - 1) if rest > 6 else ""
+    device = crop(pane.snapshot.device_name(pane.lane), rest - 1) if rest > 6 else ""
     spans: list[tuple[str, str]] = [
-        (left + flat, edge), (f" {id} ", strong(view.accent)), (f" {name} ", STRONG),
+        (left + flat, edge), (f" {id} ", strong(pane.accent)), (f" {name} ", STRONG),
     ]  # fmt: skip
     if device:
         spans.append((f" {device} ", DIM))
@@ -145,54 +150,47 @@ def _title(lane: LaneState, view: PaneView, width: int) -> Row:
     return fit((*spans, (flat * fill, edge), *end), width)
 
 
-def _state(lane: LaneState, view: PaneView) -> str:
+def _state(pane: _Pane) -> str:
+    lane = pane.lane
     if lane.over:
         after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
-    hung_s = lifecycle.stalled_s(lane, view.now_ns)
+    hung_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns)
     if hung_s is not None:
         return f"stalled {units.clock(hung_s)}"
-    since = units.clock((view.now_ns - lane.phase_since_ns) / 1e9)
-    if view.in_turns and lane.phase == RACING:
-        return f"▸ training {since}" if view.training else f"waiting {since}"
+    since = units.clock((pane.snapshot.at_ns - lane.phase_since_ns) / 1e9)
+    race = pane.snapshot.race
+    if lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1:
+        return f"▸ training {since}" if lane.spec.name == race.training else f"waiting {since}"
     return f"{lane.phase} {since}"
 
 
 # ---------------------------------------------------------------- the body
 
 
-def _body(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
+def _body(pane: _Pane, width: int, height: int) -> list[Row]:
     """Return the lines that fit, the most important ones first and in a fixed order."""
     large = 3 if height >= 14 else 1
-    makers = _makers(lane, view, width)
-    shown, chart_height = _plan(height - large, view.any_gpu)
-    rows = _figure(lane, view, width, large)
+    makers = _makers(pane, width)
+    any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
+    shown, chart_height = _plan(height - large, any_gpu)
+    rows = _figure(pane, width, large)
     for name in _ORDER:
         if name not in shown:
             continue
         rows.append(BLANK if name.startswith("gap") else makers[name]())
     if chart_height:
-        rows += _chart(lane, view, width, chart_height)
+        rows += _chart(pane, width, chart_height)
     return rows
 
 
 _ORDER = (
-    "gap1", "step", "time", "bottleneck", "loss", "done", "knobs", "cpu", "memory", "gpu", "gpu memory", "note", "gap2",
+    "gap1", "step", "time", "bottleneck", "loss", "done", "knobs", "cpu", "memory", "gpu", "gpu memory", "note",
+    "gap2",
 )  # fmt: skip
 _PRIORITY = (
-    "step",
-    "cpu",
-    "gpu",
-    "bottleneck",
-    "knobs",
-    "time",
-    "loss",
-    "chart",
-    "memory",
-    "done",
-    "gpu memory",
-    "note",
-)
+    "step", "cpu", "gpu", "bottleneck", "knobs", "time", "loss", "chart", "memory", "done", "gpu memory", "note",
+)  # fmt: skip
 _LEAST_CHART = 3
 
 
@@ -220,18 +218,19 @@ def _plan(height: int, any_gpu: bool) -> tuple[set[str], int]:
     return shown, chart_height + left if chart_height else 0
 
 
-def _makers(lane: LaneState, view: PaneView, width: int) -> dict[str, Callable[[], Row]]:
-    accent = view.accent
+def _makers(pane: _Pane, width: int) -> dict[str, Callable[[], Row]]:
+    lane, accent, gpu = pane.lane, pane.accent, pane.snapshot.gpu_of(pane.lane)
+    stale_s = pane.snapshot.stale_s(gpu) if gpu is not None else None
     return {
         "step": lambda: readings.step_row(lane, width),
-        "time": lambda: readings.time_row(view.bottleneck.shares if view.bottleneck else None, width, accent),
-        "bottleneck": lambda: readings.bottleneck_row(view.bottleneck),
+        "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
+        "bottleneck": lambda: readings.bottleneck_row(pane.bottleneck),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
-        "cpu": lambda: readings.cpu_row(lane, view.machine.usable_cores, width, accent),
+        "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine.usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
-        "gpu": lambda: readings.gpu_row(lane, view.gpu, width, accent, view.gpu_stale_s),
-        "gpu memory": lambda: readings.gpu_memory_row(lane, view.gpu, width),
+        "gpu": lambda: readings.gpu_row(lane, gpu, width, accent, stale_s),
+        "gpu memory": lambda: readings.gpu_memory_row(lane, gpu, width),
         "knobs": lambda: readings.knobs_row(lane, width),
         "note": lambda: readings.note_row(lane),
     }
@@ -241,23 +240,24 @@ _FIGURE_CELLS = len(large("8 888")[0])
 """Least width of the large figure, so that the words beside it keep their place."""
 
 
-def _figure(lane: LaneState, view: PaneView, width: int, height: int) -> list[Row]:
+def _figure(pane: _Pane, width: int, height: int) -> list[Row]:
     """Return the throughput as the largest thing in the pane, or how far a lane is that gets ready."""
+    lane = pane.lane
     if lifecycle.getting_ready(lane):
-        return lifecycle.progress_rows(lane, view.now_ns, width, height, view.accent)
+        return lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, height, pane.accent)
     recent = lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
-    resting = lane.phase in (PAUSED, DONE) or lifecycle.stalled_s(lane, view.now_ns) is not None
-    style = DIM if resting else strong(view.accent)
+    resting = lane.phase in (PAUSED, DONE) or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
+    style = DIM if resting else strong(pane.accent)
     number = units.rate(speed) if speed is not None else "---"
     per_step = f"{units.rate(steps)} steps/s" if steps is not None else _no_speed(lane)
-    lead = (("▲ " + view.lead, strong(view.accent)),) if view.lead else ()
+    lead = (("▲ " + pane.lead, strong(pane.accent)),) if pane.lead else ()
     unit = ("examples/s", DIM if resting else STRONG)
     if height < HEIGHT:
         return [_short_figure([((number, style), (" ", TEXT), unit), lead, ((per_step, DIM),)], width)]
     figure = [row.ljust(_FIGURE_CELLS) for row in large(number)]
     beside = max(len(unit[0]), len(per_step), cells(lead)) + 2
-    if view.charset == "ascii" or len(figure[0]) + beside > width:
+    if pane.view.charset == "ascii" or len(figure[0]) + beside > width:
         return [((number, style), (" ", TEXT), unit), ((per_step, DIM),), lead]
     return [
         ((figure[0], style), ("  ", TEXT), *lead),
@@ -279,13 +279,15 @@ def _no_speed(lane: LaneState) -> str:
     return "measuring" if not lane.over else "not measured"
 
 
-def _chart(lane: LaneState, view: PaneView, width: int, height: int) -> tuple[Row, ...]:
+def _chart(pane: _Pane, width: int, height: int) -> tuple[Row, ...]:
     """Return throughput over the last minute, `height` rows with the time axis."""
-    axis = chart.time_axis(view.until_ns, chart_width(width + _FRAME_CELLS))
-    values = chart.past_throughput(lane.points, view.until_ns, axis, chart.parts_per_cell(view.charset))
-    edge = faint(view.accent) if lane.phase in (PAUSED, DONE) else view.accent
+    lane = pane.lane
+    until_ns = axis_end_ns(pane.snapshot)
+    axis = chart.time_axis(until_ns, chart_width(width + _FRAME_CELLS))
+    values = chart.past_throughput(lane.points, until_ns, axis, chart.parts_per_cell(pane.view.charset))
+    edge = faint(pane.accent) if lane.phase in (PAUSED, DONE) else pane.accent
     foot: Row = (("0 ┴".rjust(chart.LABEL_CELLS), DIM), (chart.axis_row(lane.knob_marks, axis), DIM))
-    return (*_area(values, view.top, height - 1, view.charset, edge, faint(view.accent)), foot)
+    return (*_area(values, pane.view.top, height - 1, pane.view.charset, edge, faint(pane.accent)), foot)
 
 
 @functools.lru_cache(maxsize=64)

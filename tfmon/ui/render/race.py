@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.model.lane_state import PAUSED, LaneState
-from tfmon.model.race import KEPT, TURNS
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import KEPT
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart
 from tfmon.ui.render.bars import Zone, header_row, keys_row, message_of, status_row
-from tfmon.ui.render.layout import Layout, PanePosition, arrange
-from tfmon.ui.render.pane import PaneView, chart_width, pane_rows
+from tfmon.ui.render.layout import Layout, arrange
+from tfmon.ui.render.pane import axis_end_ns, chart_width, pane_rows
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
 from tfmon.ui.view import View, focused_index
-
-CHART_NS = 1_000_000_000
-"""Interval at which charts are drawn again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +70,13 @@ def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
     return chart.nice_top(peak, view.top)
 
 
-def axis_end_ns(snapshot: Snapshot) -> int:
-    """Return the right end of the time axis, or the last window once no lane trains or will.
-
-    It is the last full second: so charts move once a second, however often the figures do.
-    """
-    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
-    ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
-    return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
-
-
 # ---------------------------------------------------------------- panes
 
 
 def _panes(analysis: Analysis, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
     snapshot = analysis.snapshot
     rows = [header_row(snapshot, layout.header.width)]
-    rows += _blocks(analysis, view, layout, top) or _no_lanes(view, layout)
+    rows += _blocks(analysis, replace(view, top=top), layout) or _no_lanes(view, layout)
     for place in layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     undo_key = key_of("undo", view.keys)
@@ -105,38 +93,11 @@ def _panes(analysis: Analysis, view: View, layout: Layout, top: float, zones: li
     return rows
 
 
-def _blocks(analysis: Analysis, view: View, layout: Layout, top: float) -> list[Row]:
+def _blocks(analysis: Analysis, view: View, layout: Layout) -> list[Row]:
     """Draw the panes and put those of one row side by side."""
-    snapshot, verdict = analysis.snapshot, analysis.verdict
-    lead = f"{units.ratio(verdict.ratio)} ahead" if verdict.ratio is not None else ""
-    until_ns = axis_end_ns(snapshot)
     rows: list[Row] = []
-    by_line: dict[int, list[PanePosition]] = {}
-    for place in layout.panes:
-        by_line.setdefault(place.rect.y, []).append(place)
-    for places in by_line.values():
-        blocks = []
-        for place in places:
-            lane = snapshot.lanes[place.lane]
-            gpu = snapshot.gpu_of(lane)
-            pane = PaneView(
-                index=place.lane,
-                now_ns=snapshot.at_ns,
-                machine=snapshot.machine,
-                device=snapshot.device_name(lane),
-                gpu=gpu,
-                gpu_stale_s=snapshot.stale_s(gpu) if gpu is not None else None,
-                any_gpu=any(other.spec.kind == "gpu" for other in snapshot.lanes),
-                bottleneck=analysis.lanes[place.lane].bottleneck,
-                lead=lead if lane.spec.name == verdict.winner else "",
-                in_turns=snapshot.race.mode == TURNS and len(snapshot.lanes) > 1,
-                training=lane.spec.name == snapshot.race.training,
-                focused=lane.spec.name == view.focused,
-                top=top,
-                until_ns=until_ns,
-                charset=view.charset,
-            )
-            blocks.append(pane_rows(lane, pane, place.rect.width, place.rect.height))
+    for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
+        blocks = [pane_rows(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
         rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
     return rows
 

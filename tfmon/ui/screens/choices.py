@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, cells, crop, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.requests import shared_value, short_name, step_knob, targets
-from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.page import FilterPage, ListPage, bound, closer, matches
 from tfmon.ui.view import View
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class ScenarioRow(Protocol):
         """Where it comes from, such as "built in" or a path."""
 
 
-class KnobPage(Page):
+class KnobPage(ListPage):
     """Lets every knob of the scenario be changed, by the same rules as the keys of the race screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,15 +59,9 @@ class KnobPage(Page):
         self.keys_text = f"{up} {down} choose · {left} {right} change · {self.key('close')} closes"
         return knob_rows(snapshot, self.monitor.view, self.cursor, width, height)
 
-    def action_move(self, direction: int) -> None:
-        """Choose another knob."""
-        count = len(self.monitor.snapshot.race.knobs)
-        self.cursor = (self.cursor + direction) % count if count else 0
-        self.redraw()
-
-    def wheel(self, direction: int) -> None:
-        """Choose another knob."""
-        self.action_move(direction)
+    def entries(self) -> int:
+        """Return how many knobs there are."""
+        return len(self.monitor.snapshot.race.knobs)
 
     def action_step(self, direction: int) -> None:
         """Request the next value of the chosen knob."""
@@ -100,71 +93,42 @@ def knob_rows(snapshot: Snapshot, view: View, cursor: int, width: int, height: i
     return rows[first : first + height]
 
 
-class Picker(Page):
+class Picker(ListPage, FilterPage):
     """Closes with the name of the chosen scenario, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", keys="enter"),
         bound("move.down", keys="down,tab"),
         bound("move.up", keys="up,shift+tab"),
-        Binding("backspace", "erase", "erase a character"),
-        Binding("ctrl+u", "clear", "erase all"),
     ]
     title_text = "Race another scenario"
 
     def __init__(self, monitor: MonitorApp) -> None:
         super().__init__(monitor)
         self._scenarios = tuple(monitor.scenarios())
-        self._words = ""
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the filter and the scenarios that match it."""
-        found = matching(self._scenarios, self._words)
+        found = matching(self._scenarios, self.words)
         up, down, choose = (self.key(one) for one in ("move.up", "move.down", "choose"))
         self.keys_text = f"type to filter · {up} {down} choose · {choose} races · {self.key('close')} closes"
-        return picker_rows(found, self._words, self.cursor, snapshot.race.scenario, width, height)
+        return picker_rows(found, self.words, self.cursor, snapshot.race.scenario, width, height)
 
-    def on_key(self, event: events.Key) -> None:
-        """Take what is typed into the filter."""
-        if event.is_printable and event.character is not None:
-            event.stop()
-            self._filter(self._words + event.character)
-
-    def action_erase(self) -> None:
-        """Erase the last character."""
-        self._filter(self._words[:-1])
-
-    def action_clear(self) -> None:
-        """Show all the scenarios again."""
-        self._filter("")
-
-    def action_move(self, direction: int) -> None:
-        """Choose another scenario."""
-        found = matching(self._scenarios, self._words)
-        self.cursor = (self.cursor + direction) % len(found) if found else 0
-        self.redraw()
-
-    def wheel(self, direction: int) -> None:
-        """Choose another scenario."""
-        self.action_move(direction)
+    def entries(self) -> int:
+        """Return how many scenarios match."""
+        return len(matching(self._scenarios, self.words))
 
     def action_choose(self) -> None:
         """Close, and race the chosen scenario."""
-        found = matching(self._scenarios, self._words)
+        found = matching(self._scenarios, self.words)
         if found:
             self.dismiss(found[min(self.cursor, len(found) - 1)].name)
-
-    def _filter(self, words: str) -> None:
-        self._words = words
-        self.cursor = 0
-        self.redraw()
 
 
 def matching(infos: Sequence[ScenarioRow], words: str) -> list[ScenarioRow]:
     """Return the scenarios in whose name or title every word occurs; matches in the name come first."""
-    searched = words.lower().split()
-    found = [info for info in infos if all(word in f"{info.name} {info.title}".lower() for word in searched)]
-    return sorted(found, key=lambda info: not all(word in info.name.lower() for word in searched))
+    found = [info for info in infos if matches(f"{info.name} {info.title}", words)]
+    return sorted(found, key=lambda info: not matches(info.name, words))
 
 
 def picker_rows(

@@ -16,7 +16,7 @@ from tfmon.ui.render.experiments import crossover_rows, tune_rows
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import DIM, STRONG, TEXT
 from tfmon.ui.requests import short_name, undo
-from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.page import ListPage, Page, bound, closer
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
@@ -94,7 +94,7 @@ class TunePage(Page):
 # ---------------------------------------------------------------- crossover
 
 
-class CrossoverPage(Page):
+class CrossoverPage(ListPage):
     """Starts a crossover, shows it while it is measured, and stops it; closed, it goes on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -129,11 +129,9 @@ class CrossoverPage(Page):
         rows += crossover_rows(self.monitor.analysis, width, height - len(rows))
         return rows
 
-    def action_move(self, direction: int) -> None:
-        """Choose another knob."""
-        count = len(candidates(self.monitor.snapshot))
-        self.cursor = (self.cursor + direction) % count if count else 0
-        self.redraw()
+    def entries(self) -> int:
+        """Return how many knobs have a curve."""
+        return len(candidates(self.monitor.snapshot))
 
     def action_start_or_stop(self) -> None:
         """Start the crossover of the chosen knob, or end the one that runs."""

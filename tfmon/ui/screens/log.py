@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.model.lane_state import LogLine
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.page import FilterPage, bound, closer, matches
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
@@ -28,7 +27,7 @@ _MARKS = {"printed": " ", "event": "·", "trouble": "!"}
 """Colour is never the only cue."""
 
 
-class LogPage(Page):
+class LogPage(FilterPage):
     """Shows the log of one lane, and follows it until one scrolls up; from the last line on it follows again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,15 +42,12 @@ class LogPage(Page):
         bound("move.end"),
         bound("move.next"),
         bound("move.previous"),
-        Binding("backspace", "erase", "erase a character"),
-        Binding("ctrl+u", "clear", "show all the lines"),
     ]
 
     def __init__(self, monitor: MonitorApp, index: int) -> None:
         super().__init__(monitor)
         self._index = index
-        self._words = ""
-        self._typing = False
+        self.typing = False
         self._last: int | None = None
         """Place of the last line in view among those that match; None while the newest is followed."""
         self._found: list[LogLine] = []
@@ -61,7 +57,7 @@ class LogPage(Page):
         if not snapshot.lanes:
             return [BLANK, ((" there is no lane", TEXT),)]
         lane = snapshot.lanes[self._index % len(snapshot.lanes)]
-        found = self._found = matching(lane.log, self._words)
+        found = self._found = [line for line in lane.log if matches(line.text, self.words)]
         if self._last is not None and self._last >= len(found) - 1:
             self._last = None
         shown = found if self._last is None else found[: self._last + 1]
@@ -69,47 +65,33 @@ class LogPage(Page):
         self.title_text = f"Log of lane {lane.spec.id}: {lane.title}{other}"
         self.keys_text = self._foot()
         following = "following" if self._last is None else f"{len(found) - len(shown)} newer below"
-        head = _filter_row(self._words, self._typing, len(found), len(lane.log), following)
+        head = _filter_row(self.words, self.typing, len(found), len(lane.log), following)
         room = max(0, height - 1)
         origin_ns = snapshot.race.started_ns or lane.started_ns
         return [head, *log_rows(shown, origin_ns, width, room)]
 
     def _foot(self) -> str:
-        if self._typing:
+        if self.typing:
             return f"type to filter · {self.key('choose')} keeps it · {self.key('close')} shows all"
         keys = " ".join(self.key(one) for one in ("move.up", "move.down", "move.page.up", "move.page.down"))
         end = f"{self.key('move.end')} follows"
         return f"{self.key('filter')} filter · {keys} scroll · {end} · {self.key('close')} closes"
 
-    def on_key(self, event: events.Key) -> None:
-        """Take what is typed into the filter."""
-        if self._typing and event.is_printable and event.character is not None:
-            event.stop()
-            self._filter(self._words + event.character)
-
     def action_filter(self) -> None:
         """Let the user type a filter."""
-        self._typing = True
+        self.typing = True
         self.redraw()
 
     def action_keep_filter(self) -> None:
         """End typing; the filter stays."""
-        self._typing = False
+        self.typing = False
         self.redraw()
-
-    def action_erase(self) -> None:
-        """Erase the last character."""
-        self._filter(self._words[:-1])
-
-    def action_clear(self) -> None:
-        """Show all the lines again."""
-        self._filter("")
 
     async def action_dismiss(self, result: str | None = None) -> None:
         """Close the page; while a filter is typed, drop that instead."""
-        if self._typing:
-            self._typing = False
-            self._filter("")
+        if self.typing:
+            self.typing = False
+            self.filter_by("")
         else:
             await super().action_dismiss(result)
 
@@ -141,16 +123,10 @@ class LogPage(Page):
         """Scroll some lines."""
         self.action_scroll_lines(direction * _WHEEL_LINES)
 
-    def _filter(self, words: str) -> None:
-        self._words = words
+    def filter_by(self, words: str) -> None:
+        """Show the lines that contain these words, the newest last."""
         self._last = None
-        self.redraw()
-
-
-def matching(log: tuple[LogLine, ...], words: str) -> list[LogLine]:
-    """Return the lines in which every word of the filter occurs, in any case."""
-    searched = words.lower().split()
-    return [line for line in log if all(word in line.text.lower() for word in searched)] if searched else list(log)
+        super().filter_by(words)
 
 
 def log_rows(lines: list[LogLine], origin_ns: int, width: int, height: int) -> list[Row]:

@@ -58,11 +58,12 @@ class Page(ModalScreen[str | None]):
     def __init__(self, monitor: MonitorApp) -> None:
         super().__init__()
         self.monitor = monitor
+        self.canvas = Canvas(monitor.palette)
         self.cursor = 0
 
     def compose(self) -> ComposeResult:
         """Give Textual the one widget of the page."""
-        yield Canvas(self.monitor.palette)
+        yield self.canvas
 
     def on_mount(self) -> None:
         """Draw as soon as the page has a size."""
@@ -93,7 +94,7 @@ class Page(ModalScreen[str | None]):
         fitted = [fit(row, width) for row in rows[:height]]
         if view.charset == "ascii":
             fitted = [to_ascii(row) for row in fitted]
-        self.query_one(Canvas).show(fitted)
+        self.canvas.show(fitted)
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the rows of the page; at most `height` are shown."""
@@ -112,11 +113,11 @@ class Page(ModalScreen[str | None]):
 
     def dress(self, styles: Mapping[str, Style]) -> None:
         """Take the styles of another theme."""
-        self.query_one(Canvas).dress(styles)
+        self.canvas.dress(styles)
 
     def action_save_picture(self) -> None:
         """Save the page as a picture and as text."""
-        self.monitor.save_picture(self.query_one(Canvas).text())
+        self.monitor.save_picture(self.canvas.text())
 
     async def action_show_palette(self) -> None:
         """Open the command palette of the race."""
@@ -125,6 +126,61 @@ class Page(ModalScreen[str | None]):
     async def action_dismiss(self, result: str | None = None) -> None:
         """Close the page."""
         self.dismiss(result)
+
+
+class ListPage(Page):
+    """A page with a list, of which one entry is chosen by keys and wheel."""
+
+    def entries(self) -> int:
+        """Return how many entries the list has now."""
+        raise NotImplementedError
+
+    def action_move(self, direction: int) -> None:
+        """Choose another entry."""
+        self.cursor = (self.cursor + direction) % max(1, self.entries())
+        self.redraw()
+
+    def wheel(self, direction: int) -> None:
+        """Choose another entry."""
+        self.action_move(direction)
+
+
+class FilterPage(Page):
+    """A page on which one types words; only what contains all of them is shown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("backspace", "erase", "erase a character"),
+        Binding("ctrl+u", "clear", "show all"),
+    ]
+    typing = True
+    """Whether keys are characters of the filter now."""
+    words = ""
+
+    def on_key(self, event: events.Key) -> None:
+        """Take what is typed into the filter."""
+        if self.typing and event.is_printable and event.character is not None:
+            event.stop()
+            self.filter_by(self.words + event.character)
+
+    def action_erase(self) -> None:
+        """Erase the last character."""
+        self.filter_by(self.words[:-1])
+
+    def action_clear(self) -> None:
+        """Show everything again."""
+        self.filter_by("")
+
+    def filter_by(self, words: str) -> None:
+        """Show what contains these words."""
+        self.words = words
+        self.cursor = 0
+        self.redraw()
+
+
+def matches(text: str, words: str) -> bool:
+    """Return whether a text contains every one of the words, in any case."""
+    text = text.lower()
+    return all(word in text for word in words.lower().split())
 
 
 class ScrollPage(Page):

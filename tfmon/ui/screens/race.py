@@ -40,12 +40,13 @@ class RaceScreen(Screen[None]):
     def __init__(self, monitor: MonitorApp) -> None:
         super().__init__()
         self.monitor = monitor
+        self.canvas = Canvas(monitor.palette)
         self.zones: tuple[Zone, ...] = ()
         """What a click acts on."""
 
     def compose(self) -> ComposeResult:
         """Give Textual the one widget of the screen."""
-        yield Canvas(self.monitor.palette)
+        yield self.canvas
 
     def on_resize(self, event: events.Resize) -> None:
         """Draw for the new size."""
@@ -59,7 +60,7 @@ class RaceScreen(Screen[None]):
         """Draw the latest snapshot; only what changed is painted."""
         width, height = self.app.size
         page = self.draw_race(width, height)
-        self.query_one(Canvas).show(page.rows)
+        self.canvas.show(page.rows)
 
     def draw_race(self, width: int, height: int) -> RaceFrame:
         """Return the race for that size, and keep what the next key press and the next frame need to know."""
@@ -72,7 +73,7 @@ class RaceScreen(Screen[None]):
 
     def dress(self, styles: Mapping[str, Style]) -> None:
         """Take the styles of another theme."""
-        self.query_one(Canvas).dress(styles)
+        self.canvas.dress(styles)
 
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked: a pane takes the focus, a key at the bottom acts."""

@@ -19,7 +19,6 @@ from tfmon import units
 from tfmon.model.ports import Controls, ExperimentError, Experiments, Mark, ReplayControls, ReplayState
 from tfmon.model.session import Session
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.layout import arrange
@@ -66,7 +65,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width))[:height]
         if self.monitor.view.charset == "ascii":
             rows = tuple(to_ascii(row) for row in rows)
-        self.query_one(Canvas).show(rows)
+        self.canvas.show(rows)
 
     def on_click(self, event: events.Click) -> None:
         """Go where the time line was clicked; Textual calls the race screen's handler as well, for the panes."""
