@@ -13,6 +13,7 @@ import click
 import platformdirs
 import pytest
 
+pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[1]
 
 

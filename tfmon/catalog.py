@@ -16,8 +16,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from tfmon.analysis.claims import Claim
 from tfmon.errors import UsageError
+from tfmon.model.claims import Claim
 from tfmon.model.knobs import COMMON, INPUT, MACHINE, PREPARE, STEP, VARIANT, Knob, KnobError, KnobValue
 
 PACKAGE = Path(__file__).resolve().parent

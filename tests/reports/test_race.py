@@ -286,7 +286,12 @@ def test_the_table_tells_why_a_lane_failed_with_its_hint_and_last_words():
     built = Built(lane="cpu", at_ns=0, parameters=1, examples=10, settings=SETTINGS)
     raced.tell(built)
     raced.tell(LaneFailed(lane="cpu", at_ns=0, kind="error", message="it broke", hint="try again"))
-    ended = {"exit_code": 1, "signal": None, "requested": False, "output_tail": ("Traceback", "ValueError: [bold]no")}
+    ended = {
+        "exit_code": 1,
+        "signal": None,
+        "requested": False,
+        "output_tail": ("Traceback", "ValueError: [bold]no"),
+    }
     raced.tell(LaneEnded(lane="cpu", at_ns=0, **ended))
     text = raced.text()
     assert "cpu: it broke" in text

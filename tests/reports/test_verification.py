@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tfmon.analysis.claims import Claim, ClaimResult
+from tfmon.analysis.claims import ClaimResult
+from tfmon.model.claims import Claim
 from tfmon.model.readings import Estimate
 from tfmon.reports.verification import prediction, to_json, to_text
 

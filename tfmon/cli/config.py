@@ -12,7 +12,7 @@ import click
 
 from tfmon.cli import options
 from tfmon.errors import EXIT_FINE, EXIT_USAGE, UsageError
-from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, read_file, resolve
+from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, read_file, resolve, template
 
 
 @click.command(short_help="Show the settings in effect.")
@@ -75,16 +75,3 @@ def _write(path: Path) -> None:
         raise UsageError(f"{path} is there already, and stays as it is", "edit it, or move it away") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def template() -> str:
-    """Return a settings file with every setting and key in comments, with its built-in value."""
-    from tfmon.ui.keys import KEYS
-
-    lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in effect.", ""]
-    for setting in SETTINGS:
-        lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
-    lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]
-    for key in KEYS:
-        lines += ["", f"# {key.group}: {key.help}", f"#{json.dumps(key.id)} = {json.dumps(key.keys)}"]
-    return "\n".join(lines) + "\n"

@@ -24,17 +24,16 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) ->
     """
     from tfmon.doctor.report import run_checks
     from tfmon.reports.doctor import to_json, to_text
-    from tfmon.ui.render.style import charset
+    from tfmon.runner.settings import ascii_only
 
     report = run_checks(options.interpreter(python), imports=not no_import)
     if as_json:
         click.echo(json.dumps(to_json(report), indent=2))
         sys.exit(report.exit_code)
-    ascii_only = charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
     colours = {} if os.environ.get("NO_COLOR") else {"ok": "green", "warning": "yellow", "broken": "red"}
 
     def paint(text: str, status: str) -> str:
         return click.style(text, fg=colours[status]) if status in colours else text
 
-    click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only, paint=paint))
+    click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only(), paint=paint))
     sys.exit(report.exit_code)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
-    from tfmon.lanes.plan import RacePlan
     from tfmon.model.race import Experiment
     from tfmon.model.session import Snapshot
+    from tfmon.model.spec import LaneSpec
     from tfmon.runner.planner import RaceOptions
 
 POLL_S = 0.2
@@ -73,10 +73,9 @@ def crossover(
     )
     info = find_scenario(scenario)
 
-    def planned(plan: RacePlan) -> CrossoverState:
+    def planned(lanes: Sequence[LaneSpec]) -> CrossoverState:
         try:
-            specs = [lane.spec for lane in plan.lanes]
-            return plan_crossover(info.knobs, specs, knob, (low, high), info.examples)
+            return plan_crossover(info.knobs, lanes, knob, (low, high), info.examples)
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
@@ -129,7 +128,7 @@ def tune(
     _run(
         find_scenario(scenario),
         options.with_recording(race_options, record, no_record),
-        lambda plan: TuneState(plan.lanes[0].spec.name, everything=True),
+        lambda lanes: TuneState(lanes[0].name, everything=True),
         progress,
         tuning_to_json if as_json else tuning_to_text,
     )
@@ -138,7 +137,7 @@ def tune(
 def _run(
     info: ScenarioInfo,
     race_options: RaceOptions,
-    planned: Callable[[RacePlan], Experiment],
+    planned: Callable[[Sequence[LaneSpec]], Experiment],
     progress: Callable[[Snapshot], str],
     report: Callable[..., object],
 ) -> None:
@@ -147,7 +146,7 @@ def _run(
     Args:
         info: The scenario.
         race_options: The lanes and their settings.
-        planned: Returns the experiment to run on the lanes of a plan.
+        planned: Returns the experiment to run on the lanes.
         progress: Returns what is told on a terminal meanwhile.
         report: Returns the text of an analysis, or an object to print as JSON.
     """
@@ -160,7 +159,7 @@ def _run(
     with interruption() as interrupted:
         try:
             plan = program.plan(info)
-            state = planned(plan)
+            state = planned([lane.spec for lane in plan.lanes])
             program.begin(plan)
             program.experiments.run(state)
             while not program.experiments.join(POLL_S):

@@ -16,9 +16,7 @@ from tfmon.runner import settings as configured
 
 if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
-    from tfmon.lanes.plan import RacePlan
     from tfmon.runner.planner import RaceOptions
-    from tfmon.runner.program import Program
 
 HEADLESS_SECONDS = 30.0
 """Length of a race without a screen for which no end is given."""
@@ -178,6 +176,8 @@ def _start(
     as_json: bool,
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
+    from tfmon.analysis.analysis import analyse
+    from tfmon.reports.race import to_json, to_text
     from tfmon.runner.program import Program
 
     headless = headless or as_json
@@ -192,8 +192,8 @@ def _start(
     if headless:
         race_options = replace(race_options, spare=False)
     program = Program(race_options)
-    # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
     plan = None
+    # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
     if headless or race_options.lanes or race_options.settings:
         try:
             plan = program.plan(info)
@@ -201,33 +201,20 @@ def _start(
             program.close()
             raise
     if headless and plan is not None:
-        _race_headless(program, plan, as_json, notes)
-    _race_on_screen(program, info, plan, screen)
+        from tfmon.runner.headless import run
 
+        for note in notes:
+            click.echo(f"tfmon: {note}", err=True)
+        interrupted = run(program, plan)
+    else:
+        from tfmon.runner import live
 
-def _race_headless(program: Program, plan: RacePlan, as_json: bool, notes: list[str]) -> NoReturn:
-    from tfmon.analysis.analysis import analyse
-    from tfmon.reports import race as report
-    from tfmon.runner import headless
-
-    for note in notes:
-        click.echo(f"tfmon: {note}", err=True)
-    interrupted = headless.run(program, plan)
+        interrupted = live.run(program, info, plan, screen)
     found = analyse(program.session.snapshot())
-    click.echo(json.dumps(report.to_json(found), indent=2, allow_nan=False) if as_json else report.to_text(found))
-    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
-
-
-def _race_on_screen(
-    program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: configured.ScreenSettings
-) -> NoReturn:
-    from tfmon.analysis.analysis import analyse
-    from tfmon.reports import race as report
-    from tfmon.runner import live
-
-    interrupted = live.run(program, info, plan, screen)
-    snapshot = program.session.snapshot()
-    if any(lane.points for lane in snapshot.lanes) or program.exit_code():
-        with contextlib.suppress(OSError):
-            click.echo(report.to_text(analyse(snapshot)))
+    if as_json:
+        click.echo(json.dumps(to_json(found), indent=2, allow_nan=False))
+    elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
+        # The terminal of a screen may be gone.
+        with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
+            click.echo(to_text(found))
     sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())

@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -58,35 +58,14 @@ def replay(
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
+    from tfmon.runner import live
+
     screen = configured.screen_settings(theme, mouse, None)
     with Recording(path) as opened:
         if example:
             click.echo(f"recorded on {opened.header.recorded_on}", err=True)
-        _show(opened, screen)
-
-
-def _show(recording: Recording, screen: configured.ScreenSettings) -> NoReturn:
-    from tfmon.analysis.analysis import analyse
-    from tfmon.recordings.header import RecordingError
-    from tfmon.recordings.player import Player
-    from tfmon.reports.race import to_text
-    from tfmon.ui.screens.replay import ReplayApp
-
-    player = Player(recording)
-    app = ReplayApp(
-        player.session,
-        player,
-        table=lambda: to_text(analyse(player.session.snapshot())),
-        theme=screen.theme,
-        lane_colours=screen.lane_colours,
-        characters=screen.charset,
-        keymap=screen.keymap,
-    )
-    ending = app.run(mouse=screen.mouse)
-    if app.broken is not None:
-        problem = f"{type(app.broken).__name__}: {app.broken}"
-        raise RecordingError(f"{recording.path} holds what cannot be shown ({problem})")
-    sys.exit(EXIT_FINE if ending else EXIT_INTERRUPTED)
+        ended = live.replay(opened, screen)
+    sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
 
 
 @click.command()

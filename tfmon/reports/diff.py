@@ -28,7 +28,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             }
             for pair in comparison.lanes
         ],
-        "alone": list(comparison.alone),
+        "unpaired": list(comparison.unpaired),
         "verdict": _change_json(comparison.verdict),
         "differences": [
             {"about": one.about, "what": one.what, "first": one.first, "second": one.second}
@@ -62,7 +62,7 @@ def to_text(comparison: Comparison) -> str:
         speeds.append([" / ".join(titles), *cells, *_change_cells(pair.change)])
     if comparison.verdict is not None:
         speeds.append(["ratio of the lanes", "", "", *_change_cells(comparison.verdict)])
-    lines = [*table(sides), "", *table(speeds), *comparison.alone, *comparison.notes, ""]
+    lines = [*table(sides), "", *table(speeds), *comparison.unpaired, *comparison.notes, ""]
     if not comparison.differences:
         return "\n".join([*lines, "scenario, knobs, versions, machine and environment are the same"])
     rows = [["different", "", "first", "second"]]

@@ -1,4 +1,4 @@
-"""A race on the screen: runs the app, and ends every lane when the app leaves or a signal comes."""
+"""A race or a replay on the screen: runs the app, and ends every lane when the app leaves or a signal comes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
+from tfmon.recordings.header import RecordingError
+from tfmon.recordings.player import Player
+from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
 from tfmon.runner.headless import SIGNALS
 from tfmon.runner.program import Program
 from tfmon.runner.settings import ScreenSettings
 from tfmon.ui.app import MonitorApp
+from tfmon.ui.screens.replay import ReplayApp
 
 PATIENCE_S = 1.0
 """Time the app has to leave after a signal, once the lanes are gone."""
@@ -73,3 +77,26 @@ def _leave_anyway(program: Program, reason: str) -> None:
     program.close(reason)
     time.sleep(PATIENCE_S)
     os._exit(EXIT_INTERRUPTED)
+
+
+def replay(recording: Recording, screen: ScreenSettings) -> bool:
+    """Show a recorded race until the user leaves; return whether the user did, and not a signal.
+
+    Raises:
+        RecordingError: the recording holds what cannot be shown.
+    """
+    player = Player(recording)
+    app = ReplayApp(
+        player.session,
+        player,
+        table=lambda: to_text(analyse(player.session.snapshot())),
+        theme=screen.theme,
+        lane_colours=screen.lane_colours,
+        characters=screen.charset,
+        keymap=screen.keymap,
+    )
+    ending = app.run(mouse=screen.mouse)
+    if app.broken is not None:
+        problem = f"{type(app.broken).__name__}: {app.broken}"
+        raise RecordingError(f"{recording.path} holds what cannot be shown ({problem})")
+    return ending is not None

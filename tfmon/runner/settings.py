@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 import math
 import os
 import shutil
@@ -18,13 +19,12 @@ import click
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfmon.ui.render.style import Charset
-
     Kind: TypeAlias = click.ParamType[Any]
 else:
     Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
 
 Value: TypeAlias = str | bool | float
+Characters: TypeAlias = Literal["braille", "block", "ascii"]
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
 LONGEST_S = 365 * 86_400
@@ -167,7 +167,7 @@ class ScreenSettings:
 
     theme: str
     lane_colours: str
-    charset: Charset | None
+    charset: Characters | None
     """What charts and frames are drawn with; None for what the locale allows."""
     mouse: bool
     readonly: bool
@@ -209,11 +209,18 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
     return ScreenSettings(
         theme=str(resolve("theme", theme).value),
         lane_colours=str(resolve("lane_colours").value),
-        charset=None if characters == "auto" else cast("Charset", characters),
+        charset=None if characters == "auto" else cast(Characters, characters),
         mouse=bool(resolve("mouse", mouse).value),
         readonly=bool(resolve("readonly", readonly).value),
         keymap=config_file().keys,
     )
+
+
+def ascii_only() -> bool:
+    """Return whether stdout shows ASCII alone."""
+    from tfmon.ui.render.style import charset
+
+    return charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"
 
 
 # ---------------- the file
@@ -327,3 +334,16 @@ def _keys(table: object) -> tuple[Mapping[str, str], list[str]]:
 
     keymap, wrong = read_keymap(wanted)
     return keymap, [*mistakes, *(f"keys: {line}" for line in wrong)]
+
+
+def template() -> str:
+    """Return a settings file with every setting and key in comments, with its built-in value."""
+    from tfmon.ui.keys import KEYS
+
+    lines = ["# Settings of tfmon; remove a # to set one. `tfmon config` shows what is in effect.", ""]
+    for setting in SETTINGS:
+        lines += [f"# {setting.help}", f"#{setting.name} = {json.dumps(setting.default)}", ""]
+    lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]
+    for key in KEYS:
+        lines += ["", f"# {key.group}: {key.help}", f"#{json.dumps(key.id)} = {json.dumps(key.keys)}"]
+    return "\n".join(lines) + "\n"

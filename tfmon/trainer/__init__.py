@@ -4,7 +4,7 @@ A scenario file imports from here: `from tfmon.trainer import Claim, Knob, Scena
 so this import is cheap. The standard library, NumPy and TensorFlow are all that is needed.
 """
 
-from tfmon.analysis.claims import Claim
+from tfmon.model.claims import Claim
 from tfmon.model.knobs import Knob
 from tfmon.trainer.scenario import Scenario, runs_in_python
 

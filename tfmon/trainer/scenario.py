@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfmon.analysis.claims import Claim
+from tfmon.model.claims import Claim
 from tfmon.model.knobs import Knob, KnobValue, Settings
 
 Step = TypeVar("Step", bound=Callable[..., Any])
