@@ -162,17 +162,23 @@ def find(id: str, facts: Facts) -> Finding:
 
 
 def with_gpu(facts: Facts, *devices: GpuFacts, visible: str | None = None, **driver: object) -> Facts:
-    """Put GPUs and their driver into facts, and every library that TensorFlow opens."""
+    """Return facts with GPUs, their driver and every library that TensorFlow opens."""
     devices = devices or (H200,)
     physical_gpus = tuple(PhysicalGpu(one.index, None, one.uuid, one.name) for one in devices)
     visibility = replace(facts.visibility, physical_gpus=physical_gpus, failure=None, visible=visible)
-    told = {"version": "550.54.15", "module_version": "550.54.15", "cuda": (12, 4), "devices": devices, **driver}
+    driver_facts = {
+        "version": "550.54.15",
+        "module_version": "550.54.15",
+        "cuda": (12, 4),
+        "devices": devices,
+        **driver,
+    }
     folder = "/usr/lib/x86_64-linux-gnu"
     libraries = tuple(
         Library(name, path=f"{folder}/{name}", version="9.3.0" if "cudnn" in name else "")
         for name in (DRIVER, *wanted_libraries(facts.build))
     )
-    return replace(facts, visibility=visibility, driver=DriverFacts(**told), libraries=libraries)
+    return replace(facts, visibility=visibility, driver=DriverFacts(**driver_facts), libraries=libraries)
 
 
 def build_library(file: Path, code: str = "int nothing;", *flags: str) -> Path:

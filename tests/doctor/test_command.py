@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tfmon.cli.doctor import doctor as command
+from tfmon.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT)}
@@ -78,8 +79,8 @@ def test_driver_without_its_cuda_library(driver, tmp_path):
 
 def test_wrong_python_and_help():
     wrong = CliRunner().invoke(command, ["--python", "/nowhere/python"])
-    assert wrong.exit_code == 2
-    assert "is not a program that can be run" in wrong.output
+    assert isinstance(wrong.exception, UsageError)
+    assert "is not a program that can be run" in str(wrong.exception)
     text = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
     for code in ("0 all fine", "1 warnings", "2 no usable GPU", "3 TensorFlow unusable"):
         assert code in text

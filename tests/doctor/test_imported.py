@@ -139,8 +139,8 @@ class TestMessages:
 @pytest.mark.process
 class TestChild:
     def test_that_answers(self):
-        told = '{"version": "2", "path": "p", "gpus": ["g"], "cuda": true}'
-        script = f"import sys; print('tfmon-doctor:{told}'); print('\\x1b[2Jno', file=sys.stderr)"
+        answer = '{"version": "2", "path": "p", "gpus": ["g"], "cuda": true}'
+        script = f"import sys; print('tfmon-doctor:{answer}'); print('\\x1b[2Jno', file=sys.stderr)"
         imported = import_tensorflow(sys.executable, environ=PLAIN, script=script)
         assert (imported.works, imported.version, imported.gpus, imported.text) == (True, "2", ("g",), "no\n")
 

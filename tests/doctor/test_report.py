@@ -39,7 +39,7 @@ class TestAnswer:
             (one.check.id, one.finding) for one in report.results if one.finding.status in (WARNING, BROKEN)
         ] == []
         assert (report.exit_code, report.no_gpu) == (0, None)
-        assert report.answer == "TensorFlow uses NVIDIA H200, and this machine is fit for a fair race."
+        assert report.answer == "TensorFlow uses NVIDIA H200, and this machine is ready for a fair race."
 
     def test_warnings(self, fine):
         report = of(replace(fine, host=replace(QUIET, others_cores=5.0, swap_used_bytes=2**32)))
@@ -129,13 +129,18 @@ class TestText:
 
 
 def test_json(bench):
-    told = json.loads(json.dumps(to_json(of(bench.facts())), allow_nan=False))
-    assert (told["schema"], told["exit_code"], told["tensorflow"], told["gpus"]) == (2, 2, "2.21.0", None)
-    assert told["no_gpu"]["reason"] in told["answer"] and told["no_gpu"]["fix"]
-    assert {one["id"] for one in told["checks"]} == {check.id for check in CHECKS}
+    written = json.loads(json.dumps(to_json(of(bench.facts())), allow_nan=False))
+    assert (written["schema"], written["exit_code"], written["tensorflow"], written["gpus"]) == (
+        2,
+        2,
+        "2.21.0",
+        None,
+    )
+    assert written["no_gpu"]["reason"] in written["answer"] and written["no_gpu"]["fix"]
+    assert {one["id"] for one in written["checks"]} == {check.id for check in CHECKS}
     kinds = {"id": str, "title": str, "subject": str, "status": str, "found": str, "expected": str, "fix": str,
              "evidence": list, "source": str}  # fmt: skip
-    for one in told["checks"]:
+    for one in written["checks"]:
         assert {name: type(value) for name, value in one.items()} == kinds
         assert one["status"] in ("ok", "warning", "broken", "not applicable")
 

@@ -14,7 +14,7 @@ __all__ = ["build_fake_nvml", "driver", "load_driver"]
 
 @pytest.fixture
 def clock() -> Clock:
-    """Return a clock that moves when told to."""
+    """Return a clock that moves only in `pass_s`."""
     return Clock()
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 DATA = Path(__file__).parent / "data"
 GPU = Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0)
 SCRIPT = """#!/bin/sh
-echo "$@" >> "$(dirname "$0")/asked"
+echo "$@" >> "$(dirname "$0")/calls"
 test -z "$DYLD_INSERT_LIBRARIES" || exit 1
 for last; do :; done
 cat "$(dirname "$0")/$last" 2>/dev/null
@@ -51,8 +51,8 @@ class Registry:
             usage["accumulatedGPUTime"] += more
         self.write()
 
-    def asked(self) -> list[str]:
-        return (self.folder / "asked").read_text().splitlines()
+    def calls(self) -> list[str]:
+        return (self.folder / "calls").read_text().splitlines()
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_readings_of_the_device(probe, registry):
     assert (sample.used_bytes, sample.unified) == (507330560, True)
     assert sample.total_bytes == psutil.virtual_memory().total
     assert sample.power_w == sample.sm_clock_mhz == Missing("macOS reports it to root only")
-    assert registry.asked() == [f"-a -r -d 1 -w 0 -c {kind}" for kind in ("IOAccelerator", "AGXDeviceUserClient")]
+    assert registry.calls() == [f"-a -r -d 1 -w 0 -c {kind}" for kind in ("IOAccelerator", "AGXDeviceUserClient")]
 
 
 def test_time_of_each_process_since_the_previous_sample(registry, clock, monkeypatch):
@@ -113,7 +113,7 @@ def test_between_samples_ioreg_is_not_run(probe, registry, clock):
     assert list(probe.sample()) == []
     clock.pass_s(1)
     assert take(probe).every_s == 2
-    assert len(registry.asked()) == 4
+    assert len(registry.calls()) == 4
 
 
 def test_a_slow_ioreg_is_run_less_often(registry):
@@ -131,9 +131,9 @@ def test_a_slow_ioreg_is_run_less_often(registry):
     assert take(probe).every_s == 5
 
 
-@pytest.mark.parametrize(("told", "busy"), [(130, 100), (0, 0), (-1, 0)])
-def test_utilisation_is_held_between_0_and_100(probe, registry, told, busy):
-    registry.set(**{"Device Utilization %": told})
+@pytest.mark.parametrize(("reported", "busy"), [(130, 100), (0, 0), (-1, 0)])
+def test_utilisation_is_clamped_between_0_and_100(probe, registry, reported, busy):
+    registry.set(**{"Device Utilization %": reported})
     assert take(probe).busy_pct == busy
 
 
@@ -144,7 +144,7 @@ def test_older_names_and_forms(probe, registry, clock):
     registry.set(**{"GPU Activity(%)": 12})
     sample = take(probe)
     assert (sample.busy_pct, sample.name) == (12, "Apple M1")
-    # neither the driver's part nor the address space is what is in use
+    # neither the driver's part nor the address space is what the GPU uses
     assert sample.used_bytes == Missing("not reported by this macOS")
     del statistics["GPU Activity(%)"]
     registry.write()

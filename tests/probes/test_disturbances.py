@@ -134,11 +134,11 @@ class TestSwapAndPressure:
         assert sample.memory_pressure_pct == sample.cpu_pressure_pct
 
     def test_psutil_elsewhere(self, tmp_path, monkeypatch):
-        told = [SimpleNamespace(sin=0, sout=500)]
-        monkeypatch.setattr(psutil, "swap_memory", lambda: told[0])
+        swapped = [SimpleNamespace(sin=0, sout=500)]
+        monkeypatch.setattr(psutil, "swap_memory", lambda: swapped[0])
         around = Disturbances(tmp_path, platform="darwin")
         read(around, 0, [])
-        told[0] = SimpleNamespace(sin=0, sout=900)
+        swapped[0] = SimpleNamespace(sin=0, sout=900)
         assert read(around, SECOND, []).swap_out_bytes_per_s == 400
 
         def refuse():

@@ -234,12 +234,12 @@ class TestWheel:
     def test_another_interpreter_is_asked_once(self, site, tmp_path):
         folder = site("tensorflow-2.18.0", cuda=False)
         python = tmp_path / "python"
-        python.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho '{json.dumps([str(folder)])}'\n")
+        python.write_text(f"#!/bin/sh\necho called >> {tmp_path}/calls\necho '{json.dumps([str(folder)])}'\n")
         python.chmod(0o755)
         sys.path = []
         for _ in range(2):
             assert read_wheel(python) == Wheel("tensorflow", "2.18.0", False, "")
-        assert (tmp_path / "asked").read_text() == "asked\n"
+        assert (tmp_path / "calls").read_text() == "called\n"
 
     @pytest.mark.parametrize("script", ["exit 1", "echo nonsense", "sleep 30"])
     def test_interpreter_that_does_not_answer(self, tmp_path, script):
@@ -274,8 +274,8 @@ def test_every_reading_of_a_gpu_that_cannot_be_read_has_the_reason():
         "GPU-1",
     )
     readings = {name: getattr(sample, name) for name in sample.__slots__}
-    told = {name for name, value in readings.items() if value == Missing("broken")}
-    assert {"busy_pct", "energy_j", "clock_reasons", "busy_by_pid", "ecc_errors"} <= told
+    missing = {name for name, value in readings.items() if value == Missing("broken")}
+    assert {"busy_pct", "energy_j", "clock_reasons", "busy_by_pid", "ecc_errors"} <= missing
     assert NOT_READ not in readings.values()
 
 

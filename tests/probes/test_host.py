@@ -321,7 +321,7 @@ class TestCpuSeconds:
             pytest.param(
                 {1: (5, 2), 2: (3, 0, 1), 3: (4, 0, 2)}, {1: (5.5, 2 + 3.25 + 4.25)}, 1.0, id="reaped in turn"
             ),
-            pytest.param({1: (5, 0), 2: (300, 0, 1)}, {1: (6, 0)}, 1.0, id="child that nobody waited for"),
+            pytest.param({1: (5, 0), 2: (300, 0, 1)}, {1: (6, 0)}, 1.0, id="child without a wait"),
             pytest.param({1: (5, 1), 2: (300, 0, 999)}, {1: (5.5, 2)}, 1.5, id="orphan adopted by init"),
             pytest.param(
                 {1: (5, 0)}, {1: (5, 0), 2: (0.5, 0.1, 1, 100.2), 3: (90, 0, 1, 99.0)}, 0.6, id="newborn and older"
@@ -348,7 +348,7 @@ def burn():
     while True: pass
 if os.fork() == 0:
     if os.fork() == 0: burn()      # a grandchild, busy
-    if os.fork() == 0:             # a grandchild that forks again and ends: its child is nobody's
+    if os.fork() == 0:             # a grandchild that forks again and ends: its child has no parent left
         if os.fork() == 0: burn()
         os._exit(0)
     time.sleep(60)

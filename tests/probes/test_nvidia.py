@@ -35,7 +35,7 @@ def readings(sample: GpuSample):
 
 
 def reasons(sample: GpuSample) -> set[str]:
-    """Return why nothing is known in a sample."""
+    """Return the reasons of a sample without any reading."""
     assert all(isinstance(reading, Missing) for reading in readings(sample)), sample
     return {reading.reason for reading in readings(sample)}
 
@@ -244,7 +244,7 @@ class TestLostDevices:
         assert reasons(take(probe)[0]) == {"the GPU is lost: it fell off the bus"}  # its calls have stopped
         driver.play(lost)
         clock.pass_s(31)
-        busy, idle = take(probe)  # the library is opened anew, and the GPU is still lost
+        busy, idle = take(probe)  # the library is opened again, and the GPU is still lost
         assert reasons(busy) == {"the GPU is lost: it fell off the bus"}
         assert idle.busy_pct == 0
         driver.play(TWO_GPUS)
@@ -275,7 +275,7 @@ class TestLostDevices:
         driver.play(broken)
         assert reasons(take(probe)[0]) == {"the driver reports an unknown error"}
         clock.pass_s(5)
-        reasons(take(probe)[0])  # opened anew, and broken again: the next time after 10 s
+        reasons(take(probe)[0])  # opened again, and broken again: the next time after 10 s
         driver.play(TWO_GPUS)
         clock.pass_s(6)
         reasons(take(probe)[0])

@@ -44,7 +44,7 @@ SECOND = 1_000_000_000
 
 
 class Clock:
-    """A clock that moves when told to."""
+    """A clock that moves only in `pass_s`."""
 
     def __init__(self) -> None:
         self.now_ns = 1_000 * SECOND

@@ -100,7 +100,7 @@ class GpuFacts:
     """Compute capability, such as (9, 0)."""
     persistence: bool | None = None
     exclusive: bool | None = None
-    """Its compute mode lets only one process use it, or none."""
+    """Its compute mode permits one process at most."""
     instances: bool | None = None
     """It is split up (MIG)."""
     power_limit_w: float | None = None

@@ -28,8 +28,8 @@ def translated():
         return False
     import ctypes
     value, size = ctypes.c_int(0), ctypes.c_size_t(4)
-    ask, name = ctypes.CDLL(None).sysctlbyname, b"sysctl.proc_translated"
-    return ask(name, ctypes.byref(value), ctypes.byref(size), None, 0) == 0 and value.value == 1
+    read, name = ctypes.CDLL(None).sysctlbyname, b"sysctl.proc_translated"
+    return read(name, ctypes.byref(value), ctypes.byref(size), None, 0) == 0 and value.value == 1
 def libc():
     try:
         return os.confstr("CS_GNU_LIBC_VERSION") or ""

@@ -194,7 +194,7 @@ class Report:
 
     @property
     def answer(self) -> str:
-        """A sentence: whether TensorFlow uses the GPU, else why not, and whether a race would be fair."""
+        """A sentence: whether TensorFlow uses the GPU or the reason, and whether a race would be fair."""
         broken = self.of(TENSORFLOW, BROKEN)
         if broken:
             first = broken[0]
@@ -209,7 +209,7 @@ class Report:
             words = ", ".join(one.check.title for one in unfair[:3]) + (", …" if unfair[3:] else "")
             return f"{uses}, but a race may be unfair: {words}."
         if self.exit_code == EXIT_FINE:
-            return f"{uses}, and this machine is fit for a fair race."
+            return f"{uses}, and this machine is ready for a fair race."
         return f"{uses}; see the warnings."
 
 

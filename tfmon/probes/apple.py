@@ -97,7 +97,7 @@ class AppleProbe:
             unified=True,
             faults_reported=accelerator.recoveries is not None,
             busy_by_pid=shares,
-            no_processes_reason="macOS does not tell how much of it a process holds",
+            no_processes_reason=NO_MEMORY_BY_PROCESS,
         )
 
     def missing(self, reason: str) -> Iterable[Event]:

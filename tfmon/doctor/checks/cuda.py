@@ -41,14 +41,14 @@ def cuda_libraries(facts: Facts) -> Finding:
     wanted = wanted_libraries(facts.build)
     if not wanted:
         return not_applicable(f"the libraries of CUDA {facts.build.cuda_version or '?'} are not known here")
-    asked = [one for one in facts.libraries if one.name in wanted]
-    lacking = [one for one in asked if one.error]
-    evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in asked]
-    if not asked:
+    opened = [one for one in facts.libraries if one.name in wanted]
+    lacking = [one for one in opened if one.error]
+    evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in opened]
+    if not opened:
         return warning("they could not be opened", "that each one opens", "run it again with -v", *_errors(facts))
     if not lacking:
-        wheel = all(one.wheel for one in asked)
-        return ok(f"all {len(asked)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
+        wheel = all(one.wheel for one in opened)
+        return ok(f"all {len(opened)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
     names = ", ".join(one.name for one in lacking)
     packaged = packaged_libraries(facts.home, [one.name for one in lacking])
     expected = "each of the libraries that TensorFlow opens"

@@ -142,7 +142,7 @@ def compute_capability(facts: Facts) -> Finding:
     devices = [one for one in visible_devices_of(facts) if one.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
-        return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "it is not told")
+        return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "compute capability unknown")
     built = f"built for {' '.join(known)}"
     evidence = [f"GPU {one.index} {one.name}: {_written(one)}" for one in devices]
     for one in devices:
@@ -167,7 +167,7 @@ def compute_mode(facts: Facts) -> Finding:
         return not_applicable(_NO_GPU)
     for one in devices:
         if one.instances:
-            fix = f"sudo nvidia-smi -i {one.index} -mig 0, if nobody else uses its parts"
+            fix = f"sudo nvidia-smi -i {one.index} -mig 0, if no other program uses its instances"
             return warning(f"GPU {one.index} {one.name} is split up (MIG)", "a whole GPU", fix)
         if one.exclusive:
             fix = f"sudo nvidia-smi -i {one.index} -c DEFAULT"

@@ -89,7 +89,7 @@ class NvidiaDevice:
     def __init__(self, gpu: Gpu) -> None:
         self.gpu = gpu
         self.failure: NvmlFailure | None = None
-        """Why the whole device cannot be read; it is not read again until it is attached anew."""
+        """Why the whole device cannot be read; it is not read again until it is attached again."""
         self.split = False
         """True for a GPU whose instances (MIG) are devices of their own."""
         self.part_of = ""
@@ -106,7 +106,7 @@ class NvidiaDevice:
         whole: Any = None,  # noqa: ANN401 - opaque
         part_of: str = "",
     ) -> None:
-        """Read through this handle from now on, with all rates starting anew.
+        """Read through this handle from now on, and restart all rates.
 
         Args:
             whole: For an instance the handle of its GPU, which reports power, clocks and the link.

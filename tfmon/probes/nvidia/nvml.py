@@ -144,7 +144,7 @@ def open_nvml() -> Nvml | NvmlFailure:
 
 
 def list_physical_gpus(nvml: Nvml) -> tuple[list[PhysicalGpu], NvmlFailure | None]:
-    """Return the GPUs that the driver lets us use, and the failure of one that it does not.
+    """Return the GPUs that the driver permits us to use, and the failure of one that it does not.
 
     Source: `nvmlDeviceGetCount`, `nvmlDeviceGetHandleByIndex`, `nvmlDeviceGetUUID`, `nvmlDeviceGetName`.
     """

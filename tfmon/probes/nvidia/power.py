@@ -82,9 +82,9 @@ class PowerMeter:
         return answer if isinstance(answer, Missing) else float(answer)
 
     def _mean_w(self, at_ns: int, millijoules: int) -> Reading:
-        """Return the mean power since about a second ago; keeps the counter for so long."""
+        """Return the mean power since about a second ago; keeps the counter until then."""
         seen = self._energy_mj
-        if seen and millijoules < seen[-1][1]:  # the driver was loaded anew
+        if seen and millijoules < seen[-1][1]:  # the driver was loaded again
             seen.clear()
         seen.append((at_ns, millijoules))
         while len(seen) > 2 and at_ns - seen[1][0] >= _ENERGY_SPAN_NS:
