@@ -93,5 +93,5 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
             assert not {id for text, _ in row for id in text if id < " " or "\x7f" <= id < "\xa0"}
     for lane in snapshot.lanes:
         assert lane_rows(analyse(snapshot), lane, 100)
-    plain(to_json(snapshot, ""))
-    assert "\x1b" not in to_text(snapshot, "")
+    plain(to_json(analyse(snapshot)))
+    assert "\x1b" not in to_text(analyse(snapshot))

@@ -14,6 +14,8 @@ from fcntl import ioctl
 
 import pyte
 
+from support.terminal import terminal_environment
+
 COLUMNS, ROWS = 120, 36
 PATIENCE_S = 10.0
 
@@ -38,8 +40,7 @@ class Link:
         self._ended = False
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
-            variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
-            variables.pop("NO_COLOR", None)
+            variables = terminal_environment(COLORTERM="truecolor", **(environment or {}))
             os.execvpe(command[0], list(command), variables)
         ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
 
@@ -72,7 +73,7 @@ class Link:
             self.take(left)
 
     def wait_for(self, shown: Callable[[str], object], timeout_s: float = 60.0) -> bool:
-        """Wait until the screen is as wished; False if it does not get so."""
+        """Wait until the screen satisfies a condition; return False if it never does."""
         until = time.monotonic() + timeout_s
         while not shown(self.text()):
             left = until - time.monotonic()
@@ -82,7 +83,7 @@ class Link:
         return True
 
     def text(self) -> str:
-        """Return what stands on the screen."""
+        """Return the screen."""
         return "\n".join(self.screen.display)
 
     def press(self, keys: str) -> None:

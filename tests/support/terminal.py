@@ -1,4 +1,4 @@
-"""tfmon in an emulated terminal, so that what stands on the screen can be read."""
+"""tfmon in an emulated terminal, so that the screen can be read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,30 @@ import psutil
 import pyte
 
 COLUMNS, ROWS = 120, 36
+WITHIN_S = 10.0
+"""How soon every lane is gone, however tfmon ends: 3 s, and what a busy machine adds until a key is handled."""
+RESTORED = ("\x1b[?1049l", "\x1b[?25h")
+"""The main screen is back, and the cursor with it."""
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    """Return whether all processes end in time."""
+    return not psutil.wait_procs(processes, timeout=WITHIN_S)[1]
+
+
+def racing(display: str) -> bool:
+    """Return whether the screen shows a lane that trains."""
+    return bool(re.search(r"\d steps/s", display))
+
+
+def terminal_environment(**environment: str) -> dict[str, str]:
+    """Return the variables of a program in a terminal; its size is the terminal's, not the test runner's."""
+    inherited = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    return {**inherited, "TERM": "xterm-256color", **environment}
 
 
 class Terminal:
-    """tfmon in a terminal that is emulated, so that what stands on the screen can be read."""
+    """A program, tfmon if not said otherwise, in an emulated terminal."""
 
     def __init__(self, *arguments: str, program: Sequence[str] = ("-m", "tfmon"), **environment: str) -> None:
         self.screen = pyte.Screen(COLUMNS, ROWS)
@@ -26,7 +46,7 @@ class Terminal:
             sys.executable,
             [*program, *arguments],
             dimensions=(ROWS, COLUMNS),
-            env={**os.environ, "TERM": "xterm-256color", **environment},
+            env=terminal_environment(**environment),
             encoding="utf-8",
             codec_errors="replace",
         )
@@ -43,26 +63,35 @@ class Terminal:
         return "\n".join(self.screen.display)
 
     def wait_for(self, shown: Callable[[str], object], timeout_s: float = 60) -> str:
-        """Wait until the screen is as wished, and return it."""
+        """Wait until the screen satisfies a condition, and return it."""
         deadline = time.monotonic() + timeout_s
         while not shown(display := self.read()):
             assert time.monotonic() < deadline, f"not seen within {timeout_s} s:\n{display}"
         return display
 
-    def children(self) -> list[psutil.Process]:
-        """Wait until both lanes are started, and return their processes."""
+    def children(self, at_least: int = 2) -> list[psutil.Process]:
+        """Wait until so many processes are started, and return them."""
         found: list[psutil.Process] = []
 
-        def both(_: str) -> bool:
+        def all_started(_: str) -> bool:
             found[:] = psutil.Process(self.process.pid).children(recursive=True)
-            return len(found) >= 2
+            return len(found) >= at_least
 
-        self.wait_for(both)
+        self.wait_for(all_started)
         return found
+
+    def leave(self, code: int) -> str:
+        """Quit with q, check that the terminal is as it was and no lane is left; return what was printed then."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        self.process.send("q")
+        assert gone(children)
+        assert self.wait_for_exit() == code
+        assert all(sequence in self.raw for sequence in RESTORED)
+        return self.raw.rsplit(RESTORED[0], 1)[1]
 
     def wait_for_exit(self) -> int | None:
         """Wait until the program has ended, and return its exit code."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 20
         while self.process.isalive():
             assert time.monotonic() < deadline, "tfmon did not end"
             self.read()

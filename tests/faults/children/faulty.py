@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "lanes" / "children
 
 from trainer import FakeTrainer
 
-from tfmon.model.lane_events import PROTOCOL, Hello, LaneFailed, LibrariesLoaded, PhaseEntered
+from tfmon.model.lane_events import Hello, LaneFailed, LibrariesLoaded, PhaseEntered
 from tfmon.trainer.channel import die_with_parent, exit_now
 
 METRICS = int(sys.argv[1])
@@ -92,7 +92,7 @@ def hangs_for_a_while(trainer) -> None:
 
 
 def hangs_in_c(trainer) -> None:
-    """Pause Python's lock, with SIGTERM ignored: no thread of the child runs any more."""
+    """Hold Python's lock, with SIGTERM ignored: no thread of the child runs any more."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     mutex = ctypes.create_string_buffer(64)
     libc = ctypes.PyDLL(None)
@@ -116,7 +116,7 @@ def floods_stdout(trainer) -> None:
 
 def floods_metrics(trainer) -> None:
     """100 MB of lines that are none."""
-    line = b'{"v":1,"type":"Rubbish","x":"' + b"y" * 970 + b'"}\n'
+    line = b'{"v":2,"type":"Rubbish","x":"' + b"y" * 970 + b'"}\n'
     for _ in range(100):
         write(METRICS, line * (MEGABYTE // len(line)))
 
@@ -135,20 +135,20 @@ def sends_a_long_line(trainer) -> None:
 def sends_rubbish(trainer) -> None:
     """What is wrong in every other way: bytes, types, versions, order, parts of lines."""
     for line in (
-        b'\xff\xfe\x00{"v":1}',
-        b'{"v":1,"type":"Window"}',
+        b'\xff\xfe\x00{"v":2}',
+        b'{"v":2,"type":"Window"}',
         b'{"v":99,"type":"Hello","at_ns":1,"protocol":99,"pid":1,"python":""}',
-        b'{"v":1,"type":"SliceEnded","at_ns":"soon","turn":1}',
-        b'{"v":1,"type":"Finished","at_ns":1e999,"steps":NaN}',
-        b'{"v":1,"type":["Hello"],"at_ns":{}}',
-        b'{"v":1,"type":"SliceEnded","at_ns":1,"tu',
+        b'{"v":2,"type":"SliceEnded","at_ns":"soon","round":1}',
+        b'{"v":2,"type":"Finished","at_ns":1e999,"steps":NaN}',
+        b'{"v":2,"type":["Hello"],"at_ns":{}}',
+        b'{"v":2,"type":"SliceEnded","at_ns":1,"rou',
     ):
         write(METRICS, line + b"\n")
     for line in (
-        b'{"v":1,"type":"SliceEnded","at_ns":1,"turn":-4}',
-        b'{"v":1,"type":"KnobApplied","at_ns":-5,"request":99,"knob":"none","value":"x","step":-1,"gap_ns":-1}',
-        b'{"v":1,"type":"Hello","at_ns":0,"protocol":1,"pid":1,"python":"3"}',
-        b'{"v":1,"type":"PhaseEntered","at_ns":0,"phase":"importing"}',
+        b'{"v":2,"type":"SliceEnded","at_ns":1,"round":-4}',
+        b'{"v":2,"type":"KnobApplied","at_ns":-5,"request":99,"knob":"none","value":"x","step":-1,"gap_ns":-1}',
+        b'{"v":2,"type":"Hello","at_ns":0,"protocol":2,"pid":1,"python":"3"}',
+        b'{"v":2,"type":"PhaseEntered","at_ns":0,"phase":"importing"}',
     ):
         write(METRICS, line + b"\n")
     trainer.say(PhaseEntered, phase="racing")
@@ -159,7 +159,7 @@ def sends_escapes(trainer) -> None:
     trainer.say(LibrariesLoaded, tensorflow=ESCAPES, keras=ESCAPES, numpy=ESCAPES, device_name=ESCAPES)
     trainer.settings[ESCAPES] = ESCAPES
     write(2, (ESCAPES * 20 + "\n").encode(errors="replace") * 50)
-    write(METRICS, b'{"v":1,"type":"' + ESCAPES.encode() + b'"}\n')
+    write(METRICS, b'{"v":2,"type":"' + ESCAPES.encode() + b'"}\n')
 
 
 def fails_with_escapes(trainer) -> None:
@@ -170,5 +170,4 @@ def fails_with_escapes(trainer) -> None:
 
 
 if __name__ == "__main__":
-    assert PROTOCOL == 1
     FaultyTrainer().live()

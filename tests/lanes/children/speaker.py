@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.model.codec import encode_message
-from tfmon.model.lane_events import Hello, PhaseEntered
+from tfmon.model.lane_events import PROTOCOL, Hello, PhaseEntered
 from tfmon.trainer.channel import Inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
@@ -36,7 +36,7 @@ def ten_thousand_lines() -> None:
 def bad_lines() -> None:
     phase("first")
     write(b"this is no JSON\n")
-    write(b'{"v":1,"type":"PhaseEntered","at_ns":1,"phase":"\xff\xfe"}\n')
+    write(b'{"v":2,"type":"PhaseEntered","at_ns":1,"phase":"\xff\xfe"}\n')
     write(b'{"v":99,"type":"Hello"}\n')
     write(b"\n")
     phase("last")
@@ -94,7 +94,7 @@ def nothing_for_ever() -> None:
 def a_listener() -> None:
     """Wait as a real child does: until Stop, or until the monitor's end of the pipe is gone."""
     Inbox(KNOBS, lambda request: None).start()
-    write(encode_message(Hello(at_ns=0, protocol=1, pid=os.getpid(), python="")))
+    write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
     FOREVER.wait()
 
 
@@ -102,14 +102,14 @@ def defiance() -> None:
     """Ignore every request and SIGTERM, with a grandchild that does so too."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     grandchild = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    write(encode_message(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
+    write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=grandchild.pid, python="")))
     FOREVER.wait()
 
 
 def a_grandchild_left_behind() -> None:
     """End, while a grandchild holds the pipes open."""
     grandchild = subprocess.Popen(["sleep", "600"], pass_fds=(METRICS, KNOBS))
-    write(encode_message(Hello(at_ns=0, protocol=1, pid=grandchild.pid, python="")))
+    write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=grandchild.pid, python="")))
 
 
 def closed_pipes() -> None:

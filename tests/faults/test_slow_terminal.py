@@ -13,7 +13,9 @@ pytest.importorskip("pty")
 
 from support.link import Link
 
-TESTS = Path(__file__).parent
+pytestmark = pytest.mark.pty
+
+TESTS = Path(__file__).parents[1]
 LANES = ("--lane", "cpu", "--lane", "cpu,prefetch=auto")
 ESCAPE = "\x1b[27u"
 PAINTS = 100
@@ -66,15 +68,11 @@ def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link, log) -> N
     assert link.taken - taken < PAINTS * SCREEN_BYTES / 4
 
 
-def test_a_key_acts_while_the_terminal_takes_little(link) -> None:
+def test_a_key_acts_while_the_terminal_takes_little_and_it_can_be_left(link) -> None:
     link.bytes_per_s = 20_000
-    link.press("\t")
-    assert link.wait_for(lambda text: "keys act on cpu only" in text), link.text()
-    link.press("?")
-    assert link.wait_for(lambda text: "keys act on the next lane only" in text), link.text()
-
-
-def test_it_can_be_left_while_the_terminal_takes_little(link) -> None:
+    for lane in ("cpu", "the next lane"):
+        link.press("\t" if lane == "cpu" else "?")
+        assert link.wait_for(lambda text, lane=lane: f"keys act on {lane} only" in text), link.text()
     link.bytes_per_s = 5_000
-    link.press("?")
+    link.press(ESCAPE)
     assert link.leave("\x03") < float("inf")
