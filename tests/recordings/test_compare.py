@@ -47,7 +47,7 @@ def test_a_race_and_itself_are_too_close_to_call(header):
     assert "are the same" in to_text(found)
 
 
-def test_a_lane_that_became_faster_is_told_with_an_interval_that_holds_the_truth(header):
+def test_the_interval_of_a_faster_lane_includes_the_truth(header):
     found = compare(side(header, raced()), side(header, raced((7_663 * 1.5, 2_420)), "two"))
     cpu, gpu = (pair.change for pair in found.lanes)
     assert cpu.low < 1.5 < cpu.high
@@ -59,19 +59,19 @@ def test_a_lane_that_became_faster_is_told_with_an_interval_that_holds_the_truth
     assert "1.50×" in to_text(found)
 
 
-def test_the_order_turns_the_ratio_over(header):
+def test_the_other_order_inverts_the_ratio(header):
     slow, fast = side(header, raced()), side(header, raced((9_000, 2_420)))
     there, back = compare(slow, fast).lanes[0].change, compare(fast, slow).lanes[0].change
     assert there.ratio * back.ratio == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
 
 
-def test_lanes_that_raced_at_once_have_no_interval_and_a_word(header):
+def test_concurrent_lanes_have_no_interval_and_a_note(header):
     found = compare(side(header, raced(mode="concurrent")), side(header, raced((9_000, 2_420)), "two"))
     change = found.lanes[0].change
     assert (change.low, change.high, change.sure) == (None, None, False)
     assert change.ratio == pytest.approx(9_000 / 7_663, rel=0.02)
-    assert "one raced all lanes at once" in found.notes[0]
+    assert "one raced all lanes concurrently" in found.notes[0]
     assert "no interval" in to_text(found)
 
 
@@ -107,7 +107,7 @@ def test_what_was_different_is_named(header):
 
 
 @pytest.mark.parametrize(("why", "named"), [("", False), ("the driver is too old", True)])
-def test_a_gpu_that_nobody_wanted_makes_no_other_machine(header, why, named):
+def test_a_gpu_that_was_not_requested_makes_no_other_machine(header, why, named):
     without = replace(CPU_MACHINE, no_gpu="no NVIDIA driver")
     sides = [side(header, raced(machine=one)) for one in (without, replace(CPU_MACHINE, no_gpu=why))]
     assert ("no_gpu" in [one.what for one in compare(*sides).differences]) is named

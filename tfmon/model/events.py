@@ -18,11 +18,17 @@ from tfmon.model.spec import LaneSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneStarted:
-    """A child was started for a lane; it replaces an earlier child of that lane."""
+class MonitorEvent:
+    """What all events of the monitor about a lane have."""
 
     lane: str
     at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneStarted(MonitorEvent):
+    """A child was started for a lane; it replaces an earlier child of that lane."""
+
     pid: int
     settings: dict[str, KnobValue]
     """Every knob and the value it starts with."""
@@ -33,11 +39,9 @@ class LaneStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneEnded:
+class LaneEnded(MonitorEvent):
     """A lane's child is gone and reaped."""
 
-    lane: str
-    at_ns: int
     exit_code: int | None
     """What it returned; None when a signal ended it."""
     signal: str | None
@@ -51,10 +55,9 @@ class LaneEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanePrinted:
+class LanePrinted(MonitorEvent):
     """What a lane wrote to stdout and stderr since the last such event, in whole lines, safe to show."""
 
-    lane: str
     at_ns: int
     """A quarter of a second after it was printed at most."""
     lines: tuple[str, ...]
@@ -63,31 +66,26 @@ class LanePrinted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BadLine:
+class BadLine(MonitorEvent):
     """A line on the metric pipe that could not be read, or several that came together."""
 
-    lane: str
-    at_ns: int
     problem: str
     """What was wrong with the last of them."""
     lines: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneStalled:
+class LaneStalled(MonitorEvent):
     """A lane that should train has said nothing for too long; the next thing it says ends that."""
 
-    lane: str
-    at_ns: int
     since_ns: int
     """Its last sign of life, or when it should have begun."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspended:
+class Suspended(MonitorEvent):
     """tfmon was stopped, or the machine slept; what a lane measured over that time is discarded."""
 
-    lane: str
     at_ns: int
     """When it continued."""
     since_ns: int
@@ -96,11 +94,9 @@ class Suspended:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobRequested:
+class KnobRequested(MonitorEvent):
     """A knob request was sent to a lane."""
 
-    lane: str
-    at_ns: int
     request: int
     knob: str
     value: KnobValue
@@ -110,11 +106,17 @@ class KnobRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaceBegan:
-    """A race begins; the lanes of an earlier one are dropped."""
+class RaceEvent:
+    """What all events about the race have."""
 
     lane: str = ""
     at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaceBegan(RaceEvent):
+    """A race begins; the lanes of an earlier one are dropped."""
+
     race: Race
     specs: tuple[LaneSpec, ...]
     """Its lanes; none while that is not known yet."""
@@ -123,64 +125,48 @@ class RaceBegan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineKnown:
+class MachineKnown(RaceEvent):
     """More is known of the machine."""
 
-    lane: str = ""
-    at_ns: int
     machine: Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClockStarted:
+class ClockStarted(RaceEvent):
     """The lanes got the start signal."""
-
-    lane: str = ""
-    at_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged:
+class ModeChanged(RaceEvent):
     """The lanes share the machine in another way from now on; see `race.MODES`."""
 
-    lane: str = ""
-    at_ns: int
     mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SliceGranted:
+class SliceGranted(MonitorEvent):
     """A lane's slice began; an empty `lane` means that no slice runs."""
-
-    lane: str
-    at_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExclusiveChanged:
+class ExclusiveChanged(RaceEvent):
     """A lane got the machine for itself, in slices, or all train again as the mode says."""
 
-    lane: str = ""
-    at_ns: int
     exclusive: str
     """Name of that lane; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExperimentChanged:
+class ExperimentChanged(RaceEvent):
     """An experiment began, or got further."""
 
-    lane: str = ""
-    at_ns: int
     experiment: Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserRequested:
+class UserRequested(RaceEvent):
     """The user or an experiment requested something besides a knob; other events say what came of it."""
 
-    lane: str = ""
-    at_ns: int
     action: str
     """`pause`, `resume`, `restart`, `profile` or `race`."""
     lanes: tuple[str, ...] = ()
@@ -189,35 +175,17 @@ class UserRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupted:
+class Interrupted(RaceEvent):
     """The race was broken off."""
 
-    lane: str = ""
-    at_ns: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingChanged:
+class RecordingChanged(RaceEvent):
     """The recording of the race began, moved or stopped. Not part of a recording itself."""
 
-    lane: str = ""
-    at_ns: int
     recording: RecordingState
-
-
-AboutRace: TypeAlias = (
-    RaceBegan
-    | MachineKnown
-    | ClockStarted
-    | ModeChanged
-    | SliceGranted
-    | ExclusiveChanged
-    | ExperimentChanged
-    | UserRequested
-    | Interrupted
-    | RecordingChanged
-)
 
 
 Event: TypeAlias = (
@@ -232,5 +200,14 @@ Event: TypeAlias = (
     | TreeSample
     | GpuSample
     | HostSample
-    | AboutRace
+    | RaceBegan
+    | MachineKnown
+    | ClockStarted
+    | ModeChanged
+    | SliceGranted
+    | ExclusiveChanged
+    | ExperimentChanged
+    | UserRequested
+    | Interrupted
+    | RecordingChanged
 )

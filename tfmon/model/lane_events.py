@@ -22,42 +22,41 @@ Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
-    """The first event of a child, before it loads anything."""
+class LaneEvent:
+    """What all events of a lane have."""
 
     lane: str = ""
     at_ns: Amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello(LaneEvent):
+    """The first event of a child, before it loads anything."""
+
     protocol: int
     pid: int
     python: str
     reports_stack: bool = False
-    """True for a child that can report its stacks: a scenario's writes them to stderr on SIGUSR1, a script's answers
-    ReportStack with StackReported."""
+    """True for a child that can report its stacks: a scenario's writes them to stderr on SIGUSR1, a script's
+    answers ReportStack with StackReported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(LaneEvent):
     """The answer to Prepare: TensorFlow is loaded, and the child waits for Assign."""
 
-    lane: str = ""
-    at_ns: Amount
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseEntered:
+class PhaseEntered(LaneEvent):
     """A lane entered another phase; see `lane_state.PHASES`."""
 
-    lane: str = ""
-    at_ns: Amount
     phase: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LibrariesLoaded:
+class LibrariesLoaded(LaneEvent):
     """TensorFlow is loaded and the lane knows what it trains on."""
 
-    lane: str = ""
-    at_ns: Amount
     tensorflow: str
     keras: str
     numpy: str
@@ -68,11 +67,9 @@ class LibrariesLoaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class Built(LaneEvent):
     """The model and the data are built."""
 
-    lane: str = ""
-    at_ns: Amount
     parameters: Amount
     """Trainable values of the model."""
     examples: Amount | None
@@ -82,14 +79,13 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class Window(LaneEvent):
     """What a lane did between two synchronised points, up to the end of its latest step.
 
     A window begins where the one before ended; after a pause it begins at the first step. The parts of the time
     are summed over the window's steps and do not overlap.
     """
 
-    lane: str = ""
     at_ns: Amount
     """End of the window."""
     span_ns: Annotated[int, Range(1, 10**17)]
@@ -150,10 +146,9 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobApplied:
+class KnobApplied(LaneEvent):
     """A knob took effect in the child."""
 
-    lane: str = ""
     at_ns: Amount
     """End of the first step under the new value."""
     request: int
@@ -166,11 +161,9 @@ class KnobApplied:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobRefused:
+class KnobRefused(LaneEvent):
     """A requested knob could not be changed; the lane trains on as before."""
 
-    lane: str = ""
-    at_ns: Amount
     request: int
     knob: str
     value: KnobValue
@@ -178,11 +171,9 @@ class KnobRefused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneFailed:
+class LaneFailed(LaneEvent):
     """A lane says why it fails, before it ends."""
 
-    lane: str = ""
-    at_ns: Amount
     kind: str
     """`device_absent`, `no_tensorflow`, `scenario`, `out_of_memory`, `protocol` or `error`."""
     message: str
@@ -191,20 +182,16 @@ class LaneFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SliceEnded:
+class SliceEnded(LaneEvent):
     """A slice is over and its last step done; the lane pauses."""
 
-    lane: str = ""
-    at_ns: Amount
     round: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profiled:
+class Profiled(LaneEvent):
     """Some steps were trained under the profiler; no window includes them."""
 
-    lane: str = ""
-    at_ns: Amount
     folder: str
     """As in the request."""
     path: str
@@ -214,30 +201,24 @@ class Profiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileFailed:
+class ProfileFailed(LaneEvent):
     """A requested profile could not be taken; the lane trains on."""
 
-    lane: str = ""
-    at_ns: Amount
     folder: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(LaneEvent):
     """A lane did all its steps, or was told to stop, and ends now."""
 
-    lane: str = ""
-    at_ns: Amount
     steps: Amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobOffered:
+class KnobOffered(LaneEvent):
     """A user's script has a knob that can be changed while it trains."""
 
-    lane: str = ""
-    at_ns: Amount
     knob: str
     value: KnobValue
     """In effect now."""
@@ -249,11 +230,9 @@ class KnobOffered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progressed:
+class Progressed(LaneEvent):
     """How far a user's script is in what Keras does for it."""
 
-    lane: str = ""
-    at_ns: Amount
     doing: str
     """`fit`, `validation`, `evaluate` or `predict`; empty for none of them."""
     epoch: Amount = 0
@@ -273,11 +252,9 @@ class Progressed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StackReported:
+class StackReported(LaneEvent):
     """The stacks of a child's threads, on request; a scenario's are read by the monitor from its stderr."""
 
-    lane: str = ""
-    at_ns: Amount
     lines: tuple[str, ...]
 
 

@@ -37,7 +37,7 @@ def write_csv(recording: Recording, target: TextIO) -> None:
 
 
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
-    """Write one object: the header, the result of the race, and every number; raises RecordingError and OSError."""
+    """Write one object: header, result of the race, and every number; raises RecordingError and OSError."""
     target.write('{\n"header": ' + json.dumps(codec.plain(recording.header)))
     target.write(',\n"result": ' + json.dumps(result, allow_nan=False))
     target.write(',\n"samples": [')

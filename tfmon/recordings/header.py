@@ -24,8 +24,8 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 SCHEMA = 2
-"""Version of the recordings; others are refused. New events and new fields with a default need no new version: older
-recordings are still read, and newer ones are refused by the name that is unknown."""
+"""Version of the recordings; others are refused. New events and new fields with a default need no new version:
+older recordings are still read, and newer ones are refused by the name that is unknown."""
 
 ENVIRONMENT = (
     "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND", "NVIDIA_TF32_OVERRIDE", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS",
