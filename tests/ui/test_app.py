@@ -139,7 +139,9 @@ async def test_the_timer_pulls_without_any_key_and_once_a_second_while_all_are_p
 
 async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
     analysed = []
-    monkeypatch.setattr("tfmon.ui.app.analyse", lambda snapshot: analysed.append(snapshot) or analyse(snapshot))
+    monkeypatch.setattr(
+        "tfmon.ui.app.analyse", lambda snapshot, *before: analysed.append(snapshot) or analyse(snapshot, *before)
+    )
     for name in ("find_verdict", "find_bottleneck", "shares_of", "advice_for", "curve_of"):
         for module in ("race", "pane", "readings", "bars", "experiments"):
             assert name not in vars(__import__(f"tfmon.ui.render.{module}", fromlist=["x"]))

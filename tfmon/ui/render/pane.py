@@ -224,7 +224,7 @@ def _makers(pane: _Pane, width: int) -> dict[str, Callable[[], Row]]:
     return {
         "step": lambda: readings.step_row(lane, width),
         "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
-        "bottleneck": lambda: readings.bottleneck_row(pane.bottleneck),
+        "bottleneck": lambda: readings.bottleneck_row(pane.bottleneck, width),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine.usable_cores, width, accent),
