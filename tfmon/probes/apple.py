@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -26,23 +26,12 @@ TIMEOUT_S = 3.0
 IOREG = "ioreg"
 NEEDS_ROOT = "macOS reports it to root only"
 NO_MEMORY_BY_PROCESS = "macOS does not report GPU memory by process"
-NO_ACCELERATOR = Missing("ioreg lists no GPU")
+NO_GPU = Missing("ioreg lists no GPU")
 _KEPT_FAULTS = 8
 _DEVICE, _CLIENTS = "IOAccelerator", "AGXDeviceUserClient"
 _CREATOR = re.compile(r"pid (\d+),")
 
 Node = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Accelerator:
-    """The registry's entry of the GPU."""
-
-    name: str
-    busy_pct: Reading
-    used_bytes: Reading
-    recoveries: int | None
-    """Resets of the GPU since the machine was started."""
 
 
 class AppleProbe:
@@ -63,7 +52,7 @@ class AppleProbe:
         self._due_ns = 0
         self._clients: dict[int, CounterRate] | None = None
         self._clients_at_ns = 0
-        self._recoveries: int | None = None
+        self._resets: Reading = NO_GPU
         self._faults: tuple[GpuFault, ...] = ()
 
     def sample(self) -> Iterable[Event]:
@@ -75,27 +64,30 @@ class AppleProbe:
         begun_ns = self._clock_ns()
         if begun_ns < self._due_ns:
             return
-        accelerator = self._accelerator()
-        shares = self._shares() if isinstance(accelerator, Accelerator) else accelerator
+        device = self._device()
+        shares = device if isinstance(device, Missing) else self._shares()
         took_ns = self._clock_ns() - begun_ns
         self._every_s = SELDOM_S if took_ns > SLOW_NS else EVERY_S
         # A tick that comes a little early must not delay the sample by a whole tick.
         self._due_ns = begun_ns + int(self._every_s * 1e9) - 500_000_000
-        if isinstance(accelerator, Missing):
-            yield replace(absent_gpu(self._gpu, begun_ns, accelerator.reason), every_s=self._every_s)
+        if isinstance(device, Missing):
+            yield replace(absent_gpu(self._gpu, begun_ns, device.reason), every_s=self._every_s)
             return
-        self._note_recoveries(accelerator, begun_ns)
-        absent = absent_gpu(self._gpu, begun_ns, NEEDS_ROOT, faults=self._faults)
+        statistics: Node = device["PerformanceStatistics"]
+        resets = _number(statistics, "recoveryCount")
+        self._note_resets(resets, begun_ns)
+        busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
         yield replace(
-            absent,
-            name=accelerator.name or self._gpu.name,
+            absent_gpu(self._gpu, begun_ns, NEEDS_ROOT, faults=self._faults),
+            name=_name(device) or self._gpu.name,
             every_s=self._every_s,
-            busy_pct=accelerator.busy_pct,
-            busy_source="" if isinstance(accelerator.busy_pct, Missing) else "ioreg",
-            used_bytes=accelerator.used_bytes,
+            busy_pct=busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)),
+            busy_source="" if isinstance(busy, Missing) else "ioreg",
+            # "Alloc system memory" is address space, and may exceed the memory of the machine.
+            used_bytes=_number(statistics, "In use system memory"),
             total_bytes=float(psutil.virtual_memory().total),
             unified=True,
-            faults_reported=accelerator.recoveries is not None,
+            faults_reported=not isinstance(resets, Missing),
             busy_by_pid=shares,
             no_processes_reason=NO_MEMORY_BY_PROCESS,
         )
@@ -107,12 +99,11 @@ class AppleProbe:
     def close(self) -> None:
         """Release nothing: no driver is open."""
 
-    def _accelerator(self) -> Accelerator | Missing:
+    def _device(self) -> Node | Missing:
         nodes = self._ioreg(_DEVICE)
         if isinstance(nodes, Missing):
             return nodes
-        found = next((node for node in nodes if isinstance(node.get("PerformanceStatistics"), dict)), None)
-        return NO_ACCELERATOR if found is None else _read_accelerator(found)
+        return next((node for node in nodes if isinstance(node.get("PerformanceStatistics"), dict)), NO_GPU)
 
     def _shares(self) -> dict[int, float] | Missing:
         """Return the share of time by pid. A client is known by its entry, so a closed one no longer counts."""
@@ -159,27 +150,16 @@ class AppleProbe:
             return Missing(f"ioreg's answer cannot be read: {type(error).__name__}")
         return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
-    def _note_recoveries(self, accelerator: Accelerator, at_ns: int) -> None:
-        before, now = self._recoveries, accelerator.recoveries
-        self._recoveries = now
-        if before is not None and now is not None and now > before:
+    def _note_resets(self, now: Reading, at_ns: int) -> None:
+        before, self._resets = self._resets, now
+        if not isinstance(before, Missing) and not isinstance(now, Missing) and now > before:
             fault = GpuFault(at_ns, None, "the GPU hung and was reset by the system")
             self._faults = (*self._faults[-(_KEPT_FAULTS - 1) :], fault)
 
 
-def _read_accelerator(node: Node) -> Accelerator:
-    statistics: Node = node["PerformanceStatistics"]
-    model = node.get("model", "")
-    name = model.decode("utf-8", "replace").rstrip("\0") if isinstance(model, bytes) else str(model)
-    busy = _number(statistics, "Device Utilization %", "GPU Activity(%)")
-    recoveries = _number(statistics, "recoveryCount")
-    return Accelerator(
-        name=name,
-        busy_pct=busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)),
-        # "Alloc system memory" is address space, and may exceed the memory of the machine.
-        used_bytes=_number(statistics, "In use system memory"),
-        recoveries=None if isinstance(recoveries, Missing) else int(recoveries),
-    )
+def _name(device: Node) -> str:
+    model = device.get("model", "")
+    return model.decode("utf-8", "replace").rstrip("\0") if isinstance(model, bytes) else str(model)
 
 
 def _number(values: Node, *keys: str) -> Reading:

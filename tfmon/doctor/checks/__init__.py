@@ -11,6 +11,10 @@ OK, WARNING, BROKEN, NOT_APPLICABLE = "ok", "warning", "broken", "not applicable
 TENSORFLOW, GPU, FAIRNESS = "tensorflow", "gpu", "fairness"
 """Subjects: whether TensorFlow runs, whether it has a GPU, whether a race is fair."""
 
+NVIDIA, INSTALL = "https://docs.nvidia.com/", "https://www.tensorflow.org/install/pip"
+KERNEL = "https://docs.kernel.org/admin-guide/"
+"""Where most sources of the checks are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

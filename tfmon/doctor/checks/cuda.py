@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import GPU, Check, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.checks import GPU, NVIDIA, Check, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.children import DRIVER, packaged_libraries, wanted_libraries
 from tfmon.doctor.facts import Facts, Library
 from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release
@@ -13,7 +13,7 @@ from tfmon.doctor.interpreter import Requirement, fits, read_requirement, releas
 _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 
 
-@check("cuda-driver-library", "libcuda", GPU, "https://docs.nvidia.com/cuda/cuda-driver-api/")
+@check("cuda-driver-library", "libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
 def cuda_driver_library(facts: Facts) -> Finding:
     """Judge whether the driver's own CUDA library can be opened."""
     library = _library(facts, DRIVER)
@@ -60,12 +60,7 @@ def cuda_libraries(facts: Facts) -> Finding:
     return broken(found, expected, remedies.cuda_libraries(facts), *evidence)
 
 
-@check(
-    "cudnn",
-    "cuDNN",
-    GPU,
-    "https://docs.nvidia.com/deeplearning/cudnn/backend/latest/developer/forward-compatibility.html",
-)
+@check("cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
 def cudnn(facts: Facts) -> Finding:
     """Judge whether cuDNN is of the major version TensorFlow was built with, and no older."""
     library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfmon.doctor.checks import FAIRNESS, Check, Finding, check, not_applicable, ok, warning
+from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Check, Finding, check, not_applicable, ok, warning
 from tfmon.doctor.checks.nvidia import visible_devices_of
 from tfmon.doctor.facts import Facts, GpuFacts
 from tfmon.probes.nvidia.power import HW_SLOWDOWN, INFO, explain
@@ -25,12 +25,7 @@ _SLOWING = {
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
-@check(
-    "cores",
-    "Usable cores",
-    FAIRNESS,
-    "https://docs.kernel.org/admin-guide/cgroup-v2.html#cpu; sched_getaffinity(2)",
-)
+@check("cores", "Usable cores", FAIRNESS, f"{KERNEL}cgroup-v2.html#cpu; sched_getaffinity(2)")
 def usable_cores(facts: Facts) -> Finding:
     """Judge whether a quota or an affinity leaves a lane less than the machine has."""
     host = facts.host
@@ -51,7 +46,7 @@ def usable_cores(facts: Facts) -> Finding:
     return ok(f"all {host.cores}", *evidence)
 
 
-@check("governor", "CPU governor", FAIRNESS, "https://docs.kernel.org/admin-guide/pm/cpufreq.html")
+@check("governor", "CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
 def governor(facts: Facts) -> Finding:
     """Judge whether the processor is slow to raise its clocks."""
     if not facts.host.governors:
@@ -64,7 +59,7 @@ def governor(facts: Facts) -> Finding:
     return ok(names)
 
 
-@check("turbo", "CPU boost", FAIRNESS, "https://docs.kernel.org/admin-guide/pm/intel_pstate.html")
+@check("turbo", "CPU boost", FAIRNESS, f"{KERNEL}pm/intel_pstate.html")
 def turbo(facts: Facts) -> Finding:
     """Judge whether the processor may run above its base clock."""
     if facts.host.turbo is None:
@@ -137,7 +132,7 @@ def power(facts: Facts) -> Finding:
     "environment",
     "Environment variables",
     FAIRNESS,
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables",
 )
 def environment(facts: Facts) -> Finding:
     """Judge variables that make one lane slower or leave it fewer threads."""
@@ -200,7 +195,7 @@ def gpu_power(facts: Facts) -> Finding:
     return ok(", ".join(f"{one.power_limit_w:.0f} W" for one in known))
 
 
-@check("gpu-persistence", "GPU persistence mode", FAIRNESS, "https://docs.nvidia.com/deploy/driver-persistence/")
+@check("gpu-persistence", "GPU persistence mode", FAIRNESS, f"{NVIDIA}deploy/driver-persistence/")
 def gpu_persistence(facts: Facts) -> Finding:
     """Judge whether the driver unloads the GPU between programs, so that each start takes seconds."""
     known = [one for one in visible_devices_of(facts) if one.persistence is not None]

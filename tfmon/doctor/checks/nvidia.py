@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import GPU, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.checks import GPU, NVIDIA, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts, GpuFacts
 from tfmon.doctor.interpreter import release
 from tfmon.probes.gpus import doubt, driver_obstacle, hidden_obstacle, visible_gpus
@@ -20,7 +20,7 @@ _LEAST_DRIVER_WINDOWS = {11: "452.39", 12: "527.41", 13: "580"}
 _NO_GPU = "the driver lists no GPU"
 
 
-@check("driver", "NVIDIA driver", GPU, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html")
+@check("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
 def driver(facts: Facts) -> Finding:
     """Judge whether the driver lists a GPU."""
     if facts.visibility.system != "Linux":
@@ -45,12 +45,7 @@ def driver(facts: Facts) -> Finding:
     return broken(obstacle.reason, "an NVIDIA driver that lists a GPU", fix, *evidence)
 
 
-@check(
-    "driver-files",
-    "Access to the driver",
-    GPU,
-    "https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/",
-)
+@check("driver-files", "Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
 def driver_files(facts: Facts) -> Finding:
     """Judge whether this user may open the driver's files."""
     if not facts.driver.nodes:
@@ -67,12 +62,7 @@ def driver_files(facts: Facts) -> Finding:
     return ok(" ".join(facts.driver.nodes))
 
 
-@check(
-    "driver-match",
-    "Driver and its library",
-    GPU,
-    "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html",
-)
+@check("driver-match", "Driver and its library", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
 def driver_match(facts: Facts) -> Finding:
     """Judge whether the driver's library is of the version of its kernel module."""
     module, library, failure = facts.driver.module_version, facts.driver.version, facts.visibility.failure
@@ -87,7 +77,7 @@ def driver_match(facts: Facts) -> Finding:
     return ok(f"both {library}", "/proc/driver/nvidia/version")
 
 
-@check("driver-version", "Driver for this CUDA", GPU, "https://docs.nvidia.com/deploy/cuda-compatibility/")
+@check("driver-version", "Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
 def driver_version(facts: Facts) -> Finding:
     """Judge whether the driver is new enough for the CUDA that this TensorFlow was built with."""
     cuda = release(facts.build.cuda_version)
@@ -106,10 +96,7 @@ def driver_version(facts: Facts) -> Finding:
 
 
 @check(
-    "visible-devices",
-    "Visible GPUs",
-    GPU,
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    "visible-devices", "Visible GPUs", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables"
 )
 def visible_devices(facts: Facts) -> Finding:
     """Judge what CUDA_VISIBLE_DEVICES hides, and whether its numbers mean what they seem to."""
@@ -135,7 +122,7 @@ def visible_devices(facts: Facts) -> Finding:
     "compute-capability",
     "GPU in the wheel",
     GPU,
-    "https://docs.nvidia.com/cuda/cuda-c-programming-guide/#application-compatibility",
+    f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility",
 )
 def compute_capability(facts: Facts) -> Finding:
     """Judge whether the wheel has machine code for each GPU, or code that its driver must compile first."""
@@ -157,9 +144,7 @@ def compute_capability(facts: Facts) -> Finding:
     return ok(", ".join(dict.fromkeys(f"{one.name} {_written(one)}" for one in devices)), built, *evidence)
 
 
-@check(
-    "compute-mode", "Sharing the GPU", GPU, "https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"
-)
+@check("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
 def compute_mode(facts: Facts) -> Finding:
     """Judge compute modes that permit one process at most, and GPUs that are split up."""
     devices = visible_devices_of(facts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import TENSORFLOW, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.checks import INSTALL, TENSORFLOW, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.interpreter import Requirement, fits, read_requirement, release, too_old, upper_bound
 from tfmon.probes.wheel import BUILDS
@@ -14,7 +14,7 @@ _PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
 _SEPARATE = {"numpy", "protobuf"}
 
 
-@check("tensorflow", "TensorFlow", TENSORFLOW, "https://www.tensorflow.org/install/pip")
+@check("tensorflow", "TensorFlow", TENSORFLOW, f"{INSTALL}")
 def tensorflow_installed(facts: Facts) -> Finding:
     """Judge whether there is a TensorFlow to import."""
     if facts.python.error:

@@ -5,15 +5,28 @@ from __future__ import annotations
 import re
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import GPU, TENSORFLOW, Check, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.checks import (
+    GPU,
+    INSTALL,
+    NVIDIA,
+    TENSORFLOW,
+    Check,
+    Finding,
+    broken,
+    check,
+    not_applicable,
+    ok,
+    warning,
+)
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.interpreter import fits, release
 from tfmon.probes.gpus import system_obstacle, wheel_obstacle
 
+_APPLE = "https://developer.apple.com/documentation/apple-silicon/"
 _APPLE_FIX = "install an arm64 Python (python.org, `arch -arm64 brew`, Miniforge) and make a new environment"
 
 
-@check("python", "Python", TENSORFLOW, "https://www.tensorflow.org/install/pip#software_requirements")
+@check("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
 def python_answers(facts: Facts) -> Finding:
     """Judge whether the interpreter works, and whether there is a TensorFlow for its version."""
     python = facts.python
@@ -35,7 +48,7 @@ def python_answers(facts: Facts) -> Finding:
     return ok(found, f"prefix {python.prefix}", *(f"path {folder}" for folder in python.path))
 
 
-@check("python-build", "Python build", TENSORFLOW, "https://www.tensorflow.org/install/pip#package_location")
+@check("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
 def python_build(facts: Facts) -> Finding:
     """Judge 32-bit and free-threaded builds, for which there are no wheels."""
     if facts.python.error:
@@ -47,12 +60,7 @@ def python_build(facts: Facts) -> Finding:
     return ok("64 bits")
 
 
-@check(
-    "rosetta",
-    "Rosetta",
-    TENSORFLOW,
-    "https://developer.apple.com/documentation/apple-silicon/about-the-rosetta-translation-environment",
-)
+@check("rosetta", "Rosetta", TENSORFLOW, f"{_APPLE}about-the-rosetta-translation-environment")
 def rosetta(facts: Facts) -> Finding:
     """Judge an Intel Python on Apple Silicon: its TensorFlow is slow or ends with an illegal instruction."""
     if facts.platform.system != "Darwin":
@@ -92,12 +100,7 @@ def _glibc(tag: str) -> tuple[int, ...]:
     return (int(match[1]), int(match[2])) if match else ()
 
 
-@check(
-    "cpu-instructions",
-    "CPU instructions",
-    TENSORFLOW,
-    "https://www.tensorflow.org/install/pip#hardware_requirements",
-)
+@check("cpu-instructions", "CPU instructions", TENSORFLOW, f"{INSTALL}#hardware_requirements")
 def cpu_instructions(facts: Facts) -> Finding:
     """Judge whether an Intel or AMD processor has AVX, which the wheels are compiled for."""
     flags = facts.host.cpu_flags
@@ -117,7 +120,7 @@ def cpu_instructions(facts: Facts) -> Finding:
     return ok(" ".join(known), "/proc/cpuinfo flags")
 
 
-@check("gpu-system", "A system with GPU support", GPU, "https://www.tensorflow.org/install/pip")
+@check("gpu-system", "A system with GPU support", GPU, f"{INSTALL}")
 def gpu_system(facts: Facts) -> Finding:
     """Judge whether any TensorFlow supports GPUs on this system."""
     obstacle = system_obstacle(facts.visibility)
@@ -126,7 +129,7 @@ def gpu_system(facts: Facts) -> Finding:
     return ok(f"{facts.platform.system} {facts.platform.machine}")
 
 
-@check("gpu-build", "A build with GPU support", GPU, "https://www.tensorflow.org/install/pip")
+@check("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")
 def gpu_build(facts: Facts) -> Finding:
     """Judge whether this TensorFlow was built without CUDA."""
     if facts.platform.system != "Linux" or facts.wheel is None:
@@ -169,7 +172,7 @@ def metal(facts: Facts) -> Finding:
     return ok(together)
 
 
-@check("container", "Container", GPU, "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/")
+@check("container", "Container", GPU, f"{NVIDIA}datacenter/cloud-native/container-toolkit/latest/")
 def container(facts: Facts) -> Finding:
     """Judge whether a container can use the GPU: the driver's files come from the host."""
     if not facts.platform.container:
@@ -193,7 +196,7 @@ def container(facts: Facts) -> Finding:
     return warning(found, "a GPU inside", f"if the host has one: {remedies.give_gpu(facts)}", *evidence)
 
 
-@check("wsl", "Windows Subsystem for Linux", GPU, "https://docs.nvidia.com/cuda/wsl-user-guide/")
+@check("wsl", "Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
 def wsl(facts: Facts) -> Finding:
     """Judge whether WSL is version 2 and passes the GPU of Windows on."""
     if not facts.platform.wsl:
