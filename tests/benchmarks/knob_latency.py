@@ -87,7 +87,7 @@ def measure(
     done: list[Press] = []
     chance = random.Random(0)
     with racing(plan) as (lanes, watch, _):
-        lanes.run([lane.spec.name])
+        lanes.resume([lane.spec.name])
         watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
         time.sleep(1.0)
         begin = watch.heard

@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.model.session import CONCURRENT, Race, Session
+from tfmon.model.race import CONCURRENT, Race
+from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.lane_statistics import Measured, Tally
+from tfmon.model.lane_statistics import Measurements, WindowSums
 from tfmon.model.spec import LaneSpec
 
 MS = 1_000_000
@@ -25,7 +25,7 @@ def measured_lane(
     """Make a lane that did 1,000 steps of 1 ms, of which the given sums, in ms, are known."""
     counts = {name: sums.pop(name) for name in ("steps", "traced_steps", "sampled") if name in sums}
     times = {name: None if value is None else round(value * MS) for name, value in sums.items()}
-    tally = Tally(windows=5, **{"steps": 1_000, "examples": 32_000, "span_ns": 1_000 * MS, **counts, **times})
+    tally = WindowSums(windows=5, **{"steps": 1_000, "examples": 32_000, "span_ns": 1_000 * MS, **counts, **times})
     return LaneState(
         spec=LaneSpec(device, name=device),
         phase=RACING,
@@ -33,5 +33,5 @@ def measured_lane(
         data_examples=1_000,
         computing_share=computing,
         traced=traced,
-        measured=Measured(steady=tally),
+        measurements=Measurements(steady=tally),
     )
