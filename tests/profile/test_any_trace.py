@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from xspace_writer import Mark, plane, space
 
 from tfmon.model.readings import known
-from tfmon.profile.breakdown import analyse
+from tfmon.profile.breakdown import profile_of
 from tfmon.profile.result import Call, Ops
 from tfmon.profile.trace import TraceError
 from tfmon.profile.xspace import decode
@@ -53,7 +53,7 @@ gpus = st.builds(
 def test_it_is_analysed_or_refused(host, gpu, on_gpu):
     trace = decode(space(host, *([] if gpu is None else [gpu])))
     try:
-        profile = analyse(trace, on_gpu=on_gpu)
+        profile = profile_of(trace, on_gpu=on_gpu)
     except TraceError as error:
         assert "no step marked" in error.message or "no time" in error.message
         return

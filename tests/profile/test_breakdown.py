@@ -7,7 +7,7 @@ from made_lanes import PERIOD, calling, each_step, graph_lane, marker, processin
 from xspace_writer import mark, plane, space
 
 from tfmon.model.readings import Missing
-from tfmon.profile.breakdown import analyse
+from tfmon.profile.breakdown import profile_of
 from tfmon.profile.operations import tells
 from tfmon.profile.result import Profile
 from tfmon.profile.trace import Space, TraceError
@@ -21,7 +21,7 @@ def us(value) -> float:
 
 
 def bound(space_: Space) -> str:
-    return analyse(space_).bottleneck.kind
+    return profile_of(space_).bottleneck.kind
 
 
 def loop_only(part, steps: int = 4) -> Space:
@@ -30,7 +30,7 @@ def loop_only(part, steps: int = 4) -> Space:
 
 class TestGraphOnTheCpu:
     def test_the_step_is_split_to_the_microsecond(self):
-        profile = analyse(graph_lane(input_us=100, call_us=800, op_us=700))
+        profile = profile_of(graph_lane(input_us=100, call_us=800, op_us=700))
         call = profile.call
         assert (profile.steps, profile.mode) == (4, "graph")
         assert (us(profile.step_ns), us(profile.longest_ns)) == (1000, 1000)
@@ -55,28 +55,28 @@ class TestGraphOnTheCpu:
         assert bound(lane) == expected
 
     def test_time_between_the_steps_belongs_to_the_capture(self):
-        profile = analyse(loop_only(lambda n, at: [marker(n, at, 600), *calling(at, 500, n)]))
+        profile = profile_of(loop_only(lambda n, at: [marker(n, at, 600), *calling(at, 500, n)]))
         assert (us(profile.step_ns), us(profile.longest_ns)) == ((3 * PERIOD + 600) / 4, 600)
         assert us(profile.other_ns) == (4 * 100 + 3 * 400) / 4
 
     def test_what_ran_before_and_after_the_capture_does_not_count(self):
         inside = each_step(2, lambda n, at: [marker(n, at + PERIOD), *calling(at + PERIOD, 800, n)])
-        profile = analyse(trace({"python": [*waiting(0, 900), *inside, *calling(3 * PERIOD, 900, 9)]}))
+        profile = profile_of(trace({"python": [*waiting(0, 900), *inside, *calling(3 * PERIOD, 900, 9)]}))
         assert isinstance(profile.input.wait_ns, Missing)
         assert us(profile.call.total_ns) == 800
 
     def test_the_loop_is_found_by_its_markers_whatever_its_thread_is_called(self):
         loop = each_step(2, lambda n, at: [marker(n, at), *calling(at, 500, n)])
-        assert analyse(trace({"python": [mark("x", 0, 5)], "python3 (7)": loop})).steps == 2
+        assert profile_of(trace({"python": [mark("x", 0, 5)], "python3 (7)": loop})).steps == 2
 
     def test_without_a_marked_step_there_is_no_profile(self):
         with pytest.raises(TraceError, match="no step marked 'train'"):
-            analyse(trace({"python": [mark("train", 0, 5), *calling(0, 50, 1)]}))
+            profile_of(trace({"python": [mark("train", 0, 5), *calling(0, 50, 1)]}))
         with pytest.raises(TraceError, match="no step marked"):
-            analyse(decode(space(plane("/host:metadata", {}))))
+            profile_of(decode(space(plane("/host:metadata", {}))))
 
     def test_steps_in_which_nothing_is_seen_have_no_bottleneck(self):
-        profile = analyse(loop_only(lambda n, at: [marker(n, at)]))
+        profile = profile_of(loop_only(lambda n, at: [marker(n, at)]))
         assert profile.mode == "unknown"
         assert isinstance(profile.call, Missing) and isinstance(profile.bottleneck, Missing)
         assert isinstance(profile.ops, Missing) and isinstance(profile.input.wait_ns, Missing)
@@ -84,7 +84,7 @@ class TestGraphOnTheCpu:
 
     def test_what_the_profiler_complained_of_is_noted(self):
         loop = each_step(1, lambda n, at: [marker(n, at)])
-        assert "CUPTI" in analyse(trace({"python": loop}, errors=["CUPTI: no permission"])).notes[0]
+        assert "CUPTI" in profile_of(trace({"python": loop}, errors=["CUPTI: no permission"])).notes[0]
 
 
 class TestOperations:
@@ -92,7 +92,7 @@ class TestOperations:
         loop = each_step(2, lambda n, at: [marker(n, at), *waiting(at, 100), *calling(at + 100, 500, n + 1)])
         step = each_step(2, lambda n, at: processing(n + 1, [("a/MatMul:MatMul", at + 200, 50)]))
         data = each_step(2, lambda n, at: processing(n + 77, [("PyFunc:PyFunc", at + 100, 400)]))
-        profile = analyse(trace({"python": loop, "tf_Compute/1": step, "tf_data_private_threadpool/1": data}))
+        profile = profile_of(trace({"python": loop, "tf_Compute/1": step, "tf_data_private_threadpool/1": data}))
         assert [op.type for op in profile.ops.top] == ["MatMul"]
         assert (us(profile.call.compute_ns), us(profile.input.python_ns)) == (50, 400)
 
@@ -100,11 +100,11 @@ class TestOperations:
         run = mark("FunctionRun", 20, 5, id=77)
         loop = [marker(0, 0), *waiting(0, 300), run, *calling(400, 500, 1)]
         work = [*processing(77, [("map/Mul:Mul", 30, 200)]), *processing(1, [("a:Add", 500, 10)])]
-        assert [op.name for op in analyse(trace({"python": loop, "tf_Compute/1": work})).ops.top] == ["a"]
+        assert [op.name for op in profile_of(trace({"python": loop, "tf_Compute/1": work})).ops.top] == ["a"]
 
     def test_python_in_the_step_is_none_of_the_pipelines(self):
         work = processing(1, [("net/PyFunc:PyFunc", 100, 400)])
-        profile = analyse(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": work}))
+        profile = profile_of(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": work}))
         assert [op.type for op in profile.ops.top] == ["PyFunc"]
         assert isinstance(profile.input.python_ns, Missing)
 
@@ -114,12 +114,12 @@ class TestOperations:
         middle = [*processing(2, [("body/call:PartitionedCall", 120, 300)]), mark("FunctionRun", 130, 5, id=3)]
         inner = processing(3, [("body/MatMul:MatMul", 150, 90)])
         lines = {"python": loop, "tf_Compute/1": outer, "tf_Compute/2": middle, "tf_Compute/3": inner}
-        assert {op.type for op in analyse(trace(lines)).ops.top} == {"While", "PartitionedCall", "MatMul"}
+        assert {op.type for op in profile_of(trace(lines)).ops.top} == {"While", "PartitionedCall", "MatMul"}
 
     def test_self_time_leaves_out_what_ran_inside_on_the_same_thread(self):
         ops = [("f/call:PartitionedCall", 100, 300), ("f/MatMul:MatMul", 150, 200), ("f/Inner:Pow", 160, 30)]
         lines = {"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": processing(1, ops)}
-        found = {op.type: us(op.self_ns) for op in analyse(trace(lines)).ops.top}
+        found = {op.type: us(op.self_ns) for op in profile_of(trace(lines)).ops.top}
         assert found == {"PartitionedCall": 100, "MatMul": 170, "Pow": 30}
 
     def test_parallelism_is_their_time_over_the_time_in_which_any_ran(self):
@@ -128,7 +128,7 @@ class TestOperations:
             "tf_Compute/1": processing(1, [("a:MatMul", 100, 300)]),
             "tf_Compute/2": processing(1, [("b:MatMul", 200, 300)]),
         }
-        ops = analyse(trace(lines)).ops
+        ops = profile_of(trace(lines)).ops
         assert (us(ops.time_ns), us(ops.busy_ns), ops.parallelism) == (600, 400, pytest.approx(1.5))
 
     def test_the_ten_that_took_most_come_first_with_their_runs(self):
@@ -140,7 +140,7 @@ class TestOperations:
             for name in took_us
         }
         loop = each_step(3, lambda n, at: [marker(n, at), *calling(at, 900, n + 1)])
-        ops = analyse(trace({"python": loop, **threads})).ops
+        ops = profile_of(trace({"python": loop, **threads})).ops
         assert [op.name for op in ops.top] == [f"layer{index}/MatMul" for index in range(12, 2, -1)]
         assert (ops.top[0].count, us(ops.top[0].self_ns), ops.top[0].device) == (3, 120, "CPU")
         assert ops.top[0].share == pytest.approx(120 / sum(took_us.values()))
@@ -151,7 +151,7 @@ class TestOperations:
     )
     def test_other_events_are_no_operations(self, name):
         work = processing(1, [("a:Mul", 100, 10), (name, 200, 50)])
-        assert analyse(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "x": work})).ops.runs == 1
+        assert profile_of(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "x": work})).ops.runs == 1
 
 
 class TestEager:
@@ -163,7 +163,7 @@ class TestEager:
         return loop_only(part)
 
     def test_all_but_input_and_kernels_is_dispatch(self):
-        profile = analyse(self.lane(op_us=60, kernel_us=20))
+        profile = profile_of(self.lane(op_us=60, kernel_us=20))
         call = profile.call
         assert (profile.mode, us(profile.input.wait_ns), us(call.total_ns)) == ("eager", 50, 950)
         assert (us(call.compute_ns), us(call.dispatch_ns)) == (80, 870)
@@ -182,12 +182,12 @@ class TestEager:
             *calling(500, 90, 1),
         ]
         work = processing(1, [("a/MatMul:MatMul", 540, 30)])
-        profile = analyse(trace({"python": loop, "tf_Compute/1": work}))
+        profile = profile_of(trace({"python": loop, "tf_Compute/1": work}))
         assert profile.mode == "eager"
         assert {op.type: us(op.self_ns) for op in profile.ops.top} == {"Mul": 40, "MatMul": 30}
 
     def test_a_few_single_operations_beside_a_tf_function_do_not_make_it_eager(self):
-        profile = analyse(
+        profile = profile_of(
             loop_only(
                 lambda n, at: [marker(n, at), *single("StridedSlice", at, 50, 5), *calling(at + 100, 800, n)]
             )
@@ -215,7 +215,7 @@ class TestXla:
         return trace({"python": each_step(4, loop), "tf_numa_-1_Eigen/1": each_step(4, pool)})
 
     def test_its_operations_are_found_on_every_thread(self):
-        profile = analyse(self.lane())
+        profile = profile_of(self.lane())
         assert profile.mode == "xla"
         assert [(op.name, op.type, op.count) for op in profile.ops.top] == [
             ("dot.12.1", "dot", 4),
@@ -225,7 +225,7 @@ class TestXla:
         assert (profile.compiles, profile.retraced_steps) == ((), 0)
 
     def test_a_compilation_without_a_trace_counts_once_and_is_the_bottleneck(self):
-        profile = analyse(self.lane(compile_us=400))
+        profile = profile_of(self.lane(compile_us=400))
         assert [(one.function, one.count, us(one.cost_ns)) for one in profile.compiles] == [("step", 1, 430)]
         assert profile.retraces == ()
         # The whole call was for compiling, but for its operations of 140.
@@ -236,7 +236,7 @@ class TestXla:
 
     def test_operations_outside_of_the_step_are_not_its(self):
         loop = [marker(0, 0), *calling(0, 500, 1, "notTraced-xla"), mark("dot.1", 700, 50, hlo_op="dot.1")]
-        assert isinstance(analyse(trace({"python": loop})).ops, Missing)
+        assert isinstance(profile_of(trace({"python": loop})).ops, Missing)
 
 
 class TestRetracing:
@@ -250,7 +250,7 @@ class TestRetracing:
         return trace({"python": each_step(steps, part), "tf_Compute/1": ops})
 
     def test_which_function_how_often_and_at_what_cost(self):
-        profile = analyse(self.lane(4, {0, 2}))
+        profile = profile_of(self.lane(4, {0, 2}))
         assert [(one.function, one.count, us(one.cost_ns)) for one in profile.retraces] == [("step", 2, 300)]
         assert profile.retraced_steps == 2
         assert us(profile.call.tracing_ns) == 700 * 2 / 4
@@ -269,18 +269,18 @@ class TestRetracing:
             mark("inner", 50, 200, tf_function_call="traced-nonXla"),
             mark("tf.function-graph_building", 60, 150),
         ]
-        profile = analyse(trace({"python": marks}))
+        profile = profile_of(trace({"python": marks}))
         assert [(one.function, one.count, us(one.cost_ns)) for one in profile.retraces] == [("step", 1, 500)]
 
     def test_a_cost_that_the_trace_does_not_tell_is_missing(self):
-        profile = analyse(trace({"python": [marker(0, 0), *calling(0, 900, 1, "traced-nonXla")]}))
+        profile = profile_of(trace({"python": [marker(0, 0), *calling(0, 900, 1, "traced-nonXla")]}))
         assert isinstance(profile.retraces[0].cost_ns, Missing)
 
 
 class TestStages:
     def profile(self, data, functions=()) -> Profile:
         loop = each_step(2, lambda n, at: [marker(n, at), *waiting(at, 500), *calling(at + 600, 300, n + 1)])
-        return analyse(
+        return profile_of(
             trace({"python": loop, "tf_data_iterator_resource/1": data, "tf_data_private_threadpool/1": functions})
         )
 

@@ -7,7 +7,7 @@ from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, marker, single
 from xspace_writer import mark
 
 from tfmon.model.readings import Missing
-from tfmon.profile.breakdown import analyse
+from tfmon.profile.breakdown import profile_of
 from tfmon.profile.result import GpuTime, Ops
 
 COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
@@ -33,7 +33,7 @@ def copy(start: float, length: float, kind: str, size: int = 4096):
 
 
 def device(lane, **kwargs) -> GpuTime:
-    (one,) = analyse(lane, **kwargs).devices
+    (one,) = profile_of(lane, **kwargs).devices
     return one
 
 
@@ -56,7 +56,7 @@ LANES = {
 
 @pytest.mark.parametrize("expected", LANES)
 def test_what_limits_it_and_the_parts_of_a_device_make_up_the_step(expected):
-    profile = analyse(LANES[expected])
+    profile = profile_of(LANES[expected])
     assert profile.bottleneck.kind == expected
     (one,) = profile.devices
     parts = one.kernels_ns + one.h2d_exposed_ns + one.d2h_exposed_ns + one.idle_ns
@@ -129,7 +129,7 @@ def test_what_a_gpu_did_before_the_capture_does_not_count():
     copies = [mark("MemcpyH2D", start, 10, memcpy_details="kind:H2D size:512") for start in (100, 1000, 2100)]
     loop = each_step(2, lambda n, at: [marker(n, at + PERIOD), *calling(at + PERIOD, 500, n)])
     kernels = [mark("sgemm", start, 10) for start in (200, 1200, 2200)]
-    profile = analyse(trace({"python": loop}, gpu({TO_DEVICE: copies, COMPUTE: kernels})))
+    profile = profile_of(trace({"python": loop}, gpu({TO_DEVICE: copies, COMPUTE: kernels})))
     assert (profile.devices[0].h2d_bytes, profile.ops.runs) == (512, 2)
 
 
@@ -144,7 +144,7 @@ def test_lines_that_the_profiler_derives_are_not_counted():
 
 def test_the_capture_lasts_until_the_gpu_has_done_its_work():
     lane = gpu_lane(launching(10, 100), {COMPUTE: lambda n, at: kernel(0, 3 * PERIOD)(n, 3 * at + 100)}, steps=2)
-    profile = analyse(lane)
+    profile = profile_of(lane)
     assert us(profile.step_ns) == (6 * PERIOD + 100) / 2
     assert us(profile.devices[0].kernels_ns) == 3 * PERIOD
     assert us(profile.drain_ns) == (4 * PERIOD + 100) / 2
@@ -161,7 +161,7 @@ def test_operations_are_the_kernels_by_what_they_were_launched_for():
             mark("memset_kernel", at + 400, 5),
         ]
 
-    ops = analyse(gpu_lane(launching(10, 100), {COMPUTE: queue})).ops
+    ops = profile_of(gpu_lane(launching(10, 100), {COMPUTE: queue})).ops
     assert isinstance(ops, Ops)
     found = [(op.name, op.type, op.device, op.count, us(op.self_ns)) for op in ops.top]
     assert found == [
@@ -172,12 +172,12 @@ def test_operations_are_the_kernels_by_what_they_were_launched_for():
 
 
 def test_the_call_only_launches_and_the_loop_waits_outside_of_it():
-    profile = analyse(LANES["dispatch"])
+    profile = profile_of(LANES["dispatch"])
     assert isinstance(profile.call.compute_ns, Missing)
     assert us(profile.call.dispatch_ns) == 900
-    waits = analyse(LANES["sync"])
+    waits = profile_of(LANES["sync"])
     assert (us(waits.sync_ns), us(waits.other_ns)) == (550, 100)
-    assert isinstance(analyse(LANES["eager"]).sync_ns, Missing), "eager steps do not tell it"
+    assert isinstance(profile_of(LANES["eager"]).sync_ns, Missing), "eager steps do not tell it"
 
 
 def test_of_several_gpus_the_busiest_is_judged_and_named_first():
@@ -185,7 +185,7 @@ def test_of_several_gpus_the_busiest_is_judged_and_named_first():
     busy, lazy = (
         gpu({COMPUTE: each_step(4, kernel(100, length))}, index) for length, index in ((900, 1), (10, 0))
     )
-    profile = analyse(trace({"python": loop}, lazy, busy))
+    profile = profile_of(trace({"python": loop}, lazy, busy))
     assert [one.name for one in profile.devices] == ["GPU:1", "GPU:0"]
     assert profile.bottleneck.kind == "compute"
     assert "2 GPUs" in profile.notes[0]
@@ -204,18 +204,18 @@ class TestHostOnly:
         )
 
     def test_it_tells_the_hosts_side_and_makes_nothing_up(self):
-        profile = analyse(self.lane(), on_gpu=True)
+        profile = profile_of(self.lane(), on_gpu=True)
         assert profile.host_only and "only the host" in profile.notes[0]
         assert profile.devices == ()
         for part in (profile.bottleneck, profile.ops, profile.sync_ns, profile.call.compute_ns):
             assert isinstance(part, Missing)
         assert (us(profile.input.wait_ns), us(profile.call.total_ns)) == (500, 400)
-        on_cpu = analyse(self.lane())
+        on_cpu = profile_of(self.lane())
         assert not on_cpu.host_only and on_cpu.notes == ()
 
     def test_retracing_is_seen_on_the_host(self):
-        assert analyse(self.lane("traced-nonXla"), on_gpu=True).bottleneck.kind == "retracing"
+        assert profile_of(self.lane("traced-nonXla"), on_gpu=True).bottleneck.kind == "retracing"
 
     def test_a_gpu_plane_without_work_is_as_good_as_none(self):
         loop = each_step(2, launching(50, 100))
-        assert analyse(trace({"python": loop}, gpu({COMPUTE: []})), on_gpu=True).host_only
+        assert profile_of(trace({"python": loop}, gpu({COMPUTE: []})), on_gpu=True).host_only

@@ -9,7 +9,7 @@ import pytest
 from made_lanes import calling, each_step, gpu_lane, graph_lane, marker, processing, trace, waiting
 from xspace_writer import mark
 
-from tfmon.profile.breakdown import analyse, read_profile
+from tfmon.profile.breakdown import profile_of, read_profile
 from tfmon.reports.profile import WIDTH, to_json, to_text
 
 DATA = Path(__file__).parent / "data"
@@ -39,7 +39,7 @@ def on_gpu():
         "Stream #2(MemcpyD2H)": lambda _n, at: [mark("MemcpyD2H", at + 900, 10)],
         "Stream #3(Kernel)": lambda _n, at: [mark("sgemm" * 30, at + 150, 300)],
     }
-    return analyse(
+    return profile_of(
         gpu_lane(lambda n, at: [marker(n, at), *waiting(at, 50), *calling(at + 50, 300, n + 1)], copies)
     )
 
@@ -50,15 +50,15 @@ def retracing():
         return [marker(n, at), *calling(at, 900, n + 1, "traced-nonXla"), building]
 
     long = processing(1, [("gradient_tape/" + "a_very_long_scope/" * 9 + "MatMul:MatMul", 700, 50)])
-    return analyse(trace({"python": each_step(2, loop), "x": long}, errors=["something " * 30]))
+    return profile_of(trace({"python": each_step(2, loop), "x": long}, errors=["something " * 30]))
 
 
 def host_only():
-    return analyse(trace({"python": each_step(2, lambda n, at: [marker(n, at), *waiting(at, 9)])}), on_gpu=True)
+    return profile_of(trace({"python": each_step(2, lambda n, at: [marker(n, at), *waiting(at, 9)])}), on_gpu=True)
 
 
 PROFILES = {
-    "graph": analyse(graph_lane()),
+    "graph": profile_of(graph_lane()),
     "gpu": on_gpu(),
     "retracing": retracing(),
     "host only": host_only(),

@@ -11,7 +11,7 @@ from xspace_writer import Literal, Mark, Unsigned, blob, event, mark, number, pl
 from xspace_writer import Table as NameTable
 
 from tfmon.profile import xspace
-from tfmon.profile.breakdown import analyse
+from tfmon.profile.breakdown import profile_of
 from tfmon.profile.operations import tells
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode, read_space
@@ -107,7 +107,7 @@ def test_events_that_nobody_asks_for_are_not_read():
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.xplane.pb")), ids=lambda path: path.stem)
 def test_a_profile_says_the_same_without_the_events_that_it_does_not_want(path):
-    assert analyse(read_space(path, tells)) == analyse(read_space(path))
+    assert profile_of(read_space(path, tells)) == profile_of(read_space(path))
 
 
 class TestTime:

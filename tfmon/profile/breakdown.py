@@ -32,15 +32,15 @@ WAITS_UNSEEN = Missing("without a tf.function, waiting for results cannot be tol
 
 
 def read_profile(path: Path, *, on_gpu: bool = False, note: str = "") -> Profile:
-    """Return what a `.xplane.pb` file says, see `analyse`; `note` is said of it as well, if there is one.
+    """Return what a `.xplane.pb` file says, see `profile_of`; `note` is said of it as well, if there is one.
 
     Raises: TraceError.
     """
-    found = analyse(read_space(path, operations.tells), on_gpu=on_gpu)
+    found = profile_of(read_space(path, operations.tells), on_gpu=on_gpu)
     return replace(found, notes=(note, *found.notes)) if note else found
 
 
-def analyse(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:
+def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP) -> Profile:
     """Return what a trace says of the captured steps.
 
     `on_gpu` says that the lane trains on a GPU: if the trace has nothing of it, as with TensorFlow's plugin for

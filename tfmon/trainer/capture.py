@@ -207,7 +207,7 @@ def read(trace: Path, steps: int) -> ShortProfile:
     TensorFlow does not record operations shorter than about 3 µs, so they do not count as computing. What runs on
     the pipeline's own threads is not the step's.
     """
-    from tfmon.profile.breakdown import analyse
+    from tfmon.profile.breakdown import profile_of
     from tfmon.profile.trace import PIPELINE, TraceError
     from tfmon.profile.xspace import read_space
 
@@ -216,7 +216,7 @@ def read(trace: Path, steps: int) -> ShortProfile:
         if size > MOST_BYTES:
             return ShortProfile(step_events=size / EVENT_BYTES / steps)
         space = read_space(trace, lambda line, *_: not line.startswith(PIPELINE))
-        call = analyse(space).call
+        call = profile_of(space).call
     except (TraceError, OSError):
         return UNKNOWN
     each = space.events / steps
