@@ -13,7 +13,7 @@ import pytest
 
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Profiled, Progressed, Window
 from tfmon.model.lane_state import DONE
-from tfmon.profile.breakdown import analyse
+from tfmon.profile.breakdown import profile_of
 from tfmon.profile.xspace import read_space
 
 from .conftest import SHAPES
@@ -100,7 +100,7 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
     race.lanes.profile(race.name, folder, STEPS)
     profiled = race.until_event(Profiled)
     assert profiled.folder == str(folder)
-    found = analyse(read_space(Path(profiled.path)))
+    found = profile_of(read_space(Path(profiled.path)))
     assert (found.steps, found.mode) == (STEPS, "graph")
     assert any("MatMul" in op.type for op in found.ops.top)
 

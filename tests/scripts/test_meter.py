@@ -32,7 +32,6 @@ def meter() -> Meter:
     meter.warm = True
     meter.start_step()
     meter.end_step(steps=5, examples=160)
-    meter.count()
     return meter
 
 
@@ -50,6 +49,16 @@ def test_steps_in_no_window_are_reported_if_they_were_the_last(meter):
     (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples, window.sampled_examples) == (5, 0, 0, 160)
     assert window.marks == (END,)
+
+
+def test_a_step_in_no_window_has_no_time_in_the_next_one(meter):
+    meter.discard_steps()
+    meter.start_step()
+    meter.end_step(examples=32)
+    meter.count()
+    meter.send_rest()
+    (window,) = meter.reporter.sent
+    assert (window.step, window.steps, window.examples) == (6, 1, 32)
 
 
 def test_nothing_is_reported_twice(meter):

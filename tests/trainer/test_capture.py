@@ -20,7 +20,7 @@ from tfmon.profile.result import Profile
 from tfmon.profile.xspace import read_space
 from tfmon.trainer.capture import Capture, CaptureError
 
-pytestmark = pytest.mark.trainer
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 CALM_MOMENTS = 4
 """Profiles that are taken until the machine is calm enough for one."""
 

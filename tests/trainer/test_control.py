@@ -157,6 +157,12 @@ class TestSlices:
         assert lane.finish_stretch(lane.now_ns, None, last=True)
         assert lane.of(Window)[0].marks == (SLICE_START,)
 
+    def test_a_window_that_a_slice_begins_in_is_discarded(self, lane: Lane) -> None:
+        lane.handle(Run())
+        lane.step(1_000_000)
+        first, *_ = lane.slice(1, 0.4, 1_000_000)
+        assert first.marks == (SLICE_START,) and first.steps > 1
+
     def test_run_ends_a_slice(self, lane: Lane) -> None:
         lane.handle(RunSlice(round=1, seconds=60.0))
         lane.stretch(1_000_000)

@@ -9,7 +9,7 @@ import pytest
 
 from tfmon.trainer import runtime
 
-pytestmark = pytest.mark.trainer
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 
 class Cuda:

@@ -14,7 +14,7 @@ from tfmon.trainer.child import Failure, _in_user_code, _train
 from tfmon.trainer.scenario import ScenarioError, load
 from trainer.running import FakeReporter
 
-pytestmark = pytest.mark.trainer
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 Write = Callable[[str], Path]
 

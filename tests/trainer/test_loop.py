@@ -130,7 +130,7 @@ def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running: Start) 
     after = loop.until_windows(1)[-1]
     assert after.step == paused.step + steps_in(after)
     assert after.at_ns - after.span_ns >= run_ns
-    assert after.marks == ("pause",)
+    assert "pause" in after.marks
     assert loop.phases[-3:] == [RACING, PAUSED, RACING]
 
 

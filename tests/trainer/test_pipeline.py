@@ -1,20 +1,21 @@
-"""The input pipeline: what it gives, what it refuses, and that off is off."""
+"""The input pipeline: what it gives, that off is off, and that data which do not fit into memory are refused."""
 
 from __future__ import annotations
 
 import itertools
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tfmon.model.knobs import KnobError
-from tfmon.trainer import Scenario
-from tfmon.trainer.pipeline import BatchFeed, Pipelines
+from tfmon.trainer import Scenario, pipeline
+from tfmon.trainer.pipeline import BatchFeed, MemoryShortageError, Pipelines, check_copy, free_bytes
 from tfmon.trainer.scenario import ScenarioError
 
-pytestmark = pytest.mark.trainer
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 DEADLINE_S = 20.0
 
@@ -26,15 +27,15 @@ def settings(batch_size: int = 4, prefetch: int | str = "off") -> dict[str, Any]
 def scenario(data: Any, batches: Any = None) -> Scenario:
     """Make a scenario of these data, and of its own way to batch them."""
     members = {"data": lambda _self: data, **({"batches": batches} if batches else {})}
-    return type("SetupReady", (Scenario,), members)(settings())
+    return type("Made", (Scenario,), members)(settings())
 
 
 def take(feed: BatchFeed, count: int) -> list[Any]:
     return [[part.numpy().tolist() for part in batch] for batch in itertools.islice(feed.batches, count)]
 
 
-class KnobRequest:
-    """Endless examples that notice when more than some are asked for."""
+class Endless:
+    """Endless examples; an event tells when more than some are read."""
 
     def __init__(self, expected: int) -> None:
         self._expected = expected
@@ -50,28 +51,28 @@ class KnobRequest:
         return tf.data.Dataset.from_generator(self, output_signature=tf.TensorSpec([], tf.float32))
 
 
-def test_prefetch_off_makes_no_batch_before_it_is_asked_for(tf: Any) -> None:
-    asked = KnobRequest(expected=4)
-    feed = Pipelines(scenario(asked.dataset(tf))).open(settings(prefetch="off"))
-    assert not asked.beyond.wait(0.5)
+def test_prefetch_off_makes_no_batch_ahead(tf: Any) -> None:
+    source = Endless(expected=4)
+    feed = Pipelines(scenario(source.dataset(tf))).open(settings(prefetch="off"))
+    assert not source.beyond.wait(0.5)
     take(feed, 2)
-    assert asked.beyond.is_set()
+    assert source.beyond.is_set()
 
 
 def test_tf_data_would_prefetch_the_same_pipeline_by_itself(tf: Any) -> None:
-    asked = KnobRequest(expected=4)
+    source = Endless(expected=4)
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = True
-    batches = iter(asked.dataset(tf).repeat().batch(4, drop_remainder=True).with_options(options))
+    batches = iter(source.dataset(tf).repeat().batch(4, drop_remainder=True).with_options(options))
     next(batches)
-    assert asked.beyond.wait(DEADLINE_S)
+    assert source.beyond.wait(DEADLINE_S)
 
 
 @pytest.mark.parametrize("prefetch", [1, "auto"])
 def test_prefetch_makes_batches_ahead(tf: Any, prefetch: int | str) -> None:
-    asked = KnobRequest(expected=4)
-    feed = Pipelines(scenario(asked.dataset(tf))).open(settings(prefetch=prefetch))
-    assert asked.beyond.wait(DEADLINE_S)
+    source = Endless(expected=4)
+    feed = Pipelines(scenario(source.dataset(tf))).open(settings(prefetch=prefetch))
+    assert source.beyond.wait(DEADLINE_S)
     del feed
 
 
@@ -151,7 +152,84 @@ def test_the_signature_of_parts_without_a_rank_or_a_batch_stays_open(tf: Any) ->
     assert scalar.shape == []
 
 
-def test_a_pipeline_without_a_batch_is_the_scenarios_fault(tf: Any) -> None:
+def test_a_pipeline_without_a_batch_is_an_error_of_the_scenario(tf: Any) -> None:
     pipelines = Pipelines(scenario(tf.data.Dataset.range(5).filter(lambda x: x < 0)))
     with pytest.raises(ScenarioError, match="no batch"):
         pipelines.open(settings())
+
+
+# ---------------------------------------------------------------- memory
+
+GIB = 2**30
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_least_of_machine_and_control_group_is_free(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path) is None
+    write(tmp_path, "proc/meminfo", f"MemTotal: {8 * 2**20} kB\nMemAvailable:  {4 * 2**20} kB\n")
+    assert free_bytes(tmp_path) == 4 * GIB
+    for name, text in (
+        ("max", str(2 * GIB)),
+        ("current", str(GIB)),
+        ("stat", f"anon 1\ninactive_file {GIB // 2}\n"),
+    ):
+        write(tmp_path, f"sys/fs/cgroup/memory.{name}", text)
+    assert free_bytes(tmp_path) == 1.5 * GIB
+    write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
+    assert free_bytes(tmp_path) == 4 * GIB
+
+
+def test_version_1_of_control_groups_is_read_too(tmp_path: Path) -> None:
+    for name, value in (("limit_in_bytes", 3 * GIB), ("usage_in_bytes", GIB)):
+        write(tmp_path, f"sys/fs/cgroup/memory/memory.{name}", f"{value}\n")
+    assert free_bytes(tmp_path) == 2 * GIB
+
+
+def test_a_copy_that_does_not_fit_is_refused_with_both_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "free_bytes", lambda: 1_000)
+    check_copy([np.zeros(100), "no array"])
+    with pytest.raises(
+        MemoryShortageError, match=r"the data take 0\.0 GiB, .* 0\.0 GiB of memory are free: fewer"
+    ):
+        check_copy([np.zeros(100), np.zeros(100)])
+
+
+class Prepared(Scenario):
+    """Examples of 10 bytes that become 400 kB each."""
+
+    def data(self) -> Any:
+        return np.zeros((1_000, 10), np.uint8)
+
+    def prepare(self, x: Any) -> Any:
+        import tensorflow as tf
+
+        return tf.zeros([100_000], tf.float32)
+
+
+@pytest.mark.usefixtures("tf")
+@pytest.mark.parametrize(
+    ("free", "cache", "fits"), [(GIB, True, True), (10**8, True, False), (10**8, False, True)]
+)
+def test_a_cache_that_does_not_fit_is_refused_and_a_pipeline_without_it_is_not(
+    free: int, cache: bool, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "free_bytes", lambda: free)
+    settings = {"batch_size": 10, "prefetch": "off", "parallel_calls": "off", "cache": cache}
+    pipelines = Pipelines(Prepared(settings))
+    if fits:
+        assert pipelines.open(settings).batch_examples == 10
+    else:
+        with pytest.raises(MemoryShortageError, match=r"the cache takes 0\.4 GiB, but 0\.1 GiB"):
+            pipelines.open(settings)
+
+
+@pytest.mark.usefixtures("tf")
+def test_data_that_do_not_fit_twice_are_refused_before_they_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "free_bytes", lambda: 100)
+    with pytest.raises(MemoryShortageError, match="the data take"):
+        Pipelines(Prepared({"batch_size": 10}))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,24 @@ from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.scenario import load
 from tfmon.trainer.setups import Steps
 
-pytestmark = pytest.mark.trainer
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-CARDS = [read_scenario(path, "built-in") for path in sorted(FOLDER.glob("*.py"))]
-LANES = [
-    pytest.param(info, settings, id=f"{info.name}-{'-'.join(str(value) for value in settings.values())}")
-    for info in CARDS
-    for settings in [
-        *({"variant": variant} for knob in info.knobs if knob.name == "variant" for variant in knob.choices),
-        *(dict(parse_lane(f"cpu,{side}", info.knobs).settings) for side in info.contrast),
-    ]
-]
+SCENARIOS = [read_scenario(path, "built-in") for path in sorted(FOLDER.glob("*.py"))]
+SMALL = {"sequential-rnn": {"sequence_length": 8}}
+"""Settings that make building quick and change nothing else."""
+
+
+def lanes() -> list[Any]:
+    """Return each scenario with each of its variants, and with the settings of its contrast."""
+    found = {}
+    for info in SCENARIOS:
+        variants = [knob.choices for knob in info.knobs if knob.name == "variant"]
+        settings = [{"variant": variant} for choices in variants for variant in choices]
+        settings += [dict(parse_lane(f"cpu,{side}", info.knobs).settings) for side in info.contrast]
+        for each in settings:
+            found[f"{info.name}-{'-'.join(map(str, each.values()))}"] = info, {**each, **SMALL.get(info.name, {})}
+    return [pytest.param(*each, id=name) for name, each in found.items()]
 
 
 def train(info: ScenarioInfo, settings: dict[str, Any], steps: int = 3) -> list[Any]:
@@ -43,21 +51,16 @@ def train(info: ScenarioInfo, settings: dict[str, Any], steps: int = 3) -> list[
 
 
 def test_the_table_of_scenarios_is_there() -> None:
-    assert {info.name for info in CARDS} == {
+    assert {info.name for info in SCENARIOS} == {
         "text-tiny", "text-conv", "slow-preprocess", "fine-grained-ops", "host-transfer", "op-placement",
         "tensor-core-shapes", "sequential-rnn", "model-creation", "small-dense", "large-dense", "python-feed",
         "eager-graph", "device-choice", "retracing",
     }  # fmt: skip
+    for info in SCENARIOS:
+        assert 10 < len(info.title) <= 100 and len(info.doc) > 100 and len(info.contrast) == 2, info.name
 
 
-@pytest.mark.parametrize("info", CARDS, ids=lambda info: info.name)
-def test_a_scenario_says_what_it_is(info: ScenarioInfo) -> None:
-    assert 10 < len(info.title) <= 100
-    assert len(info.doc) > 100
-    assert len(info.contrast) == 2
-
-
-@pytest.mark.parametrize(("info", "settings"), LANES)
+@pytest.mark.parametrize(("info", "settings"), lanes())
 def test_a_scenario_trains(tf: Any, info: ScenarioInfo, settings: dict[str, Any]) -> None:
     losses = train(info, settings)
     assert len(losses) == 3
@@ -72,7 +75,7 @@ def test_the_starter_file_trains(tf: Any, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_claims_have_ids_of_their_own_and_lanes_that_exist() -> None:
-    claims = [(info, claim) for info in CARDS for claim in info.claims]
+    claims = [(info, claim) for info in SCENARIOS for claim in info.claims]
     assert len(claims) >= 20
     assert len({claim.id for _, claim in claims}) == len(claims)
     for info, claim in claims:
@@ -83,3 +86,72 @@ def test_claims_have_ids_of_their_own_and_lanes_that_exist() -> None:
             if lane:
                 spec = parse_lane(lane, info.knobs)
                 assert spec.kind == "cpu" or claim.needs in ("gpu", "mac"), claim.id
+
+
+# ---------------------------------------------------------------- what the `corrected` claims say
+
+
+TWO_CPUS = """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+"""
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        "StringLower", "StringSplitV2", "StaticRegexReplace", "LookupTableFindV2",
+        "MapDataset", "ParallelMapDatasetV2", "BatchDatasetV2",
+    ],
+)  # fmt: skip
+def test_strings_and_datasets_have_kernels_for_the_cpu_only(tf: Any, op: str) -> None:
+    from tensorflow.python.framework import kernels
+
+    assert {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel} == {"CPU"}
+
+
+def test_prefetch_keeps_its_batches_in_the_hosts_memory(tf: Any) -> None:
+    batches = tf.data.Dataset.from_tensor_slices(np.zeros(8)).batch(4).prefetch(tf.data.AUTOTUNE)
+    assert next(iter(batches)).device.endswith("CPU:0")
+
+
+def test_where_functions_variables_and_weights_are_with_two_devices_and_without_a_gpu() -> None:
+    """Two CPUs stand for a CPU and a GPU, in a process whose TensorFlow has them."""
+    code = (
+        TWO_CPUS
+        + """
+tf.config.set_visible_devices([], "GPU")
+print(tf.config.list_physical_devices("MPS"), (tf.constant(1.0) + 1).device)
+with tf.device("CPU:0"):
+    weights = tf.Variable(tf.ones((4, 4)))
+step = tf.function(lambda x: tf.matmul(x, weights))
+with tf.device("CPU:1"):
+    result = step(tf.ones((4, 4)))
+print(weights.device, result.device)
+model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(2)])
+model.compile("sgd", "mse")
+with tf.device("CPU:1"):
+    model.fit(tf.ones((8, 4)), tf.ones((8, 2)), verbose=0)
+print({weight.value.device for weight in model.weights})
+"""
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    hidden, function, fit = done.stdout.splitlines()
+    assert hidden.startswith("[] ") and hidden.endswith("device:CPU:0"), "the CPU is left, and no MPS"
+    variable, result = function.split()
+    assert variable.endswith("CPU:0") and result.endswith("CPU:1"), "a function computes where it is called"
+    assert "CPU:0" in fit and "CPU:1" not in fit, "a scope around fit leaves the weights where the model was built"
+
+
+def test_a_sleep_in_a_mapped_function_happens_while_it_is_traced(tf: Any) -> None:
+    calls: list[int] = []
+
+    def note(x: Any) -> Any:
+        calls.append(1)  # stands for time.sleep
+        return x
+
+    dataset = tf.data.Dataset.range(100).map(note)
+    assert len(list(dataset)) == 100
+    assert len(calls) == 1

@@ -1,4 +1,4 @@
-"""How a call splits: which settings need a profile, and what is made of a trace."""
+"""Which share of a call computes: which settings need a profile, and what is made of a trace."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ TRACES = sorted(DATA.glob("*.xplane.pb"))
 
 
 def test_settings_need_one_once_and_a_gpu_none():
-    splits = ComputingShares("cpu")
-    assert splits.needed({"batch_size": 10}) and splits.of({"batch_size": 10}) is None
-    splits.record({"batch_size": 10}, TRACES[0], 20)
-    assert not splits.needed({"batch_size": 10}) and splits.needed({"batch_size": 20})
-    assert splits.of({"batch_size": 10}) == read(TRACES[0], 20).computing_share
-    splits.record({"batch_size": 20}, None, 0)
-    assert not splits.needed({"batch_size": 20}) and splits.of({"batch_size": 20}) is None
+    shares = ComputingShares("cpu")
+    assert shares.needed({"batch_size": 10}) and shares.of({"batch_size": 10}) is None
+    shares.record({"batch_size": 10}, TRACES[0], 20)
+    assert not shares.needed({"batch_size": 10}) and shares.needed({"batch_size": 20})
+    assert shares.of({"batch_size": 10}) == read(TRACES[0], 20).computing_share
+    shares.record({"batch_size": 20}, None, 0)
+    assert not shares.needed({"batch_size": 20}) and shares.of({"batch_size": 20}) is None
     assert not ComputingShares("gpu").needed({"batch_size": 10})
 
 
 class TestAgain:
-    def splits(self, monkeypatch, *calls_ns: float) -> ComputingShares:
-        splits, told = ComputingShares("cpu"), iter(calls_ns)
+    def shares(self, monkeypatch, *calls_ns: float) -> ComputingShares:
+        shares, told = ComputingShares("cpu"), iter(calls_ns)
         monkeypatch.setattr(capture, "read", lambda trace, steps: ShortProfile(0.5, 100, next(told)))
         for _ in calls_ns:
-            splits.record({}, TRACES[0], 20)
-        return splits
+            shares.record({}, TRACES[0], 20)
+        return shares
 
     @pytest.mark.parametrize(("call_ns", "again"), [(1_000, False), (1_490, False), (1_510, True), (600, True)])
     def test_calls_unlike_those_of_the_profile_need_another_one(self, monkeypatch, call_ns, again):
-        assert self.splits(monkeypatch, 1_000).needed({}, [call_ns] * WINDOWS) is again
+        assert self.shares(monkeypatch, 1_000).needed({}, [call_ns] * WINDOWS) is again
 
     def test_the_odd_window_does_not_count(self, monkeypatch):
-        assert not self.splits(monkeypatch, 1_000).needed({}, [9_000, 1_000, 1_000, 1_000, 9_000])
-        assert not self.splits(monkeypatch, 1_000).needed({}, [9_000] * (WINDOWS - 1))
+        assert not self.shares(monkeypatch, 1_000).needed({}, [9_000, 1_000, 1_000, 1_000, 9_000])
+        assert not self.shares(monkeypatch, 1_000).needed({}, [9_000] * (WINDOWS - 1))
 
     def test_where_calls_never_settle_it_is_enough_after_some(self, monkeypatch):
-        assert self.splits(monkeypatch, 1_000, 2_000).needed({}, [9_000] * WINDOWS)
-        assert not self.splits(monkeypatch, 1_000, 2_000, 4_000).needed({}, [9_000] * WINDOWS)
+        assert self.shares(monkeypatch, 1_000, 2_000).needed({}, [9_000] * WINDOWS)
+        assert not self.shares(monkeypatch, 1_000, 2_000, 4_000).needed({}, [9_000] * WINDOWS)
 
     def test_one_that_tells_nothing_of_calls_is_compared_with_none(self):
-        splits = ComputingShares("cpu")
-        splits.record({}, None, 0)
-        assert not splits.needed({}, [1_000] * WINDOWS)
+        shares = ComputingShares("cpu")
+        shares.record({}, None, 0)
+        assert not shares.needed({}, [1_000] * WINDOWS)
 
 
 @pytest.mark.parametrize("trace", TRACES, ids=lambda trace: trace.stem)
@@ -69,10 +69,10 @@ def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
 
 class TestShorten:
     def shortened(self, monkeypatch, events: float, steps: int = 20) -> tuple[int, str]:
-        splits = ComputingShares("cpu")
+        shares = ComputingShares("cpu")
         monkeypatch.setattr(capture, "read", lambda trace, steps: ShortProfile(0.5, events))
-        splits.record({}, TRACES[0], 20)
-        return splits.shorten({}, steps)
+        shares.record({}, TRACES[0], 20)
+        return shares.shorten({}, steps)
 
     def test_a_trace_of_usual_size_has_all_steps(self, monkeypatch):
         assert self.shortened(monkeypatch, MOST_EVENTS / 20) == (20, "")

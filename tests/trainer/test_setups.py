@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import wait_for
 
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, runs_in_python
+from tfmon.trainer.pipeline import BatchFeed, Pipelines
 from tfmon.trainer.scenario import ScenarioError
-from tfmon.trainer.setups import Steps
+from tfmon.trainer.setups import SetupBuilder, Steps
 
-pytestmark = pytest.mark.trainer
+from .running import OneStep
+from .test_pipeline import scenario, settings, take
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
+
+DEADLINE_S = 60.0
 
 PLAIN = {"graph": True, "xla": False, "mixed_precision": "off", "sync_every_step": False}
 BATCH = (np.ones((4, 8), np.float32), np.zeros(4, np.int64))
@@ -122,3 +131,72 @@ def test_a_model_that_is_not_compiled_is_refused(tf: Any) -> None:
 def test_a_scenario_with_neither_model_nor_step_is_told_so(tf: Any) -> None:
     with pytest.raises(TypeError, match="`model` or a method `step`"):
         Steps(Scenario(PLAIN), []).make(PLAIN)
+
+
+# ---------------------------------------------------------------- setups, built in the background
+
+
+def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
+    delivered: queue.Queue[Any] = queue.Queue()
+    builder = SetupBuilder(pipelines, OneStep(print), lambda request, result: delivered.put((request, result)))
+    builder.start()
+    return builder, delivered
+
+
+def test_a_pipeline_is_delivered_under_its_request(tf: Any) -> None:
+    builder, delivered = start(Pipelines(scenario(np.arange(8.0))))
+    builder.request(7, settings(2, 1), settings(4))
+    request, setup = delivered.get(timeout=DEADLINE_S)
+    assert request == 7
+    assert setup.settings == settings(2, 1)
+    assert setup.step is None
+    assert take(setup.feed, 1) == [[[0, 1]]]
+
+
+def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
+    def no_sevens(_self: Any, examples: Any, batch_size: int) -> Any:
+        if batch_size == 7:
+            raise ValueError("not seven")
+        return examples.batch(batch_size)
+
+    builder, delivered = start(Pipelines(scenario(np.arange(8.0), no_sevens)))
+    builder.request(1, settings(7), settings(4))
+    builder.request(2, settings(8), settings(4))
+    request, error = delivered.get(timeout=DEADLINE_S)
+    assert (request, str(error)) == (1, "not seven")
+    request, setup = delivered.get(timeout=DEADLINE_S)
+    assert (request, setup.feed.batch_examples) == (2, None)
+
+
+def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: Any) -> None:
+    ending, ended = threading.Event(), threading.Event()
+
+    class Slow:
+        def __del__(self) -> None:
+            ending.set()
+            ended.wait(DEADLINE_S)
+
+    builder, delivered = start(Pipelines(scenario(np.arange(8.0))))
+    try:
+        builder.discard(BatchFeed(iter([Slow()]), 1))
+        assert ending.wait(DEADLINE_S)
+        builder.request(1, settings(2), settings(4))
+        assert delivered.get(timeout=DEADLINE_S)[0] == 1
+        assert not builder.idle and builder.took_time() and builder.took_time(), "it is still being destroyed"
+    finally:
+        ended.set()
+    wait_for(lambda: builder.idle, what="the end of the pipeline")
+    assert builder.took_time() and not builder.took_time()
+
+
+def test_an_error_while_preparing_ahead_is_not_delivered(tf: Any) -> None:
+    def only_four(_self: Any, examples: Any, batch_size: int) -> Any:
+        if batch_size != 4:
+            raise ValueError("only four")
+        return examples.batch(batch_size)
+
+    builder, delivered = start(Pipelines(scenario(np.arange(64.0), only_four)))
+    builder.prepare_neighbours(settings(4))
+    builder.request(1, settings(4), settings(2))
+    assert delivered.get(timeout=DEADLINE_S)[1].settings == settings(4)
+    assert delivered.empty()
