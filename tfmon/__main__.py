@@ -9,7 +9,7 @@ INTERRUPTED = 130
 
 
 def run() -> NoReturn:
-    """Run the command line; Ctrl+C ends it in one word even while it is still being loaded."""
+    """Run the command line. Ctrl+C ends it without a traceback even while it is loading."""
     try:
         from tfmon.cli.main import main
     except KeyboardInterrupt:

@@ -1,7 +1,7 @@
-"""Finding scenarios and reading what they say of themselves, without running them.
+"""Finds scenarios and reads their info, without running them.
 
-A scenario file is parsed, not imported: listing is quick, needs no TensorFlow, and runs nobody's code. What is
-read are the literals in the class body and the docstrings.
+A scenario file is parsed, not imported: listing is quick, needs no TensorFlow and runs no code. The literals in
+the class body and the docstrings are read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 @dataclass(frozen=True, slots=True)
 class ScenarioInfo:
-    """What a scenario says of itself."""
+    """What is known of a scenario without running it."""
 
     name: str
     path: Path
@@ -45,11 +45,11 @@ class ScenarioInfo:
     contrast: tuple[str, ...]
     """Settings of the lanes that are raced where there is no GPU."""
     examples: int | None
-    """Number of examples, where the file says it."""
+    """Number of examples; None if the file does not say it."""
     claims: tuple[Claim, ...] = ()
-    """What is said about it, to be measured by `tfmon verify`."""
+    """Claims that `tfmon verify` measures."""
     command: tuple[str, ...] = ()
-    """The user's own command that is raced in place of a scenario; empty for a scenario."""
+    """The user's own command, raced instead of a scenario; empty for a scenario."""
 
     def defaults(self) -> dict[str, KnobValue]:
         """Return every knob's default."""
@@ -70,10 +70,10 @@ def own_folder() -> Path:
 
 
 def list_scenarios() -> list[ScenarioInfo]:
-    """Return the infos of all scenarios that can be found, grouped by where; unreadable files are left out.
+    """Return the infos of all scenarios, grouped by their origin; unreadable files are skipped.
 
-    Where two have the same name, the first found is the one that `race` takes: built-in ones cannot be
-    replaced by a file that happens to lie in the working directory.
+    Of two with the same name the first counts, as for `race`: a file in the working directory cannot replace a
+    built-in scenario.
     """
     infos: dict[str, ScenarioInfo] = {}
     seen: set[Path] = set()
@@ -92,7 +92,8 @@ def list_scenarios() -> list[ScenarioInfo]:
 def find_scenario(name: str) -> ScenarioInfo:
     """Return the scenario of that name or at that path.
 
-    Errors: UsageError when there is none, with the nearest names; or when the file cannot be read as one.
+    Raises:
+        UsageError: there is none (the hint has the nearest names), or the file is no scenario.
     """
     if name.endswith(".py") or "/" in name:
         path = Path(name).expanduser()
@@ -111,7 +112,8 @@ def find_scenario(name: str) -> ScenarioInfo:
 def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:
     """Return the info of a user's own command.
 
-    Errors: UsageError for a program that is not there.
+    Raises:
+        UsageError: its program is not there.
     """
     if shutil.which(words[0]) is None:
         hint = "name the program first, as in: tfmon race -- python train.py"
@@ -133,7 +135,7 @@ def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Give every file that may be a scenario, with its origin; entry points are located, not imported."""
+    """Yield every file that may be a scenario, with its origin; entry points are located, not imported."""
     for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
         for path in sorted(folder.glob("[!_]*.py")):
             yield origin, path
@@ -147,9 +149,10 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def read_scenario(path: Path, origin: str) -> ScenarioInfo:
-    """Read a scenario file's info.
+    """Return the info of a scenario file.
 
-    Errors: UsageError for a file that is not Python or does not define one scenario with literal attributes.
+    Raises:
+        UsageError: the file is not Python, or does not define one scenario with literal attributes.
     """
     try:
         tree = ast.parse(path.read_bytes(), filename=str(path))
@@ -197,9 +200,10 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for statement in node.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is not None:
-                pass
-            case ast.AnnAssign(target=ast.Name(id=name), value=value) if value is not None:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+            ) if value is not None:
                 pass
             case _:
                 continue
@@ -231,7 +235,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: value is None or (type(value) is int and value > 0),
     ),
 }
-"""What an attribute must be, in words and as a check. Those of the knobs' defaults are the knobs' own."""
+"""What an attribute must be, in words and as a check. The defaults of knobs are checked by the knobs."""
 
 
 def _is_tuple_of(value: object, kind: type) -> bool:
@@ -258,7 +262,7 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
 
 
 def _contrasted(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the variants that the contrast compares: two ways to do the same; others may do other work."""
+    """Return the variants that the contrast compares: ways to do the same work. Others may do other work."""
     words = [word.strip() for side in told.get("contrast", ()) for word in str(side).split(",")]
     return tuple(word.removeprefix("variant=") for word in words if word.startswith("variant="))
 

@@ -1,4 +1,4 @@
-"""What goes wrong for a reason the user can act on, and the exit code that says so."""
+"""Errors that the user can do something about, and the exit codes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ EXIT_INTERRUPTED = 130
 
 
 class TfmonError(Exception):
-    """A problem told in one line, with a hint that says what to do.
+    """A problem in one line, with a hint that says what to do about it.
 
-    The command prints `message`, then `hint` on a line of its own, and leaves with `exit_code`; no traceback.
+    The command prints `message`, then `hint` on its own line, without a traceback, and leaves with `exit_code`.
     """
 
     exit_code = EXIT_USAGE
@@ -20,16 +20,16 @@ class TfmonError(Exception):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        """What was wrong, and what is allowed."""
+        """What is wrong, and what is allowed."""
         self.hint = hint
         """What to do about it; may be empty."""
 
 
 class UsageError(TfmonError):
-    """A wrong word on the command line, in a scenario file or in a setting."""
+    """A mistake on the command line, in a scenario file or in a setting."""
 
 
 class DeviceAbsentError(TfmonError):
-    """A device that was asked for by name is not there."""
+    """A device that a lane names is not there."""
 
     exit_code = EXIT_DEVICE_ABSENT

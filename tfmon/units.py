@@ -1,6 +1,6 @@
-"""How numbers are written. The only place that knows 1024 and decimal places.
+"""How numbers are written: the only place that chooses units and decimals.
 
-Memory is in binary multiples (1 MiB = 1,048,576 bytes), as the drivers count it.
+Memory is in binary multiples (1 MiB = 1,048,576 bytes), as drivers count it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable
 
 from tfmon.model.readings import Missing, Reading
-
-_BINARY = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def rate(value: float) -> str:
@@ -60,11 +58,11 @@ def milliseconds(value: float) -> str:
 
 def memory(value: float) -> str:
     """Write bytes in binary multiples: 301 MiB, 1.2 GiB."""
-    for unit in _BINARY:
-        if value < 1023.5 or unit == _BINARY[-1]:
-            return f"{value:.0f} {unit}" if value >= 9.95 or unit == "B" else f"{value:.1f} {unit}"
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1023.5 and len(units) > 1:
         value /= 1024
-    raise AssertionError("unreachable")
+        del units[0]
+    return f"{value:.0f} {units[0]}" if value >= 9.95 or units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
 def clock(seconds: float) -> str:

@@ -181,7 +181,7 @@ def _discarded(found: Analysis) -> str:
     """Say which windows of all lanes do not count, by reason."""
     windows = sum(lane.measurements.windows for lane in found.snapshot.lanes)
     reasons = [f"{reason} {count}" for reason, count in found.discarded.items()]
-    return f"discarded of {windows} windows: {', '.join(reasons)}" if reasons else ""
+    return f"discarded: {', '.join(reasons)}; of {windows} windows" if reasons else ""
 
 
 def _cells(lane: LaneState) -> list[str]:
