@@ -64,11 +64,11 @@ def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Re
     return HIDDEN if sample.foreign_pids else NO_SHARE
 
 
-# ---------------- energy: what the GPU draws while the lane trains, told apart from its rests
+# ---------------- energy: what the GPU draws while the lane trains, separated from its rests
 
 
 TOO_SHORT = Missing("not measured for long enough")
-TOO_EVEN = Missing("cannot be told apart from what the GPU draws in the lane's rests yet")
+TOO_EVEN = Missing("cannot be separated yet from what the GPU draws between the lane's slices")
 TOGETHER = Missing("another lane trains on this GPU at the same time")
 
 SHORTEST_S = 4.0
