@@ -119,7 +119,7 @@ def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
     lanes = LaneGroup(session, lambda _scenario: plan)
-    sampling = LaneSampling(lanes.pids)
+    sampling = LaneSampling(lanes.processes)
     ticker = Ticker(sampling, session.accept, interval_s=1.0)
     try:
         lanes.begin(plan)
