@@ -23,68 +23,44 @@ def options(pilot) -> list[str]:
 async def search(pilot, words: str = "") -> None:
     """Type words, and wait for what is found."""
     await press(pilot, *words)
-    await until_in_palette(pilot, lambda: pilot.app.screen.query_one(CommandList).option_count)
+    await until(pilot, lambda: options(pilot) and words in options(pilot)[0])
 
 
-async def until_in_palette(pilot, true) -> None:
-    for _ in range(200):
-        if true():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("nothing was found")
+async def test_it_lists_every_action_with_its_key():
+    async with app_of(racing_demo(), keymap={"pause": "f5"}, characters="ascii").run_test(size=(120, 80)) as pilot:
+        for key in ("colon", "ctrl+p"):
+            await press(pilot, key)
+            await search(pilot)
+            listed = options(pilot)
+            for one in RACE_KEYS:
+                if one.id not in ("palette", "pause"):
+                    assert any(text.startswith(f"{one.help}  ({one.label})") for text in listed), one.id
+            assert any(text.startswith("pause training, or resume  (F5)") for text in listed)
+            strips = pilot.app.screen._compositor.render_strips()
+            assert "".join(segment.text for strip in strips for segment in strip).isascii()
+            await press(pilot, "escape")
+            assert isinstance(pilot.app.screen, RaceScreen)
 
 
-@pytest.mark.parametrize("key", ["colon", "ctrl+p"])
-async def test_it_lists_every_action_with_its_key(key):
-    async with app_of(racing_demo(), keymap={"pause": "f5"}).run_test(size=(120, 80)) as pilot:
-        await press(pilot, key)
-        await search(pilot)
-        listed = options(pilot)
-        for one in RACE_KEYS:
-            if one.id not in ("palette", "pause"):
-                assert any(text.startswith(f"{one.help}  ({one.label})") for text in listed), one.id
-        assert any(text.startswith("pause training, or resume  (F5)") for text in listed)
-        await press(pilot, "escape")
-        assert isinstance(pilot.app.screen, RaceScreen)
-
-
-async def test_what_is_chosen_is_done():
+async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
     demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "colon")
         await search(pilot, "prefetch:")
         await press(pilot, "enter")
-        await until_in_palette(pilot, lambda: demo.controls.calls)
+        await until(pilot, lambda: demo.controls.calls)
         assert demo.controls.calls[0] == ("set_knob", "cpu", "prefetch", 1)
-        assert isinstance(pilot.app.screen, RaceScreen)
-
-
-async def test_every_theme_can_be_tried():
-    app = app_of(racing_demo())
-    async with app.run_test(size=(120, 36)) as pilot:
-        await press(pilot, "colon")
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+        await press(pilot, "question_mark", "colon")
+        assert isinstance(app.screen, CommandPalette)
         await search(pilot, "theme nord")
         await press(pilot, "enter")
         await until(pilot, lambda: app.theme == "nord")
-
-
-async def test_it_opens_over_a_page_and_acts_on_the_race():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 36)) as pilot:
-        await press(pilot, "question_mark", "colon")
-        assert isinstance(pilot.app.screen, CommandPalette)
+        await press(pilot, "colon")
         await search(pilot, "all the knobs")
         await press(pilot, "enter")
-        await until(pilot, lambda: "Knobs of all lanes" in shown(pilot))
-
-
-async def test_it_is_ascii_where_the_terminal_is():
-    async with app_of(racing_demo(), characters="ascii").run_test(size=(80, 24)) as pilot:
-        await press(pilot, "colon")
-        await search(pilot)
-        screen = pilot.app.screen
-        strips = screen._compositor.render_strips()
-        assert "".join(segment.text for strip in strips for segment in strip).isascii()
+        await until(pilot, lambda: not isinstance(app.screen, CommandPalette) and "Knobs of" in shown(pilot))
 
 
 @pytest.mark.process
