@@ -60,11 +60,11 @@ def test_nothing_is_wrong_with_a_server(server, id):
 
 
 class TestSupport:
-    def test_another_system(self, bench):
+    def test_cpu_only_wheel_and_others(self, bench):
         finding = bench.find("gpu-system", visibility=GpuVisibility("FreeBSD", "x86_64"))
         assert (finding.status, "FreeBSD" in finding.found) == (BROKEN, True)
-
-    def test_cpu_only_wheel(self, bench):
+        (bench.site / "tensorflow/python/platform/build_info.py").unlink()
+        assert bench.find("gpu-build").status == WARNING
         bench.remove("tensorflow")
         bench.tensorflow("2.21.0", "tensorflow-cpu", cuda=False)
         finding = bench.find("gpu-build", platform=LINUX)
@@ -73,10 +73,6 @@ class TestSupport:
             "-m pip uninstall -y tensorflow-cpu tensorflow" in finding.fix
             and "'tensorflow[and-cuda]'" in finding.fix
         )
-
-    def test_wheel_without_build_info(self, bench):
-        (bench.site / "tensorflow/python/platform/build_info.py").unlink()
-        assert bench.find("gpu-build").status == WARNING
 
     @pytest.mark.parametrize(
         ("version", "metal", "python", "status", "fix"),
@@ -235,8 +231,6 @@ class TestVisible:
     def test_one_of_two(self, server):
         finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="GPU-bb"))
         assert (finding.status, finding.found) == (OK, "1 of 2: NVIDIA GeForce RTX 5090")
-
-    def test_numbers_among_different_models(self, server):
         finding = find("visible-devices", with_gpu(server, H200, RTX5090, visible="1"))
         assert (finding.status, finding.fix) == (WARNING, "export CUDA_DEVICE_ORDER=PCI_BUS_ID")
 
@@ -252,6 +246,7 @@ class TestCapability:
             ((12, 0), WARNING),
             ((10, 0), WARNING),
             ((3, 7), BROKEN),
+            (None, NOT_APPLICABLE),
         ],
     )
     def test_in_the_wheel(self, server, capability, status):
@@ -264,10 +259,6 @@ class TestCapability:
         assert "CUDA_CACHE_MAXSIZE" in finding.fix
         assert "older TensorFlow" in find("compute-capability", with_gpu(server, K80)).fix
         assert find("compute-capability", with_gpu(server, K80, H200, visible="GPU-aa")).status == OK
-
-    def test_unknown(self, server):
-        device = replace(H200, capability=None)
-        assert find("compute-capability", with_gpu(server, device)).status == NOT_APPLICABLE
 
     @pytest.mark.parametrize(
         ("change", "fix"), [({"exclusive": True}, "-c DEFAULT"), ({"instances": True}, "-mig 0")]
@@ -314,14 +305,13 @@ class TestDriverReader:
             total_bytes=100, processes=(7, 9), temperature_c=71.0,
         )  # fmt: skip
         assert driver.devices == (device,)
+        in_wsl = self.read(self.ANSWERS, lists_processes=False)
+        assert in_wsl.devices == (replace(device, processes=None),)
 
     def test_failures_and_odd_answers(self):
         odd = {"nvmlDeviceGetCudaComputeCapability": [9], "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=0)}
         for answers in ({}, odd):
             assert self.read(answers).devices == (GpuFacts(0, "GPU-aa", "NVIDIA H200"),)
-
-    def test_processes_are_not_read_in_wsl(self):
-        assert self.read(self.ANSWERS, lists_processes=False).devices[0].processes is None
 
 
 class TestOneSource:

@@ -63,12 +63,9 @@ class TestPython:
         facts = bench.facts(wheel=None)
         facts = replace(facts, build=replace(facts.build, requires_python=""))
         assert find("python", replace(facts, python=replace(facts.python, version=version))).status == status
-
-    def test_conda_without_wheels(self, bench):
-        facts = bench.facts(wheel=None)
-        facts = replace(facts, build=replace(facts.build, requires_python=""))
-        python = replace(facts.python, version=(3, 14, 0), conda=True)
-        assert find("python", replace(facts, python=python)).fix.startswith("conda create -n tf python=3.13")
+        conda = replace(facts.python, version=(3, 14, 0), conda=True)
+        fix = find("python", replace(facts, python=conda)).fix
+        assert fix.startswith("conda create -n tf python=3.13")
 
     @pytest.mark.parametrize(("change", "found"), [({"bits": 32}, "32 bits"), ({"free_threaded": True}, "GIL")])
     def test_builds_without_wheels(self, bench, change, found):
@@ -113,6 +110,8 @@ class TestTensorflow:
         assert {bench.find(id).status for id in others} == {NOT_APPLICABLE}
 
     def test_two_of_them(self, bench):
+        bench.install("tensorflow-intel", "2.21.0")  # pulled in by tensorflow
+        assert bench.find("several-tensorflows").status == OK
         bench.install("tensorflow-cpu", "2.20.0")
         finding = bench.find("several-tensorflows")
         assert finding.status == BROKEN
@@ -120,10 +119,6 @@ class TestTensorflow:
         assert "tensorflow-cpu" in finding.fix and "uninstall" in finding.fix
         bench.install("tf-nightly", "2.22.0.dev20260101")
         assert "tf-nightly" in bench.find("several-tensorflows").found
-
-    def test_a_package_that_tensorflow_pulls_in_is_fine(self, bench):
-        bench.install("tensorflow-intel", "2.21.0")
-        assert bench.find("several-tensorflows").status == OK
 
     def test_another_one_later_on_the_path(self, bench, tmp_path):
         bench.install("tensorflow", "2.18.0", site=tmp_path / "other")
@@ -154,16 +149,15 @@ class TestShadowing:
         bench.environ["PYTHONPATH"] = f"{bench.site}:{before}"
         assert bench.find("shadowing").status == OK
 
-    def test_folder_without_code_hides_nothing(self, bench):
+    def test_folders_that_are_no_shadow(self, bench):
         (bench.cwd / "tensorflow").mkdir()
         assert bench.find("shadowing").status == OK
         bench.remove("tensorflow")
         (bench.site / "tensorflow/__init__.py").unlink()
         assert bench.find("shadowing").status == BROKEN, "unless there is no TensorFlow"
-
-    def test_working_in_the_packages_is_no_shadow(self, bench):
+        bench.tensorflow()
         bench.cwd = bench.site
-        assert bench.find("shadowing").status == OK
+        assert bench.find("shadowing").status == OK, "the packages themselves are the working directory"
 
 
 class TestRequirements:
@@ -215,23 +209,17 @@ class TestRequirements:
             works = Import(version="2.21.0")
             assert bench.find("protobuf", imported=works).status == WARNING, "it was imported nevertheless"
 
-    def test_slow_protobuf(self, bench):
-        bench.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
-        finding = bench.find("protobuf")
-        assert (finding.status, finding.fix) == (WARNING, "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION")
-
     def test_other_package_of_another_version(self, bench):
         bench.replace("keras", "3.3.0")
         finding = bench.find("requirements")
         assert (finding.status, finding.found) == (WARNING, "keras 3.3.0 is not >=3.12.0")
         assert finding.fix.endswith("'keras>=3.12.0'")
-
-    def test_other_package_missing(self, bench):
         bench.remove("keras")
-        assert (bench.find("requirements").status, bench.find("requirements").found) == (
-            BROKEN,
-            "keras is missing",
-        )
+        finding = bench.find("requirements")
+        assert (finding.status, finding.found) == (BROKEN, "keras is missing")
+        bench.environ["PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION"] = "python"
+        finding = bench.find("protobuf")
+        assert (finding.status, finding.fix) == (WARNING, "unset PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION")
 
     def test_keras_with_another_backend(self, bench):
         bench.environ["KERAS_BACKEND"] = "torch"
