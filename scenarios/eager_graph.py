@@ -3,7 +3,7 @@
 28×28 grey images → Conv2D(16, 3) relu → MaxPooling → Flatten → Dense 10, Adam, a batch of 32. Eagerly, Python
 starts every operation of the forward and the backward pass by itself; under tf.function it starts one graph. The
 difference stays when the step is large (B): TensorFlow rewrites a graph, makes one operation of convolution, bias
-and relu, and leaves out the gradient of the images, which eager execution computes though nobody wants it.
+and relu, and skips the gradient of the images, which eager execution computes although it is not used.
 
 `k` has the knobs graph and xla; both change while the lane trains, with its weights kept. Watch the first step
 after xla goes on: that gap is the compilation. On a CPU XLA's convolutions are slower than TensorFlow's own.

@@ -67,7 +67,7 @@ class FineGrainedOps(Scenario):
     )
 
     def step(self, model):
-        """Chain the operations, so that none can be left out."""
+        """Chain the operations, so that none can be skipped."""
         size = self.knob("size")
         random = np.random.default_rng(0)
         values = random.random((2, size, size), dtype=np.float32) * 2 / size  # products neither grow nor vanish

@@ -63,7 +63,7 @@ class ModelCreation(Scenario):
     )
 
     def step(self, model):
-        """Make one model a call, and let go of it."""
+        """Make one model a call, and drop it."""
         prototype = self.build()
 
         numbers = itertools.count(1)

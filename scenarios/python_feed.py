@@ -2,7 +2,7 @@
 
 784 features → Dense 128 relu → Dense 10, Adam, 10,000 examples, a batch of 32. In `variant=loop` Python cuts a
 batch out of the arrays, has Keras copy it into tensors and train on it, and reads the loss back, all in one
-thread: a GPU stands still in between. In `variant=tf-data` a pipeline makes the batches ahead, the step is one
+thread: a GPU is idle in between. In `variant=tf-data` a pipeline makes the batches ahead, the step is one
 call, and the loss is read a few times a second. Both train with the same graph, without XLA: Keras' own
 jit_compile="auto" turns it on beside a GPU. The loss that `train_on_batch` returns is its running mean.
 
@@ -44,7 +44,7 @@ class PythonFeed(Scenario):
         Claim(
             id="python-loop-starves-a-gpu",
             source="load the GPU of an M1 more, example 1",
-            says="a GPU fed by a Python loop stands still most of the time: tf.data makes it far faster",
+            says="a GPU fed by a Python loop is idle most of the time: tf.data makes it far faster",
             first="gpu,variant=tf-data",
             second="gpu,variant=loop",
             at_least=1.5,

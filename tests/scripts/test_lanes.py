@@ -242,7 +242,7 @@ while True:
 def test_a_knob_that_the_script_does_not_have_ends_it(watch, script):
     race = watch(script(FOR_EVER), size=3)
     output(race)
-    assert race.lane.trouble.message == "size was asked for, and the script has no such knob"
+    assert race.lane.trouble.message == "size was requested, and the script has no such knob"
 
 
 # ------------------------------------------------------------ report, without tfmon

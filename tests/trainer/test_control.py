@@ -32,7 +32,7 @@ SETTINGS = {"batch_size": 10}
 
 
 class Lane(LaneControl):
-    """A lane whose steps take what the test says, with a clock that stands still otherwise."""
+    """A lane whose steps take what the test says, with a clock that only they move."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0

@@ -163,7 +163,7 @@ class Lane(Meter):
         if unknown:
             self.fail(
                 "scenario",
-                f"{unknown} was asked for, and the script has no such knob",
+                f"{unknown} was requested, and the script has no such knob",
                 f'report.knob("{unknown}", …) offers one',
             )
         self.warm = True

@@ -90,7 +90,7 @@ def _calls(frame: FrameType | None) -> Iterator[str]:
 class SliceTimeout(threading.Thread):
     """Gives a slice back that the lane does not use, because its script does something else than steps.
 
-    Thread: `granted` is the inbox's; `ended` and `give_back` are called with the lock held.
+    Thread: `granted` is the inbox's; `ended` and `give_back` are called under the lock.
     """
 
     def __init__(

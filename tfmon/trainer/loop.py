@@ -49,7 +49,7 @@ Message: TypeAlias = Request | SetupReady
 
 
 class Loop(LaneControl):
-    """Trains until it is told to stop.
+    """Trains until the monitor stops it.
 
     Thread: the child's main thread; other threads reach it through the mailbox.
     """

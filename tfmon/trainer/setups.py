@@ -223,5 +223,5 @@ class SetupBuilder:
     def _try_to_prepare(self, settings: Settings) -> None:
         try:
             self._pipelines.prepare(settings)
-        except Exception:  # noqa: BLE001 - nobody requested it yet; whoever does is told by `request`
+        except Exception:  # noqa: BLE001 - it was not requested yet; `request` reports it
             return
