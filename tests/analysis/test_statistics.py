@@ -27,7 +27,7 @@ from tfmon.model.readings import Estimate
 
 
 def slices(speeds, first: int = 1) -> list[SliceSpeed]:
-    """Make long slices in rounds that count up from `first`; None leaves a round out."""
+    """Make long slices in rounds that count up from `first`; None skips a round."""
     return [
         SliceSpeed(number, number, round(2_000_000 * speed), 2_000_000_000_000_000)
         for number, speed in enumerate(speeds, first)
@@ -52,7 +52,7 @@ def test_the_quantile_of_students_t_is_that_of_scipy():
 
 
 class TestTrimmed:
-    def test_the_mean_leaves_out_the_lowest_and_the_highest_fifth(self):
+    def test_the_mean_is_without_the_lowest_and_the_highest_fifth(self):
         assert trimmed([100.0, 1.0, 2.0, 3.0, -50.0]).value == pytest.approx(2.0)
         assert trimmed([0, 1, 2, 3, 4, 5, 6, 7, 8, 90]).value == pytest.approx(4.5)
 

@@ -81,7 +81,7 @@ class TestInterleaved:
         slow, fast = lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))
         assert find_verdict(snapshot(slow, fast)) == find_verdict(snapshot(fast, slow))
 
-    def test_the_title_is_that_in_force_and_the_winner_is_a_name(self):
+    def test_the_title_is_that_in_effect_and_the_winner_is_a_name(self):
         spec = LaneSpec("cpu", {"prefetch": "off"}, name="cpu prefetch=off", apart=("prefetch",))
         fast = replace(lane("cpu", [300.0] * 9), spec=spec, settings={"prefetch": 2})
         verdict = find_verdict(snapshot(fast, lane("cpu", [100.0] * 9)))

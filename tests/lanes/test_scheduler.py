@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
-from tfmon.lanes.scheduler import Scheduler
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfmon.lanes.scheduler import RoundOrder, Scheduler
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.requests import Pause, Run, RunSlice
 
@@ -103,13 +107,7 @@ class TestStart:
             step("B" if step == scheduler.ended else "A")
         assert (race.taken(), race.starts) == (first, 1)
 
-    def test_when_all_lanes_fail_nothing_starts(self, race, begin):
-        scheduler = begin(ready=False)
-        scheduler.ended("A")
-        scheduler.ended("B")
-        assert (race.taken(), race.starts) == ("", 0)
-
-    def test_lanes_that_wait_for_the_signal_are_frozen_in_turns_only(self, race, begin):
+    def test_lanes_that_wait_for_the_signal_are_suspended_in_turns_only(self, race, begin):
         begin("AB", CONCURRENT, ready=False).ready("A")
         assert race.suspended == set()
         begin("AB", TURNS, ready=False).ready("A")
@@ -142,7 +140,7 @@ class TestTurns:
             scheduler.idle(lane)
         assert race.taken() == "B1, B2, A2, A3, B3, B4, A4"
 
-    def test_all_but_the_lane_that_trains_are_frozen(self, race, begin):
+    def test_all_but_the_lane_that_trains_are_suspended(self, race, begin):
         scheduler = begin("ABC")
         for lane in "ABCCBA":
             assert race.slice_of == lane
@@ -159,28 +157,16 @@ class TestTurns:
         scheduler.ended("A")
         assert (race.taken(), race.slice_of) == ("B1", "B")
 
-    def test_the_last_lane_goes_on_alone(self, race, begin):
-        scheduler = begin()
-        scheduler.ended("B")
-        scheduler.idle("A")
-        scheduler.idle("A")
-        assert race.taken() == "A2, A3"
-
-    def test_when_the_last_lane_is_over_nobody_has_the_turn(self, race, begin):
+    def test_when_the_last_lane_is_over_no_slice_is_granted(self, race, begin):
         scheduler = begin()
         scheduler.ended("A")
         scheduler.ended("B")
         assert (race.taken(), race.slice_of) == ("B1", "")
 
-    def test_an_end_that_is_told_twice_takes_no_turn_away(self, race, begin):
-        scheduler = begin()
-        scheduler.ended("A")
-        scheduler.ended("A")
-        assert race.taken() == "B1"
 
 
 class TestRestart:
-    def test_nobody_gets_a_turn_while_a_lane_gets_ready(self, race, begin):
+    def test_no_slice_is_granted_while_a_lane_gets_ready(self, race, begin):
         scheduler = begin()
         scheduler.restarting("B")
         assert race.slice_of == "A"
@@ -188,13 +174,6 @@ class TestRestart:
         assert (race.taken(), race.slice_of, race.suspended) == ("", "", {"A", "B"})
         scheduler.ready("B")
         assert (race.taken(), race.slice_of) == ("B1", "B")
-
-    def test_a_lane_that_is_restarted_in_its_turn_has_it_no_more(self, race, begin):
-        scheduler = begin()
-        scheduler.restarting("A")
-        assert (race.taken(), race.slice_of) == ("", "")
-        scheduler.ready("A")
-        assert race.taken() == "B1"
 
     def test_a_lane_that_was_over_comes_back(self, race, begin):
         scheduler = begin()
@@ -220,7 +199,7 @@ class TestRestart:
 
 
 class TestPause:
-    def test_in_turns_a_paused_lane_is_passed_over(self, race, begin):
+    def test_in_turns_a_paused_lane_is_skipped(self, race, begin):
         scheduler = begin()
         scheduler.pause("B")
         assert (race.taken(), race.suspended, race.slice_of) == ("", {"B"}, "A")
@@ -236,13 +215,7 @@ class TestPause:
         assert (race.taken(), race.slice_of, race.suspended) == ("B1", "B", {"A"})
         assert race.said_paused == ["A"]
 
-    def test_pausing_again_does_not_thaw(self, race, begin):
-        scheduler = begin()
-        scheduler.pause("B")
-        scheduler.pause("B")
-        assert (race.taken(), race.suspended) == ("", {"B"})
-
-    def test_all_paused_nobody_has_the_turn_until_one_may_run(self, race, begin):
+    def test_all_paused_no_slice_is_granted_until_one_may_run(self, race, begin):
         scheduler = begin()
         scheduler.pause("AB")
         scheduler.idle("A")
@@ -258,7 +231,7 @@ class TestPause:
         scheduler.resume("A")
         assert race.taken() == "run A"
 
-    def test_a_lane_that_may_run_before_it_stood_still_runs_on(self, race, begin):
+    def test_a_lane_that_may_run_before_it_stopped_runs_on(self, race, begin):
         scheduler = begin(mode=CONCURRENT)
         scheduler.pause("A")
         scheduler.resume("A")
@@ -291,7 +264,7 @@ class TestMode:
         scheduler.idle("A")
         assert (race.taken(), race.suspended, race.slice_of) == ("A1", {"B"}, "A")
 
-    def test_a_lane_that_stood_already_is_frozen_when_turns_begin(self, race, begin):
+    def test_a_lane_that_stood_already_is_suspended_when_turns_begin(self, race, begin):
         scheduler = begin(mode=CONCURRENT)
         scheduler.pause("B")
         scheduler.idle("B")
@@ -311,11 +284,6 @@ class TestMode:
         scheduler.idle("B")
         assert race.taken() == "B2"
 
-    def test_the_same_mode_again_changes_nothing(self, race, begin):
-        scheduler = begin()
-        scheduler.set_mode(TURNS)
-        assert (race.taken(), race.slice_of) == ("", "A")
-
     def test_a_mode_chosen_before_the_signal_counts(self, race, begin):
         scheduler = begin(ready=False)
         scheduler.ready("A")
@@ -332,8 +300,8 @@ class TestMode:
         assert (race.taken(), race.suspended) == ("", set())
 
 
-class TestLending:
-    """Time for something else between two rounds, and word of when nothing is quiet."""
+class TestSpareWorker:
+    """Time to load between two rounds, and when nothing else may run."""
 
     def test_before_a_round_and_never_within_one(self, race, begin):
         scheduler = begin("AB")
@@ -356,17 +324,7 @@ class TestLending:
         scheduler.idle("A")
         assert race.taken() == "A2, load"
 
-    def test_nobody_gets_a_turn_meanwhile(self, race, begin):
-        scheduler = begin("AB")
-        race.spare_loads = 1
-        scheduler.idle("A")
-        scheduler.idle("B")
-        race.taken()
-        scheduler.pause("A")
-        scheduler.resume("A")
-        assert race.taken() == ""
-
-    def test_not_during_a_trial(self, race, begin):
+    def test_not_during_an_experiment(self, race, begin):
         scheduler = begin("AB")
         scheduler.set_exclusive("A")
         race.spare_loads = 1
@@ -388,8 +346,8 @@ class TestLending:
         assert not race.quiet
 
 
-class TestAlone:
-    """A lane that a experiment has for itself."""
+class TestExclusive:
+    """A lane that an experiment has for itself."""
 
     def test_in_turns_it_gets_every_slice_when_the_other_has_ended_its_own(self, race, begin):
         scheduler = begin("AB")
@@ -438,10 +396,169 @@ class TestAlone:
         scheduler.idle("A")
         assert race.seconds == [0.25, 0.5]
 
-    def test_another_race_knows_nothing_of_it(self, race, begin):
-        scheduler = begin("AB")
-        scheduler.set_exclusive("B")
-        scheduler.begin("AB", TURNS, 0.5)
-        scheduler.ready("A")
-        scheduler.ready("B")
-        assert race.taken() == "A1"
+
+# ---------------------------------------------------------------- unresponsive lanes
+
+
+def begin_race(race, lanes: str = "AB", mode: str = TURNS, ready: str | None = None) -> Scheduler:
+    scheduler = Scheduler(race, race)
+    scheduler.begin(lanes, mode, 0.5)
+    for lane in lanes if ready is None else ready:
+        scheduler.ready(lane)
+    return scheduler
+
+
+def test_the_others_go_on_and_it_is_suspended(race):
+    scheduler = begin_race(race)
+    assert race.taken() == "A1"
+    scheduler.skip("A")
+    assert (race.taken(), race.suspended, race.slice_of) == ("B1", {"A"}, "B")
+
+
+def test_in_its_turn_it_is_continued_and_asked_for_nothing_more(race):
+    scheduler = begin_race(race)
+    scheduler.skip("A")
+    scheduler.idle("B")
+    scheduler.idle("B")
+    assert race.taken() == "A1, B1, B2"
+    assert (race.slice_of, race.suspended) == ("A", {"B"})
+    scheduler.skip("A")
+    assert (race.slice_of, race.suspended) == ("A", {"A", "B"} - {"A"})
+
+
+def test_one_that_wakes_up_in_its_turn_ends_its_slice_and_is_like_the_others_again(race):
+    scheduler = begin_race(race)
+    scheduler.skip("A")
+    scheduler.idle("B")
+    scheduler.idle("B")
+    race.taken()
+    assert race.slice_of == "A"
+    assert scheduler.responded("A")
+    scheduler.idle("A")
+    assert (race.slice_of, race.taken()) == ("A", "A3")
+
+
+def test_a_word_that_comes_after_it_was_suspended_does_not_count(race):
+    scheduler = begin_race(race)
+    scheduler.skip("A")
+    assert not scheduler.responded("A")
+    assert race.slice_of == "B"
+
+
+def test_without_others_it_is_waited_for(race):
+    scheduler = begin_race(race, "A")
+    scheduler.skip("A")
+    assert race.suspended == set()
+    assert scheduler.responded("A")
+
+
+def test_concurrent_lanes_are_not_suspended(race):
+    scheduler = begin_race(race, mode=CONCURRENT)
+    assert race.taken() == "run A, run B"
+    scheduler.skip("A")
+    assert (race.taken(), race.suspended) == ("", set())
+    assert scheduler.responded("A")
+
+
+@pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+def test_the_others_begin_without_one_that_hangs_before_it_is_ready(race, mode):
+    scheduler = begin_race(race, "ABC", mode, ready="BC")
+    assert race.starts == 0
+    scheduler.skip("A")
+    assert race.starts == 1
+    assert "A" not in race.taken()
+    assert "A" not in race.suspended
+
+
+def test_one_that_goes_on_getting_ready_has_the_machine_for_itself_again(race):
+    scheduler = begin_race(race, "AB", ready="B")
+    scheduler.skip("A")
+    assert race.slice_of == "B"
+    assert scheduler.responded("A")
+    scheduler.idle("B")
+    assert race.slice_of == ""
+    scheduler.ready("A")
+    assert race.slice_of in ("A", "B")
+
+
+@pytest.mark.parametrize("end", ["ended", "restarting"])
+def test_an_end_or_a_restart_is_the_end_of_it(race, end):
+    scheduler = begin_race(race)
+    scheduler.skip("A")
+    getattr(scheduler, end)("A")
+    race.taken()
+    scheduler.ready("A")
+    scheduler.idle("B")
+    scheduler.idle("B")
+    assert "A" in race.taken()
+
+
+def test_one_that_is_paused_while_it_hangs_is_not_said_to_be_paused_and_comes_back(race):
+    scheduler = begin_race(race)
+    scheduler.skip("A")
+    scheduler.pause("A")
+    assert race.said_paused == []
+    scheduler.idle("B")
+    assert race.slice_of == "B"
+    scheduler.resume("A")
+    scheduler.idle("B")
+    scheduler.idle("B")
+    assert race.slice_of == "A"
+
+
+# ---------------------------------------------------------------- the order of slices
+
+
+def deal(order: RoundOrder, lanes: str, number: int) -> str:
+    return " ".join("{}{}".format(*order.next(lanes)) for _ in range(number))
+
+
+def test_every_other_round_runs_backwards():
+    assert deal(RoundOrder(), "AB", 8) == "A1 B1 B2 A2 A3 B3 B4 A4"
+    assert deal(RoundOrder(), "ABC", 6) == "A1 B1 C1 C2 B2 A2"
+
+
+def test_a_lane_alone_has_every_turn():
+    assert deal(RoundOrder(), "A", 3) == "A1 A2 A3"
+
+
+def test_without_a_lane_there_is_no_slice():
+    order = RoundOrder()
+    assert order.next("") is None
+    assert order.round == 0
+
+
+def test_a_lane_that_cannot_run_is_skipped():
+    order = RoundOrder()
+    assert deal(order, "ABC", 1) == "A1"
+    assert deal(order, "AC", 2) == "C1 C2"
+
+
+def test_a_lane_that_comes_back_joins_the_next_round():
+    order = RoundOrder()
+    assert deal(order, "ABC", 1) == "A1"
+    assert deal(order, "AC", 1) == "C1"
+    assert deal(order, "ABC", 3) == "C2 B2 A2"
+
+
+def test_a_lane_that_joins_does_not_enter_the_round_that_is_under_way():
+    order = RoundOrder()
+    assert deal(order, "AB", 1) == "A1"
+    assert deal(order, "ABC", 4) == "B1 C2 B2 A2"
+
+
+def test_a_round_that_is_broken_off_is_not_taken_up_again():
+    order = RoundOrder()
+    assert deal(order, "AB", 1) == "A1"
+    order.break_off()
+    assert deal(order, "AB", 3) == "B2 A2 A3"
+
+
+@settings(deadline=None)
+@given(st.lists(st.sets(st.sampled_from("ABC")).map(sorted), max_size=40))
+def test_no_lane_has_two_slices_of_one_round_and_rounds_go_up(runnable):
+    order = RoundOrder()
+    dealt = [one for lanes in runnable if (one := order.next(lanes)) is not None]
+    assert len(set(dealt)) == len(dealt)
+    assert all(later[1] - earlier[1] in (0, 1) for earlier, later in pairwise(dealt))
+    assert len(dealt) == sum(bool(lanes) for lanes in runnable)

@@ -1,4 +1,4 @@
-"""The spare child: it loads while nothing is measured, and becomes whatever lane starts next."""
+"""The spare worker: it loads while nothing is measured, and becomes whatever lane starts next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfmon.model.lane_state import RACING
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.spec import LaneSpec
 
-from .conftest import frozen, gone
+from .conftest import gone, suspended
 
 pytestmark = pytest.mark.process
 
@@ -84,11 +84,11 @@ def test_another_race_takes_it_too(begin):
     group.wait_for(RACING, "cpu")
 
 
-def test_once_ready_it_stands_still(begin):
+def test_once_ready_it_does_not_run(begin):
     group = begin("cpu")
     ready(group)
     pid = spare_of(group)
-    wait_for(lambda: frozen(pid), 10, "it is frozen")
+    wait_for(lambda: suspended(pid), 10, "it is suspended")
     used = psutil.Process(pid).cpu_times()
     group.wait_for_steps("cpu", 500)
     assert psutil.Process(pid).cpu_times()[:2] == used[:2]
@@ -100,11 +100,11 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
     group = begin("cpu", "gpu", loads=1_000, mode=mode, slice_s=0.1)
     pid = spare_of(group)
     if mode == CONCURRENT:
-        wait_for(lambda: frozen(pid), 10, "it is frozen while both train")
+        wait_for(lambda: suspended(pid), 10, "it is suspended while both train")
         group.pause(["cpu", "gpu:0"])
-        wait_for(lambda: not frozen(pid), 10, "it loads on while both are paused")
+        wait_for(lambda: not suspended(pid), 10, "it loads on while both are paused")
         group.resume(["cpu"])
-        wait_for(lambda: frozen(pid), 10, "it is frozen again")
+        wait_for(lambda: suspended(pid), 10, "it is suspended again")
         return
     seen = set()
 
@@ -114,14 +114,14 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
                 assert group._children.spare._suspended
                 seen.add("measured")
             elif not group._children.spare._suspended:
-                seen.add("lent")
-        return seen == {"measured", "lent"}
+                seen.add("loaded")
+        return seen == {"measured", "loaded"}
 
-    wait_for(looked, 30, "slices, and time that is lent between rounds")
+    wait_for(looked, 30, "slices, and time that is loaded between rounds")
 
 
 def test_between_rounds_it_gets_on_until_it_is_ready(begin):
-    group = begin("cpu", "gpu", loads=1.5, slice_s=0.1)
+    group = begin("cpu", "gpu", loads=0.6, slice_s=0.1)
     wait_for(lambda: group.spare_ready, 60, "the spare is ready")
     rounds = len(group.lane("cpu").slices)
     wait_for(lambda: len(group.lane("cpu").slices) > rounds + 3, 30, "the race goes on")

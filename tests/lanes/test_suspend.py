@@ -11,7 +11,7 @@ from tfmon.lanes.suspend import Suspension
 from tfmon.model.lane_state import SUSPENDED
 from tfmon.model.race import CONCURRENT, TURNS
 
-from .conftest import frozen
+from .conftest import suspended
 
 pytestmark = pytest.mark.process
 
@@ -21,7 +21,7 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
     group.wait_for_steps("cpu", 100)
     group.wait_for_steps("gpu:0", 100)
     group.suspension.suspend_lanes()
-    wait_for(lambda: all(map(frozen, group.processes().values())), what="both are stopped")
+    wait_for(lambda: all(map(suspended, group.processes().values())), what="both are stopped")
     group.suspension.continue_lanes()
     wait_for(lambda: len(group.lane("gpu:0").heartbeat.suspensions) == 1, what="the gap is known")
     group.wait_for_steps("cpu", 100)
@@ -34,14 +34,14 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
         assert [mark.text.startswith(SUSPENDED) for mark in lane.knob_marks] == [True]
 
 
-def test_a_lane_whose_turn_it_is_not_stays_frozen(group):
+def test_a_lane_whose_turn_it_is_not_stays_suspended(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
     group.suspension.suspend_lanes()
-    wait_for(lambda: frozen(group.pid("cpu")), what="stopped")
+    wait_for(lambda: suspended(group.pid("cpu")), what="stopped")
     group.suspension.continue_lanes()
     group.wait_for_steps("cpu")
-    assert frozen(group.pid("gpu:0"))
+    assert suspended(group.pid("gpu:0"))
 
 
 def test_what_was_not_stopped_need_not_go_on(group):

@@ -1,4 +1,4 @@
-"""The watchdog with a clock that is told the time, and lanes that write down what they are told."""
+"""The watchdog with a clock that is set: when a lane counts as hung, suspensions, kills for lack of memory."""
 
 from __future__ import annotations
 
@@ -6,16 +6,45 @@ from dataclasses import replace
 
 import pytest
 
-from tfmon.lanes.watchdog import Watchdog, time_asleep_ns
-from tfmon.model.lane_state import RACING, WARMING_UP, Heartbeat, LaneState
-from tfmon.model.race import TURNS, Machine, Race
+from tfmon.lanes.watchdog import (
+    GROUP_KILLS,
+    LEAST_S,
+    MACHINE_KILLS,
+    PREPARING_S,
+    SCRIPT_S,
+    STARTING_S,
+    MemoryKills,
+    Watchdog,
+    expected,
+    patience_s,
+    time_asleep_ns,
+    unresponsive_since_ns,
+)
+from tfmon.model.lane_events import Progressed
+from tfmon.model.lane_state import (
+    ABSENT,
+    BUILDING,
+    DONE,
+    FAILED,
+    IMPORTING,
+    PAUSED,
+    RACING,
+    READY,
+    STARTING,
+    TRACING,
+    WARMING_UP,
+    Heartbeat,
+    KnobRequest,
+    LaneState,
+)
+from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 SECOND = 1_000_000_000
 
 
-class ExperimentControl:
+class Bench:
     """Two lanes, a clock, and what the watchdog did about them."""
 
     def __init__(self) -> None:
@@ -58,7 +87,7 @@ class ExperimentControl:
 
 @pytest.fixture
 def bench():
-    return ExperimentControl()
+    return Bench()
 
 
 def test_a_lane_that_speaks_now_and_then_is_left_alone(bench):
@@ -67,7 +96,7 @@ def test_a_lane_that_speaks_now_and_then_is_left_alone(bench):
         assert bench.after(10) == []
 
 
-def test_a_silent_lane_is_told_once_with_its_last_sign_of_life(bench):
+def test_a_unresponsive_lane_is_told_once_with_its_last_sign_of_life(bench):
     bench.heard("cpu")
     assert bench.after(19) == []
     assert bench.after(3) == [("stall", "cpu", 100.5)]
@@ -127,3 +156,153 @@ def test_a_little_lateness_is_no_gap(bench):
 
 def test_the_clock_of_sleep_stands_still_while_the_machine_is_awake():
     assert abs(time_asleep_ns() - time_asleep_ns()) < 50_000_000
+
+
+# ---------------------------------------------------------------- how long a lane may say nothing
+
+
+LANE = LaneState(LaneSpec("cpu", name="cpu"), phase=RACING)
+OTHER = LaneState(LaneSpec("gpu:0", name="gpu:0"), phase=RACING)
+
+
+def seen(*lanes: LaneState, **race) -> Snapshot:
+    return Snapshot(0, Machine(), Race(**race), lanes)
+
+
+@pytest.mark.parametrize("phase", [READY, PAUSED, DONE, FAILED, ABSENT])
+def test_nothing_is_expected_of_a_lane_that_has_nothing_to_say(phase):
+    lane = replace(LANE, phase=phase)
+    assert not expected(lane, seen(lane, mode=CONCURRENT))
+
+
+@pytest.mark.parametrize("phase", [STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP])
+def test_a_lane_that_gets_ready_is_expected_to_report_in_any_slice(phase):
+    lane = replace(LANE, phase=phase)
+    assert expected(lane, seen(lane, OTHER, training="gpu:0"))
+
+
+@pytest.mark.parametrize(
+    ("race", "expected_lanes"),
+    [
+        ({"mode": CONCURRENT}, ["cpu", "gpu:0"]),
+        ({"mode": TURNS, "training": "cpu"}, ["cpu"]),
+        ({"mode": TURNS, "training": ""}, []),
+        ({"mode": CONCURRENT, "exclusive": "gpu:0", "training": "gpu:0"}, ["gpu:0"]),
+    ],
+)
+def test_a_lane_that_races_is_expected_to_report_in_its_slice_only(race, expected_lanes):
+    snapshot = seen(LANE, OTHER, **race)
+    assert [lane.spec.name for lane in snapshot.lanes if expected(lane, snapshot)] == expected_lanes
+
+
+def test_a_lane_alone_is_always_expected_lanes():
+    assert expected(LANE, seen(LANE, mode=TURNS))
+
+
+@pytest.mark.parametrize(
+    ("heartbeat", "seconds"),
+    [
+        (Heartbeat(), LEAST_S),
+        (Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=SECOND), LEAST_S),
+        (Heartbeat(longest_window_ns=3 * SECOND), 90),
+        (Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND), 180),
+    ],
+    ids=["nothing known", "quick steps", "slow steps", "a long compilation"],
+)
+def test_patience_grows_with_the_lanes_own_steps_and_warm_up(heartbeat, seconds):
+    assert patience_s(replace(LANE, heartbeat=heartbeat)) == seconds
+
+
+@pytest.mark.parametrize("phase", [IMPORTING, BUILDING, TRACING, WARMING_UP])
+def test_getting_ready_may_take_ten_minutes(phase):
+    assert patience_s(replace(LANE, phase=phase)) == PREPARING_S >= 600
+
+
+def test_a_child_has_a_minute_for_its_first_word():
+    assert patience_s(replace(LANE, phase=STARTING)) == STARTING_S
+
+
+def test_a_script_loads_and_prepares_before_its_first_word():
+    assert patience_s(replace(LANE, phase=STARTING, command="python train.py")) == PREPARING_S
+
+
+@pytest.mark.parametrize(
+    ("progress", "seconds"),
+    [
+        (None, SCRIPT_S),
+        (Progressed(at_ns=0, doing="fit", batch=3, batches=10), SCRIPT_S),
+        (Progressed(at_ns=0, doing="fit", batch=3), SCRIPT_S),
+        (Progressed(at_ns=0, doing="fit", batch=10, batches=10), PREPARING_S),
+        (Progressed(at_ns=0, doing="validation", batch=10, batches=10), PREPARING_S),
+        (Progressed(at_ns=0, doing=""), PREPARING_S),
+    ],
+    ids=["its own loop", "within an epoch", "of unknown length", "callbacks", "validation", "after fit"],
+)
+def test_between_its_steps_a_script_may_do_other_things(progress, seconds):
+    assert patience_s(replace(LANE, command="python train.py", progress=progress)) == seconds
+
+
+def test_a_knob_that_is_asked_for_may_mean_a_compilation():
+    assert patience_s(replace(LANE, requested={"xla": KnobRequest(1, True, 0)})) == PREPARING_S
+
+
+@pytest.mark.parametrize(
+    ("heard_s", "expected_s", "since_s"), [(5, 3, 5), (3, 5, 5), (999, 5, 5)], ids=["heard", "turn", "future"]
+)
+def test_silence_begins_with_the_last_event_or_the_slice(heard_s, expected_s, since_s):
+    lane = replace(LANE, heartbeat=Heartbeat(heard_ns=heard_s * SECOND))
+    assert unresponsive_since_ns(lane, expected_s * SECOND, 10 * SECOND) == since_s * SECOND
+
+
+# ---------------------------------------------------------------- SIGKILL for lack of memory
+
+
+def write(root, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def machine(root, count: int) -> None:
+    write(root, "proc/vmstat", f"nr_free_pages 5\noom_kill {count}\nswap_ra 1\n")
+
+
+def test_one_that_came_since_the_count_before_is_told(tmp_path):
+    machine(tmp_path, 3)
+    kills = MemoryKills(tmp_path)
+    assert kills.recent() == ""
+    machine(tmp_path, 4)
+    assert kills.recent() == MACHINE_KILLS.format("a process")
+    kills.count()
+    assert kills.recent() == MACHINE_KILLS.format("a process"), (
+        "it may have been counted just before the lane's end is seen"
+    )
+    kills.count()
+    assert kills.recent() == ""
+
+
+@pytest.mark.parametrize(
+    ("group", "file"),
+    [
+        ("0::/lanes", "sys/fs/cgroup/lanes/memory.events"),
+        ("0::/host/path", "sys/fs/cgroup/memory.events"),
+        ("4:memory:/lanes\n0::/", "sys/fs/cgroup/memory/lanes/memory.oom_control"),
+    ],
+    ids=["version 2", "version 2 in a container", "version 1"],
+)
+def test_the_own_control_group_tells_more_than_the_machine(group, file, tmp_path):
+    write(tmp_path, "proc/self/cgroup", group + "\n")
+    write(tmp_path, file, "oom 0\noom_kill 1\n")
+    machine(tmp_path, 10)
+    kills = MemoryKills(tmp_path)
+    write(tmp_path, file, "oom 2\noom_kill 3\n")
+    machine(tmp_path, 12)
+    assert kills.recent() == GROUP_KILLS.format("2 processes")
+
+
+def test_where_nothing_is_told_nothing_is_said(tmp_path):
+    kills = MemoryKills(tmp_path)
+    kills.count()
+    assert kills.recent() == ""
+    machine(tmp_path, 5)
+    assert kills.recent() == "", "nobody knows how many there were before"

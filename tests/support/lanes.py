@@ -57,7 +57,7 @@ class RacingGroup(LaneGroup):
         return self.processes()[name]
 
     def requests(self, name: str) -> list[str]:
-        """What the lane's child was asked, in words."""
+        """Return the requests that the lane's process got, in words."""
         log = self.logs / name
         return log.read_text().splitlines() if log.exists() else []
 

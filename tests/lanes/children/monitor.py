@@ -1,4 +1,4 @@
-"""A monitor with one lane, to be killed: argv says what the lane's child does, and whether it is frozen."""
+"""A monitor with one lane, to be killed: argv says what the lane's child does, and whether it is suspended."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.reader import PipeReader
 
 heard = threading.Event()
-pump = PipeReader()
-pump.start()
+reader = PipeReader()
+reader.start()
 script = Path(__file__).with_name("speaker.py")
 child = LaneProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda *_: heard.set(), script)
-pump.watch(child)
+reader.watch(child)
 heard.wait()
-if sys.argv[1] == "frozen":
+if sys.argv[1] == "suspended":
     child.suspend()
 print(child.pid, flush=True)
 threading.Event().wait()
