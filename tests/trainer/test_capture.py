@@ -17,7 +17,6 @@ import pytest
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
 from tfmon.profile.result import Profile
-from tfmon.profile.xspace import read_space
 from tfmon.trainer.capture import Capture, CaptureError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
@@ -203,26 +202,6 @@ class TestAgainstTensorFlow:
         equal = [key for key, time_us in ours.items() if time_us == pytest.approx(table[key], rel=1e-6, abs=0.002)]
         assert all(time_us <= table[key] + 0.002 for key, time_us in ours.items())
         return len(equal)
-
-    def test_the_generated_class_reads_the_same(self, tf: Any, capture: Capture) -> None:
-        xplane = pytest.importorskip(
-            "tensorflow.tsl.profiler.protobuf.xplane_pb2", reason="it has moved", exc_type=ImportError
-        )
-        path = take(capture, tf.function(training(tf, dense(tf))), batches_of(tf, data((32,)), 10), steps=3)
-        theirs, ours = xplane.XSpace(), read_space(path)
-        theirs.ParseFromString(path.read_bytes())
-        assert [plane.name for plane in ours.planes] == [plane.name for plane in theirs.planes]
-        for mine, other in zip(ours.planes, theirs.planes, strict=True):
-            assert [len(line.events) for line in mine.lines] == [len(line.events) for line in other.lines]
-            for line, raw in zip(mine.lines, other.lines, strict=True):
-                shift_ps = (raw.timestamp_ns - ours.origin_ns) * 1000
-                expected = sorted(
-                    (shift_ps + one.offset_ps, one.duration_ps, other.event_metadata[one.metadata_id].name)
-                    for one in raw.events
-                )
-                assert (
-                    sorted((one.start_ps, one.end_ps - one.start_ps, one.name) for one in line.events) == expected
-                )
 
 
 def tensorflows_table(path: Path, folder: Path) -> dict[tuple[str, str], float]:

@@ -301,20 +301,36 @@ class LaneControl:
 
     def window(self, at_ns: int, loss: float | None, **more: Any) -> Window:  # noqa: ANN401
         """Return the window that ends at `at_ns`; `more` are fields that only the subclass knows."""
-        clock, traces = self.clock, self.traces
+        clock, samples, traces = self.clock, self.sampler.sums, self.traces
         if not clock.marks & {KNOB_CHANGE, WARM_UP}:
             self._outliers.mark(clock)
         allocated, peak = self._gpu_memory()
-        return clock.window(
-            at_ns,
-            self.sampler.sums,
+        return Window(
+            at_ns=at_ns,
+            span_ns=at_ns - clock.began_ns,
+            steps=clock.steps,
+            examples=clock.examples,
             step=clock.done,
+            input_ns=clock.input_ns,
+            call_ns=clock.call_ns,
+            sync_ns=clock.sync_ns,
+            report_ns=clock.report_ns,
+            longest_ns=clock.longest_ns,
+            histogram=clock.histogram,
             loss=loss,
             settings=dict(self.settings),
+            marks=tuple(sorted(clock.marks)),
             round=self.slices.round,
             gpu_memory_allocated_bytes=allocated,
             gpu_memory_peak_bytes=peak,
+            traced_steps=clock.traced_steps,
+            traced_ns=clock.traced_ns,
             traced=traces.cause() if traces is not None and clock.traced_steps else "",
+            sampled=samples.steps,
+            sampled_examples=samples.examples,
+            sampled_input_ns=samples.input_ns,
+            sampled_call_ns=samples.call_ns,
+            sampled_tail_ns=samples.tail_ns,
             **more,
         )
 

@@ -14,7 +14,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.lane_events import Window
 from tfmon.model.lane_statistics import BINS_PER_OCTAVE, add, quantile_ns
 
 try:
@@ -87,30 +86,6 @@ class StepClock:
         self.histogram = add(self.histogram, counted)
         self.longest_ns = max(self.longest_ns, longest_ns)
         self.steps += steps
-
-    def window(self, at_ns: int, samples: Samples, **more: Any) -> Window:  # noqa: ANN401
-        """Return the window as it is now; `more` are the fields that are not measured here."""
-        return Window(
-            at_ns=at_ns,
-            span_ns=at_ns - self.began_ns,
-            steps=self.steps,
-            examples=self.examples,
-            input_ns=self.input_ns,
-            call_ns=self.call_ns,
-            sync_ns=self.sync_ns,
-            report_ns=self.report_ns,
-            longest_ns=self.longest_ns,
-            histogram=self.histogram,
-            marks=tuple(sorted(self.marks)),
-            traced_steps=self.traced_steps,
-            traced_ns=self.traced_ns,
-            sampled=samples.steps,
-            sampled_examples=samples.examples,
-            sampled_input_ns=samples.input_ns,
-            sampled_call_ns=samples.call_ns,
-            sampled_tail_ns=samples.tail_ns,
-            **more,
-        )
 
 
 @dataclass(slots=True)
