@@ -14,7 +14,7 @@ from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import DriverFacts, GpuFacts, Platform
 from tfmon.doctor.machine import DriverReader
 from tfmon.doctor.report import no_gpu_reason
-from tfmon.probes.gpus import GpuVisibility, find_gpus
+from tfmon.probes.gpus import GpuVisibility, find_gpus, read_visibility
 from tfmon.probes.nvidia.nvml import (
     DRIVER_NOT_LOADED,
     LIBRARY_MISMATCH,
@@ -320,9 +320,9 @@ class TestOneSource:
     def test_without_a_driver(self, bench):
         facts = bench.facts()
         assert facts.visibility.failure == NvmlFailure(LIBRARY_NOT_FOUND)
-        screen = find_gpus(
-            bench.python, environ={}, root=bench.root, library="libno-such-driver.so.1", system="Linux"
-        )
+        library = "libno-such-driver.so.1"
+        visibility = read_visibility(environ={}, root=bench.root, library=library, system="Linux")
+        screen = find_gpus(bench.python, visibility)
         assert screen.reason == facts.obstacle.reason == find("driver", facts).found == no_gpu_reason(facts).reason
 
     @pytest.mark.process

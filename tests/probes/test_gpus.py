@@ -17,7 +17,7 @@ from support.waiting import wait_for
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.gpus import GpuSearch, find_gpus, visible_places
+from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, visible_places
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
 
 pytestmark = pytest.mark.process
@@ -56,7 +56,7 @@ def search(driver, tmp_path, site):
 
     def look(environ=None, **more) -> GpuSearch:
         more = {"library": str(driver.library), "root": tmp_path, "system": "Linux", **more}
-        return find_gpus(environ=environ or {}, **more)
+        return find_gpus(visibility=read_visibility(environ=environ or {}, **more))
 
     return look
 
@@ -255,8 +255,9 @@ class TestWheel:
 def test_a_machine_without_a_driver_does_not_pay_for_one():
     """Neither pynvml nor TensorFlow is imported, and the answer is there at once."""
     code = (
-        "import sys, time; from tfmon.probes.gpus import find_gpus\n"
-        "begun = time.perf_counter(); found = find_gpus(library='libno-such.so.1', system='Linux')\n"
+        "import sys, time; from tfmon.probes.gpus import find_gpus, read_visibility\n"
+        "begun = time.perf_counter()\n"
+        "found = find_gpus(None, read_visibility(library='libno-such.so.1', system='Linux'))\n"
         "print(time.perf_counter() - begun < 0.2, 'pynvml' in sys.modules, 'tensorflow' in sys.modules)\n"
         "print(found.gpus)"
     )

@@ -77,27 +77,12 @@ Listed: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None]
 Examine: TypeAlias = Callable[[Nvml, Sequence[PhysicalGpu]], None]
 
 
-def find_gpus(
-    python: str | Path | None = None,
-    *,
-    timeout_s: float = 5.0,
-    environ: Mapping[str, str] | None = None,
-    root: Path = Path("/"),
-    library: str = LIBRARY,
-    system: str = "",
-    machine: str = "",
-) -> GpuSearch:
+def find_gpus(python: str | Path | None = None, visibility: GpuVisibility | None = None) -> GpuSearch:
     """Return the GPUs that a lane run by `python` (this interpreter by default) could use.
 
-    Takes a few milliseconds without an NVIDIA driver, and at most `timeout_s` plus the start of `python` with a
-    slow one: without persistence mode the first call takes seconds.
-    Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, the files of the TensorFlow of `python`.
-    Thread: any; the driver is called in a thread of its own, which is abandoned if the driver hangs.
+    Source, Thread: as `read_visibility`, called by default; the files of the TensorFlow of `python`.
     """
-    visibility = read_visibility(
-        timeout_s=timeout_s, environ=environ, root=root, library=library, system=system, machine=machine
-    )
-    return conclude(visibility, lambda: read_wheel(python))
+    return conclude(visibility or read_visibility(), lambda: read_wheel(python))
 
 
 def read_visibility(
@@ -110,10 +95,15 @@ def read_visibility(
     machine: str = "",
     examine: Examine | None = None,
 ) -> GpuVisibility:
-    """Return what can be known of the GPUs. Source, Thread: as `find_gpus`.
+    """Return what can be known of the GPUs.
+
+    Takes a few milliseconds without an NVIDIA driver, and at most `timeout_s` with a slow one: without persistence
+    mode the first call takes seconds.
 
     Args:
         examine: Reads more while the driver's library is open, in the thread that calls the driver.
+    Source: NVML's list of devices, CUDA_VISIBLE_DEVICES, /proc/driver/nvidia, /sys/bus/pci.
+    Thread: any; the driver is called in a thread of its own, which is abandoned if the driver hangs.
     """
     environ = os.environ if environ is None else environ
     system, machine = system or platform.system(), machine or platform.machine()
