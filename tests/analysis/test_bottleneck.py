@@ -10,7 +10,7 @@ from support.measured_lanes import measured_lane as lane
 from support.simulated_gpu import Gpu, busy_share, simulate
 
 from tfmon.analysis.attribution import shares_of
-from tfmon.analysis.bottleneck import LEAST_WINDOWS, Evidence, find_bottleneck, find_kinds
+from tfmon.analysis.bottleneck import Evidence, find_bottleneck, find_kinds
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing
@@ -132,8 +132,10 @@ class TestLanes:
     def test_too_few_windows_say_nothing(self):
         assert kind_of(LaneState(spec=LaneSpec("cpu"))) is None
         few = lane(computing=0.9, call_ns=900)
-        sums = replace(few.steady, windows=LEAST_WINDOWS - 1)
-        assert kind_of(replace(few, measurements=replace(few.measurements, steady=sums))) is None
+        for windows, known in ((2, False), (3, True)):
+            sums = replace(few.steady, windows=windows)
+            found = kind_of(replace(few, measurements=replace(few.measurements, steady=sums)))
+            assert (found is not None) is known
 
 
 HOST_US = {"input": 200, "launch": 300, "copy": 100, "device": 1_000}
@@ -175,7 +177,7 @@ def host(**readings) -> HostSample:
 
 
 def gpu(*reasons: ClockReason, **more) -> GpuSample:
-    nothing = Missing("not asked")
+    nothing = Missing("not read")
     return GpuSample(
         at_ns=0, key="GPU-1", index=0, name="GPU", busy_pct=5.0, busy_source="samples", used_bytes=nothing,
         total_bytes=nothing, power_w=nothing, power_limit_w=nothing, temperature_c=nothing, clock_reasons=reasons,

@@ -157,7 +157,7 @@ class TestConcurrent:
 class TestWhatLimitsIt:
     def gpu_samples(self, *clocks: float):
         unread = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
-        missing = dict.fromkeys(unread, Missing("not asked"))
+        missing = dict.fromkeys(unread, Missing("not read"))
         return tuple(
             GpuSample(at_ns=at, key="GPU-1", index=0, name="GPU", busy_source="", sm_clock_mhz=clock, **missing)
             for at, clock in enumerate(clocks)

@@ -116,7 +116,7 @@ class TestOperations:
         lines = {"python": loop, "tf_Compute/1": outer, "tf_Compute/2": middle, "tf_Compute/3": inner}
         assert {op.type for op in profile_of(trace(lines)).ops.top} == {"While", "PartitionedCall", "MatMul"}
 
-    def test_self_time_leaves_out_what_ran_inside_on_the_same_thread(self):
+    def test_self_time_is_without_what_ran_inside_on_the_same_thread(self):
         ops = [("f/call:PartitionedCall", 100, 300), ("f/MatMul:MatMul", 150, 200), ("f/Inner:Pow", 160, 30)]
         lines = {"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": processing(1, ops)}
         found = {op.type: us(op.self_ns) for op in profile_of(trace(lines)).ops.top}

@@ -61,7 +61,7 @@ def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
     assert event == {"ph": "X", "name": "step", **where, "args": {"step_num": 3, "how": "xla"}}
 
 
-def test_planes_do_not_share_threads_and_empty_ones_are_left_out(tmp_path):
+def test_planes_do_not_share_threads_and_empty_ones_are_skipped(tmp_path):
     lines = {"l": [mark("e", 0, 1)]}
     events = exported(decode(space(plane("a", lines), plane("b", {}), plane("c", lines))), tmp_path)
     assert {(one["pid"], one["tid"]) for one in events if one["ph"] == "X"} == {(1, 1), (3, 1)}

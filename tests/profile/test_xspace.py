@@ -67,7 +67,7 @@ class TestRoundTrip:
                 expected = [(*span, one.name, one.stats) for span, one in zip(ends, written, strict=True)]
                 assert list(map(tuple, line.events)) == sorted(expected, key=lambda one: (one[0], -one[1]))
 
-    def test_bytes_are_left_out(self):
+    def test_bytes_are_skipped(self):
         assert only(space(plane("p", {"l": [mark("e", 0, 1, program=b"\xff" * 9, kept=1)]}))).stats == {"kept": 1}
 
     def test_a_name_that_is_no_text_is_read_all_the_same(self):
@@ -89,19 +89,19 @@ class TestRoundTrip:
         assert [one.stats for one in read] == [{"a": 7}, {"a": 7, "b": 2}]
 
 
-def test_events_that_nobody_asks_for_are_not_read():
+def test_events_that_are_not_wanted_are_not_read():
     both = [mark("a", 0, 1), mark("b", 1, 1)]
     data = space(plane("/host:CPU", {"python": both, "tf_data_private/7": both}))
-    asked = []
+    called = []
 
     def wanted(line: str, event: str, names) -> bool:
         assert set(names) == {"a", "b"}
-        asked.append((line, event))
+        called.append((line, event))
         return line == "python" or event == "b"
 
     read = {line.name: [one.name for one in line.events] for line in decode(data, wanted).planes[0].lines}
     assert read == {"python": ["a", "b"], "tf_data_private/7": ["b"]}
-    assert sorted(asked) == sorted({(line, one.name) for line in read for one in both})
+    assert sorted(called) == sorted({(line, one.name) for line in read for one in both})
     assert decode(data, wanted).events == 4, "all of them were counted"
 
 

@@ -155,9 +155,9 @@ _ROUND = re.compile(r"\[\d+\]")
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
-    """Want of the pipeline's own threads what tells of its stages; the operations in its functions do not.
+    """Accept what tells of the pipeline's stages; on its own threads the operations in its functions do not.
 
-    The executor does where a stage only starts its functions, or a function calls Python. It is most of a trace.
+    The executor, most of a trace, does where a stage only starts its functions or a function calls Python.
     """
     if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or event == _RUN_ASYNC or _is_python(event):
         return True

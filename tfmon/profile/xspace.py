@@ -45,7 +45,7 @@ _KEPT_STATS = 20_000
 
 
 def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
-    """Want every event."""
+    """Accept every event."""
     return True
 
 
@@ -64,9 +64,9 @@ def read_space(path: Path, wanted: Wanted = everything) -> Space:
 
 
 def decode(data: bytes, wanted: Wanted = everything) -> Space:
-    """Return the trace that these bytes hold. Events that only count, without a place in time, are left out.
+    """Return the trace that these bytes hold. Events that only count, without a place in time, are skipped.
 
-    `wanted` is asked once for each name on each line. An event that is not wanted costs next to no time.
+    `wanted` is called once for each name on each line. An event that is not wanted costs next to no time.
 
     Raises: TraceError, and no other.
     """
@@ -79,8 +79,8 @@ def _torn(at: int) -> TraceError:
     return TraceError(f"this is no TensorFlow profile, or a damaged one: it makes no sense at byte {at:,}")
 
 
-def _too_large(why: str) -> TraceError:
-    return TraceError(f"the profile is too large: {why}", "capture fewer steps")
+def _too_large(reason: str) -> TraceError:
+    return TraceError(f"the profile is too large: {reason}", "capture fewer steps")
 
 
 def _varint(data: bytes, pos: int, end: int) -> tuple[int, int]:
