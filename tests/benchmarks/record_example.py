@@ -1,7 +1,7 @@
 """Record the race that comes with tfmon: `make example`.
 
 Two lanes of small-dense race on the CPU, and knobs change while they train: prefetch of both, then the batch size
-of one. The file is replaced only when the race ended well and has a verdict.
+of one. The file is replaced only when the race ended well and has a winner.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tfmon.analysis.verdict import find_verdict
 from tfmon.catalog import find_scenario
 from tfmon.recordings.library import EXAMPLE
 from tfmon.recordings.player import play_all
@@ -34,9 +35,8 @@ def main() -> None:
         file = Path(folder) / EXAMPLE.name
         _record(file)
         recording, end = play_all(file)
-        ratio = recording.closed.ratio if recording.closed else None
-        if recording.torn or ratio is None or any(lane.trouble for lane in end.lanes):
-            raise SystemExit("the race has no verdict or did not end well: nothing was written")
+        if recording.closed is None or find_verdict(end).winner is None or any(lane.trouble for lane in end.lanes):
+            raise SystemExit("the race has no winner or did not end well; nothing was written")
         EXAMPLE.write_bytes(file.read_bytes())
     print(f"{len(recording)} events, {EXAMPLE.stat().st_size / 1024:.0f} KiB: {recording.closed.verdict}")
 
