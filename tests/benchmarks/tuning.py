@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import best_of, change_text, gain_text, settings_text
 from tfmon.catalog import find_scenario
-from tfmon.experiments.driver import Driver
+from tfmon.experiments.driver import FailedError, LaneDriver
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import TuneState
 from tfmon.runner.planner import RaceOptions
@@ -46,41 +46,37 @@ class Lane:
     """One lane that trains by itself."""
 
     def __init__(self, program: Program, name: str) -> None:
-        self.driver = Driver(program.session, program.lanes)
+        self.driver = LaneDriver(program.session, program.lanes)
         self.name = name
 
     def bring(self, settings: Mapping[str, KnobValue]) -> None:
-        """Bring settings into force, and fill the cache if it is on."""
+        """Set knobs, wait until they are in effect, and fill the cache if it is on."""
         changed = False
         for knob, value in settings.items():
             if self.driver.lane(self.name).settings.get(knob) != value:
                 changed = True
-                if why := self.driver.bring_into_force([self.name], knob, value):
-                    raise SystemExit(f"{knob}={value}: {why}")
+                self.driver.set_knob([self.name], knob, value)
         if changed and settings.get("cache"):
             lane = self.driver.lane(self.name)
             full = lane.examples + (lane.data_examples or 0)
-            self.driver.wait(lambda: "" if self.driver.lane(self.name).examples >= full else None, "no epoch")
+            self.driver.wait(lambda: self.driver.lane(self.name).examples >= full, "no epoch")
 
     def throughput(self) -> float:
         """Return examples/s over the next second of steady training."""
         before = self.driver.lane(self.name).steady
 
-        def answer() -> str | None:
-            steady = self.driver.lane(self.name).steady
-            return "" if steady.span_ns - before.span_ns >= MEASURED_NS else None
+        def measured() -> bool:
+            return self.driver.lane(self.name).steady.span_ns - before.span_ns >= MEASURED_NS
 
-        self.driver.wait(answer, "nothing was measured")
+        self.driver.wait(measured, "nothing was measured")
         after = self.driver.lane(self.name).steady
         return (after.examples - before.examples) / (after.span_ns - before.span_ns) * 1e9
 
     def slices(self, count: int) -> list:
         """Return the next slices that the lane trains from beginning to end."""
         since_ns = self.driver.snapshot().at_ns
-        ended = self.driver.turns_ended(self.name)
-        self.driver.wait(
-            lambda: "" if self.driver.turns_ended(self.name) > ended + count else None, "no slice ended"
-        )
+        ended = self.driver.slices_ended(self.name)
+        self.driver.wait(lambda: self.driver.slices_ended(self.name) > ended + count, "no slice ended")
         return [one for one in self.driver.lane(self.name).slices if one.at_ns > since_ns][-count:]
 
 
@@ -99,12 +95,11 @@ def main() -> None:
     program.begin(program.plan(info))
     lane = Lane(program, "cpu")
     try:
-        if why := lane.driver.wait_until_racing(["cpu"]):
-            raise SystemExit(why)
+        lane.driver.wait_until_racing(["cpu"])
         lane.bring(WORST)
         began = time.monotonic()
-        program.bench.run(TuneState("cpu", everything=True))
-        program.bench.join(600)
+        program.experiments.run(TuneState("cpu", everything=True))
+        program.experiments.join(600)
         tune_s = time.monotonic() - began
         state = program.session.snapshot().tuned
         assert state is not None
@@ -138,6 +133,8 @@ def main() -> None:
             f"tuned over best: {share.value:.3f} ({share.low:.3f} to {share.high:.3f}), goal 0.9; "
             f"time {tune_s / sweep_s:.3f} of the sweep's, goal 0.1"
         )
+    except FailedError as failed:
+        raise SystemExit(str(failed)) from failed
     finally:
         lane.driver.close()
         program.close()

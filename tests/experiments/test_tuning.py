@@ -90,11 +90,11 @@ class TestOne:
         begin(group, "cpu", "gpu", mode=mode, FASTER="parallel_calls=auto:1.5")
         bench.start_tuning("gpu:0", everything=False)
         wait_for(lambda: group.session.snapshot().tuned.attempts, 30, "the first attempt")
-        held = group.lane("cpu").steps
+        steps = group.lane("cpu").steps
         assert group.session.snapshot().race.exclusive == "gpu:0"
         assert bench.join(60)
         assert group.lane("cpu").settings["parallel_calls"] == "off"
-        group.wait_for_steps("cpu", held + 1 - group.lane("cpu").steps)
+        group.wait_for_steps("cpu", steps + 1 - group.lane("cpu").steps)
         group.wait_for_steps("gpu:0")
         assert group.session.snapshot().race.exclusive == ""
 

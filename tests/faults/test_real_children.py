@@ -51,7 +51,7 @@ LIMIT = (
     "        try:\n            np.ones(2**31)\n"
     "        finally:\n            resource.setrlimit(resource.RLIMIT_AS, (before, most))"
 )
-"""Only as long as the one array is asked for: TensorFlow's own threads end the process when they get no memory."""
+"""Only as long as the one array is requested: TensorFlow's own threads end the process when they get no memory."""
 SHORTAGE = "import tfmon.trainer.pipeline as pipeline; pipeline.free_bytes = lambda: 700"
 """The 64 rows take 768 bytes."""
 SLOW_FAULT = (

@@ -23,13 +23,13 @@ SCREEN_BYTES = 120 * 36
 """Every full paint has more than these. The system itself holds some tens of thousands for a terminal."""
 
 
-def asked(log: Path) -> int:
+def knob_requests(log: Path) -> int:
     return log.read_text("utf-8").count("SetKnob")
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Where the lanes write what they are asked."""
+    """Where the lanes log their requests."""
     return tmp_path / "requests"
 
 
@@ -55,9 +55,9 @@ def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link, log) -> N
         for key in ("?", ESCAPE):
             link.press(key)
             link.run(0.02)
-    before = asked(log)
+    before = knob_requests(log)
     deadline = time.monotonic() + 20
-    while asked(log) == before:  # only the race heeds this key, so all keys before it were heeded
+    while knob_requests(log) == before:  # only the race heeds this key, so all keys before it were heeded
         assert time.monotonic() < deadline, "keys do nothing while nothing is taken"
         link.press(ESCAPE + "p")
         link.run(1.0)

@@ -270,9 +270,13 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
         group.wait_for(READY, "gpu:0")
         gate.touch()
         assert group.about_to_hear.wait(30)
+        gate.unlink()
         group.restart(["cpu"])
         wait_for(lambda: "cpu" not in group.processes(), 30, "the lane is taken from its child")
         group.go_on.set()
+        wait_for(lambda: len(group.requests("cpu")) == 2, 30, "the new process is told what to train")
+        assert group.session.snapshot().race.started_ns is None
+        gate.touch()
         group.wait_for_steps("cpu")
         group.wait_for_steps("gpu:0")
     finally:

@@ -74,9 +74,9 @@ def runs_out_of_memory(trainer) -> None:
 
 def eats_memory(trainer) -> None:
     """Take memory until the kernel ends this process, and keep saying so: nobody shall think that it hangs."""
-    held = []
+    taken = []
     while True:
-        held.append(b"m" * (8 * MEGABYTE))
+        taken.append(b"m" * (8 * MEGABYTE))
         FakeTrainer.train(trainer)
 
 
