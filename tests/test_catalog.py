@@ -52,18 +52,11 @@ def test_the_variants_that_the_contrast_names_are_remedies_for_each_other(write)
     assert knob(read_scenario(write(with_body(*body)), "file"), "variant").remedies == ()
 
 
-def test_the_built_in_scenarios_are_listed_by_name():
+def test_every_built_in_file_is_listed_by_its_name_and_says_what_it_is():
     infos = list_scenarios()
-    names = [info.name for info in infos]
-    assert {"small-dense", "large-dense"} <= set(names)
-    assert names == sorted(names)
+    assert [info.path for info in infos] == sorted(built_in_folder().glob("[!_]*.py"))
     assert {info.origin for info in infos} == {"built-in"}
-
-
-def test_every_built_in_file_is_listed_and_says_what_it_is():
-    infos = {info.path: info for info in list_scenarios()}
-    for path in built_in_folder().glob("[!_]*.py"):
-        assert infos[path].title and infos[path].doc
+    assert all(info.title and info.doc for info in infos)
 
 
 def test_a_built_in_scenario_is_found_by_name():
@@ -75,29 +68,19 @@ def test_a_built_in_scenario_is_found_by_name():
     assert info.contrast == ("batch_size=10", "batch_size=256")
 
 
-def test_a_file_is_found_by_its_path(write):
-    path = write(MINIMAL)
-    info = find_scenario(str(path))
-    assert (info.name, info.path, info.origin) == ("mine", path.resolve(), "file")
-
-
-def test_a_file_is_found_from_the_working_directory(write, monkeypatch):
+def test_a_file_is_found_by_its_path(write, monkeypatch):
     path = write(MINIMAL, "my_net.py")
     monkeypatch.chdir(path.parent)
-    assert find_scenario("my_net.py").path == find_scenario("./my_net.py").path == path.resolve()
-    assert find_scenario("my_net.py").name == "my-net"
+    for name in (str(path), "my_net.py", "./my_net.py"):
+        info = find_scenario(name)
+        assert (info.name, info.path, info.origin) == ("my-net", path.resolve(), "file")
 
 
-def test_a_misspelt_name_brings_the_nearest():
-    with pytest.raises(UsageError, match="smal-dense") as caught:
-        find_scenario("smal-dense")
-    assert "did you mean small-dense" in caught.value.hint
-
-
-def test_a_name_like_no_other_brings_the_list():
-    with pytest.raises(UsageError) as caught:
-        find_scenario("zzzz")
-    assert "small-dense" in caught.value.hint and "large-dense" in caught.value.hint
+@pytest.mark.parametrize(("name", "hint"), [("smal-dense", "did you mean small-dense"), ("zzzz", "large-dense")])
+def test_a_misspelt_name_brings_the_nearest_or_the_list(name, hint):
+    with pytest.raises(UsageError, match=name) as caught:
+        find_scenario(name)
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["./absent.py", "absent.py", "folder/absent"])
@@ -125,11 +108,6 @@ def test_the_docstring_is_split_into_title_and_text(write):
     assert (info.title, info.doc) == ("My net.", "More of it.")
 
 
-def test_a_file_without_docstring_is_called_by_its_name(write):
-    info = read_scenario(write(with_body("pass")), "file")
-    assert (info.title, info.doc) == ("mine.py", "")
-
-
 def test_what_a_scenario_leaves_open_has_defaults(write):
     info = read_scenario(write(MINIMAL), "file")
     assert info.defaults() == {
@@ -145,54 +123,26 @@ def test_what_a_scenario_leaves_open_has_defaults(write):
     assert info.examples is None
 
 
-def test_literals_of_the_class_body_are_read(write):
-    path = write(
-        with_body(
-            "batch_size = 64",
-            "prefetch: str = 'off'",
-            "examples = 10_000",
-            "contrast = ('batch_size=1', 'batch_size=2')",
-        )
-    )
-    info = read_scenario(path, "file")
+def test_literals_of_the_class_body_are_read_and_other_attributes_may_be_computed(write):
+    body = ("batch_size = 64", "prefetch: str = 'off'", "examples = 10_000", "contrast = ('width=1', 'width=2')")
+    info = read_scenario(write(with_body(*body, "units = load()")), "file")
     assert (info.defaults()["batch_size"], info.defaults()["prefetch"]) == (64, "off")
-    assert info.examples == 10_000
-    assert info.contrast == ("batch_size=1", "batch_size=2")
+    assert (info.examples, info.contrast) == (10_000, ("width=1", "width=2"))
+    assert (info.title, info.doc) == ("mine.py", ""), "without a docstring it is called by its name"
 
 
-def test_other_attributes_may_be_computed(write):
-    assert (
-        read_scenario(write(with_body("units = load()", "batch_size = 4")), "file").defaults()["batch_size"] == 4
+def test_knobs_of_its_own_are_read_in_any_spelling(write):
+    calls = (
+        "Knob('width', default=128, help='Units.', kind='restart', low=1, high=4096)",
+        "trainer.Knob('which', 'a', 'Which.', choices=('a', 'b'))",
+        "Knob('augment', default=True, help='On.')",
     )
-
-
-def test_a_knob_of_its_own_is_read(write):
-    call = "Knob('width', default=128, help='Units.', kind='restart', low=1, high=4096)"
-    info = read_scenario(write(with_body(f"knobs = ({call},)")), "file")
+    source = with_body(f"knobs = [{', '.join(calls)}]").replace("(Scenario)", "(tfmon.trainer.Scenario)")
+    info = read_scenario(write(source), "file")
     width = knob(info, "width")
     assert (width.default, width.help, width.kind, width.low, width.high) == (128, "Units.", "restart", 1, 4096)
-    assert width.parse("256") == 256
-
-
-def test_a_knob_with_choices_and_in_any_spelling_is_read(write):
-    calls = "trainer.Knob('variant', 'a', 'Which.', choices=('a', 'b')), Knob('augment', default=True, help='On.')"
-    info = read_scenario(write(with_body(f"knobs = [{calls}]")), "file")
-    assert knob(info, "variant").choices == ("a", "b")
+    assert knob(info, "which").choices == ("a", "b")
     assert info.defaults()["augment"] is True
-
-
-def test_the_default_of_an_own_knob_can_be_set_beside_it(write):
-    path = write(with_body("knobs = (Knob('width', 128, 'Units.', low=1),)"))
-    assert read_scenario(path, "file").defaults()["width"] == 128
-
-
-def test_a_base_class_may_be_named_through_its_module(write):
-    assert (
-        read_scenario(write("class Mine(tfmon.trainer.Scenario): batch_size = 3\n"), "file").defaults()[
-            "batch_size"
-        ]
-        == 3
-    )
 
 
 def test_a_file_is_never_run(write, tmp_path):

@@ -18,6 +18,7 @@ from support.waiting import wait_for
 
 from tfmon import __version__
 from tfmon.cli.main import cli
+from tfmon.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 SCRIPTED = ROOT / "tests" / "support" / "gpu_tfmon.py"
@@ -55,6 +56,7 @@ def test_every_command_says_what_it_does_and_what_each_option_is_for(tfmon, name
 LOADED = f'''
 import sys
 from tfmon.cli.main import cli
+from tfmon.errors import UsageError
 def loaded(*words):
     try:
         cli.main(list(words), standalone_mode=False)
@@ -169,6 +171,41 @@ def test_a_gpu_that_is_not_there_ends_with_the_reason_and_starts_nothing(tfmon, 
     # The same interpreter is started for a lane that can be.
     tfmon("race", "--lane", "cpu", "--python", python, "--headless")
     assert "bootstrap.py" in trace.read_text()
+
+
+# ------------------------------------------------------------ what the words mean
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("race",),
+            {"seconds": 30.0, "mode": "turns", "slice_s": 0.5, "spare": False, "record": True, "lanes": ()},
+        ),
+        (("race", "--steps", "5", "--no-record"), {"steps": 5, "seconds": None, "record": False}),
+        (("race", "--seconds", "7", "--mode", "concurrent"), {"seconds": 7.0, "mode": "concurrent"}),
+        (("race", "--until-ci", "5%", "--slice", "2"), {"until_ci": 0.05, "seconds": None, "slice_s": 2.0}),
+        (("race", "--lane", "cpu", "--set", "xla=on"), {"lanes": ("cpu",), "settings": ("xla=on",)}),
+        (("race", "--record", "x.jsonl"), {"record": True, "record_file": Path("x.jsonl")}),
+        (
+            ("watch", "--", sys.executable, "x.py"),
+            {"one_lane": True, "seconds": None, "python": Path(sys.executable)},
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_the_words_become_the_options_of_the_race(tfmon, monkeypatch, words, said):
+    seen = []
+
+    def program(race_options):
+        seen.append(race_options)
+        raise UsageError("seen")
+
+    monkeypatch.setattr("tfmon.runner.program.Program", program)
+    assert tfmon(words[0], "--json", *words[1:]).code == 2
+    (race_options,) = seen
+    assert {name: getattr(race_options, name) for name in said} == said
 
 
 # ------------------------------------------------------------ races that go wrong

@@ -1,0 +1,42 @@
+"""When a race ends by itself, and the exit code that its lanes' ends stand for."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tfmon.analysis.verdict import Rank
+from tfmon.model.lane_events import SliceEnded
+from tfmon.model.lane_state import ABSENT, DONE, FAILED
+from tfmon.model.race import Race
+from tfmon.model.readings import Estimate
+from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.runner import program
+from tfmon.runner.planner import RaceOptions
+from tfmon.runner.program import Program
+
+
+@pytest.mark.parametrize(
+    ("half_widths", "ends"), [((), False), ((0.04,), True), ((0.06,), False), ((0.04, 0.06), False)]
+)
+def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, monkeypatch):
+    ranking = [Rank("cpu", Estimate(1.0, 1 - half, 1 + half, 9)) for half in half_widths]
+    analysis = SimpleNamespace(verdict=SimpleNamespace(ranking=ranking))
+    monkeypatch.setattr(program, "analyse", lambda snapshot: analysis)
+    racing, finished = Program(RaceOptions(until_ci=0.05)), []
+    monkeypatch.setattr(racing.lanes, "finish", lambda: finished.append(True))
+    racing.session.begin(Race(), name_lanes([LaneSpec("cpu")]))
+    racing.session.accept(SliceEnded(lane="cpu", at_ns=1, round=1))
+    assert bool(finished) is ends
+    racing.close()
+
+
+@pytest.mark.parametrize(
+    ("phases", "code"), [((DONE, DONE), 0), ((DONE, FAILED), 1), ((ABSENT, FAILED), 3), ((), 0)]
+)
+def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
+    racing = Program(RaceOptions())
+    lanes = [SimpleNamespace(phase=phase) for phase in phases]
+    monkeypatch.setattr(racing.session, "snapshot", lambda: SimpleNamespace(lanes=lanes))
+    assert racing.exit_code() == code
