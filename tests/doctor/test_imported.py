@@ -160,6 +160,7 @@ class TestChild:
         )
         imported = import_tensorflow(sys.executable, environ=PLAIN, script=script, timeout_s=1)
         assert (imported.exit_code, imported.text) == (None, "on my way\n")
+        assert imported.seconds < 45, "the child's child ended, too, and did not sleep to its end"
         pid = int(note.read_text())
         wait_for(lambda: is_over(pid), what="the child's child to end")
 

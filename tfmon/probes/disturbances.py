@@ -141,7 +141,7 @@ class PackagePower:
         self._zones = _find_zones(root / "sys/class/powercap")
 
     def watts(self, at_ns: int) -> Reading:
-        """Return the mean power since the sample before; one unknown package leaves it unknown."""
+        """Return the mean power since the previous sample; one unknown package leaves it unknown."""
         if not self._zones:
             return NO_POWER
         total: Reading = 0.0

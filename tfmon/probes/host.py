@@ -108,7 +108,7 @@ class HostProbe:
     def sample(self) -> Iterable[Event]:
         """Sample the machine and each lane's tree; a lane without any process left has no sample.
 
-        Units: CPU in percent of one core since the sample before; memory in bytes, now.
+        Units: CPU in percent of one core since the previous sample; memory in bytes, now.
         """
         self._follow(self._lanes())
         samples = [tree.measure(self._processes, self._clock_ns()) for tree in self._trees.values()]

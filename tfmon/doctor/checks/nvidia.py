@@ -115,7 +115,7 @@ def visible_devices(facts: Facts) -> Finding:
         return warning(text, "an order that is certain", "export CUDA_DEVICE_ORDER=PCI_BUS_ID", evidence)
     seen = visible_gpus(facts.visibility)
     total = len(facts.visibility.physical_gpus)
-    return ok(f"{len(seen)} of {total}: {', '.join(physical_gpu.name for physical_gpu in seen)}", evidence)
+    return ok(f"{len(seen)} of {total}: {', '.join(one.name for one in seen)}", evidence)
 
 
 @check(
