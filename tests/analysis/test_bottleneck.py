@@ -205,6 +205,7 @@ class TestWhatElseSlowsIt:
     def test_too_few_threads_are_told(self):
         state = lane(computing=0.95, call_ns=950, settings={"threads": 1})
         assert "threads=1 leaves cores idle: 4 may be used" in kind_of(state, host=host()).also
+        assert kind_of(lane(computing=0.95, call_ns=950, settings={"threads": 4}), host=host()).also == ()
 
     def test_a_gpu_that_is_held_down_is_told(self):
         hot = gpu(ClockReason("it is too hot", "alarm"), pcie_warning="4 of 16 lanes", used_by_pid={99: 5})

@@ -84,7 +84,7 @@ class TestValues:
 
 class TestNext:
     def test_every_value_is_measured_in_order_first(self):
-        assert next_value(curve(constant, rising(6), pairs=0)) == (1, FIRST_PAIRS)
+        assert next_value(curve(constant, rising(6), pairs=0)) == (1, 6)
         assert next_value(curve(constant, rising(6), pairs={1: FIRST_PAIRS, 2: 3})) == (2, FIRST_PAIRS)
 
     def test_a_value_that_cannot_be_measured_is_passed_over(self):
