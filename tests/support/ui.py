@@ -249,7 +249,7 @@ class Demo:
                 GpuSample(
                     at_ns=self.clock(), key="GPU-1", index=0, name="NVIDIA H200", busy_pct=6.0,
                     busy_source="samples", used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
-                    power_limit_w=700.0, temperature_c=Missing("not asked"), used_by_pid={4_001: 612 * 2**20},
+                    power_limit_w=700.0, temperature_c=Missing("not read"), used_by_pid={4_001: 612 * 2**20},
                 )
             )  # fmt: skip
 

@@ -149,6 +149,7 @@ async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
     async with app.run_test(size=SIZE) as pilot:
         analysed.clear()
         app.pull()
+        assert len(analysed) == 1
         await press(pilot, "enter", "escape")
         await pilot.resize_terminal(80, 24)
         assert len(analysed) == len({id(snapshot) for snapshot in analysed})

@@ -58,6 +58,7 @@ def test_a_steady_speed_is_shown_as_it_is_and_nothing_is_a_gap():
     assert known and all(value == pytest.approx(1_000) for value in known)
     assert values[0] is None and values[-1] is None
     assert len(known) == pytest.approx(20 / 60 * 80, abs=2)
+    assert None not in chart.throughput(points(1_000, 30, 110), axis, 2)
 
 
 def test_a_pause_is_a_gap_between_two_stretches():

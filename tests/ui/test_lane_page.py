@@ -60,7 +60,7 @@ class TestLane:
         text = page(demo, "gpu:0")
         for words in ("6 %", "(samples)", "1200 MHz of 1980 MHz", "its power cap holds it down", "4 of 16 lanes"):
             assert words in text
-        assert "n/a (not asked)" in text, "a reading that is missing says why"
+        assert "n/a (not read)" in text, "a reading that is missing says why"
 
     def test_a_lane_on_the_cpu_has_no_gpu_section(self):
         assert "(samples)" not in page(racing_demo(CPU_MACHINE), "cpu prefetch=off")
@@ -121,7 +121,7 @@ class TestTime:
 
 
 class TestReports:
-    async def test_the_doctor_is_asked_in_a_thread_and_its_report_shown(self):
+    async def test_the_doctor_is_profiled_in_a_thread_and_its_report_shown(self):
         demo = racing_demo()
         app = app_of(demo, examine=lambda: "GPU\n  ✗ broken  driver\n  ! warning swap")
         async with app.run_test(size=(120, 36)) as pilot:
@@ -131,16 +131,16 @@ class TestReports:
 
     async def test_a_profile_is_that_of_the_focused_lane(self):
         demo = racing_demo()
-        asked: list[str] = []
+        profiled: list[str] = []
 
         def profile(lane: str) -> str:
-            asked.append(lane)
+            profiled.append(lane)
             return "20 steps of 1.2 ms"
 
         async with app_of(demo, profile=profile).run_test(size=(120, 36)) as pilot:
             await press(pilot, "tab", "tab", "P")
             await until(pilot, lambda: "20 steps of 1.2 ms" in shown(pilot))
-            assert asked == ["gpu:0"] and "Profile of gpu:0" in shown(pilot)
+            assert profiled == ["gpu:0"] and "Profile of gpu:0" in shown(pilot)
 
     async def test_a_profile_that_cannot_be_taken_says_why_on_the_page(self):
         def profile(_lane: str) -> str:
@@ -210,7 +210,7 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
         assert demo.controls.calls[-1] == ("kill", "gpu:0")
 
 
-async def test_a_lane_that_cannot_tell_or_has_ended_is_not_asked():
+async def test_a_lane_that_cannot_tell_or_has_ended_is_not_profiled():
     demo = stalled_demo()
     app = app_of(demo)
     async with app.run_test(size=(120, 50)) as pilot:

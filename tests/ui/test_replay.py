@@ -149,7 +149,7 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
     assert isinstance(app.broken, ZeroDivisionError)
 
 
-async def test_a_key_of_the_race_that_was_remapped_to_one_of_the_replay_stands_in_no_way(player):
+async def test_a_key_of_the_race_that_was_remapped_to_one_of_the_replay_does_not_clash(player):
     app = ReplayApp(
         player.session, player, characters="braille", keymap={"batch.up": "plus", "replay.slower": "s"}
     )

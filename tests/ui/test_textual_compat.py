@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import textual
+from support.ui import racing_demo
 from textual import keys
 from textual._compositor import Compositor
 from textual._styles_cache import StylesCache
@@ -21,6 +22,8 @@ from textual.widget import Widget
 
 import tfmon.ui
 from tfmon.ui.textual_compat import RATE_S, ByteRate, Output
+
+from .pilot import app_of, until
 
 UI = Path(tfmon.ui.__file__).parent
 CALLED = [
@@ -110,6 +113,21 @@ def test_a_frame_waits_for_the_one_before_and_is_requested_once():
     output.expect()
     output.flush()
     assert free == [1], "nobody wanted that frame"
+
+
+async def test_nothing_is_painted_while_the_terminal_is_busy_and_all_once_it_is_free(monkeypatch):
+    painted: list[object] = []
+    monkeypatch.setattr(App, "_display", lambda _app, _screen, renderable: painted.append(renderable))
+    app = app_of(racing_demo())
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.output = Output(io.StringIO(), app._draw_again)
+        app.output.expect()
+        painted.clear()
+        app.screen.refresh()
+        await pilot.pause()
+        assert painted == []
+        app.output.flush()
+        await until(pilot, lambda: painted)
 
 
 def test_bytes_are_counted_as_the_terminal_gets_them():

@@ -248,7 +248,7 @@ def _clashes(keymap: Mapping[str, str]) -> Iterator[str]:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Tell whether two bindings act in the same place."""
+    """Return whether two bindings act in the same place."""
     pair = {one, other}
     return pair <= _RACE or pair <= _PAGES or pair <= _REPLAY or bool(pair & _ALSO_ON_PAGES and pair & _PAGES)
 

@@ -137,29 +137,35 @@ def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, sta
 
 
 def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:
-    """Show GPU memory: used by the lane, or where the driver does not say by all, and allocated by TensorFlow."""
+    """Show GPU memory: used by the lane, and allocated by TensorFlow."""
     if lane.spec.kind != "gpu":
         return BLANK
-    used, peak, word = "", "", ""
-    by_lane, source = known(lane.gpu_memory_used_bytes), lane.gpu_memory_source
-    if by_lane is not None:
-        used, word = units.memory(by_lane), " used"
-        source = f" ({source})" if source not in ("", "driver") else ""
-    elif gpu is not None:
-        total, source = gpu.total_bytes, ""
-        of_all = None if isinstance(total, Missing) else f"GPU {{}} of {units.memory(total)}"
-        used = units.reading(gpu.used_bytes, lambda value: (of_all or "GPU {}").format(units.memory(value)))
-    allocated = lane.gpu_memory_allocated_bytes
-    tensors = "" if allocated is None else f"{units.memory(allocated)} allocated"
-    if allocated is not None and lane.gpu_memory_peak_bytes is not None:
-        peak = f" (peak {units.memory(lane.gpu_memory_peak_bytes)})"
-    for drop_peak, drop_word in ((False, False), (True, False), (True, True)):
-        first = used + ("" if drop_word else word) + (source if used else "")
-        words = " · ".join(part for part in (first, tensors + ("" if drop_peak else peak)) if part)
+    used, allocated, peak = _gpu_used(lane, gpu), "", ""
+    if lane.gpu_memory_allocated_bytes is not None:
+        allocated = f"{units.memory(lane.gpu_memory_allocated_bytes)} allocated"
+        if lane.gpu_memory_peak_bytes is not None:
+            peak = f" (peak {units.memory(lane.gpu_memory_peak_bytes)})"
+    row: Row = ()
+    for parts in ((used, allocated + peak), (used, allocated), (used.removesuffix(" used"), allocated)):
+        words = " · ".join(filter(None, parts))
         row = labelled("gpu mem", (words, TEXT) if words else (units.absent(NO_SAMPLE), DIM))
         if cells(row) <= width:
             break
     return row
+
+
+def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
+    """Return what the lane uses, or where the driver does not say, what all processes use."""
+    by_lane = known(lane.gpu_memory_used_bytes)
+    if by_lane is not None:
+        source = lane.gpu_memory_source
+        return f"{units.memory(by_lane)} used" + (f" ({source})" if source not in ("", "driver") else "")
+    if gpu is None:
+        return ""
+    used, total = gpu.used_bytes, gpu.total_bytes
+    if isinstance(used, Missing) or isinstance(total, Missing):
+        return units.reading(used, units.memory)
+    return f"GPU {units.memory(used)} of {units.memory(total)}"
 
 
 _PARTS = (

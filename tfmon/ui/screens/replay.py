@@ -86,7 +86,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self.monitor.pull()
 
     def action_refuse(self) -> None:
-        """Say why the key does nothing here."""
+        """Show why the key does nothing here."""
         self.monitor.may_change()
 
     def action_show_help(self) -> None:
