@@ -258,6 +258,9 @@ class TestCapability:
         assert "RTX 5090 has compute capability 12.0" in finding.found
         assert "CUDA_CACHE_MAXSIZE" in finding.fix
         assert "older TensorFlow" in find("compute-capability", with_gpu(server, K80)).fix
+        newer = replace(server.build, capabilities=("sm_86", "compute_90"))
+        older_gpu = with_gpu(replace(server, build=newer), replace(H200, capability=(8, 0)))
+        assert find("compute-capability", older_gpu).status == BROKEN, "code for 8.6 does not run on 8.0"
         assert find("compute-capability", with_gpu(server, K80, H200, visible="GPU-aa")).status == OK
 
     @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ class TestHost:
             ("memory", {"available_bytes": 1024**3}, "1.0 GiB of 32 GiB", "end other programs"),
             ("swap", {"swap_used_bytes": 3 * 1024**3}, "3.0 GiB used", "swapoff"),
             ("load", {"others_cores": 3.0}, "3.0 of 8 cores busy", "top"),
-            ("steal", {"steal_share": 0.1}, "10 %", "cores of its own"),
+            ("steal", {"steal_share": 0.1}, "10 %", "dedicated cores"),
             ("power", {"on_battery": True}, "on battery", "plug it in"),
         ],
     )

@@ -113,7 +113,7 @@ def steal(facts: Facts) -> Finding:
     if share is None:
         return not_applicable("not reported by this system")
     if share > STEAL_SHARE:
-        fix = "race on a machine with cores of its own, or at another time"
+        fix = "race on a machine with dedicated cores, or at another time"
         return warning(f"{percent(100 * share)}: the host is oversubscribed", "none", fix)
     return ok(percent(100 * share))
 
@@ -243,7 +243,7 @@ def gpu_throttling(facts: Facts) -> Finding:
         ]
         if reasons:
             warm = "" if one.temperature_c is None else f", {one.temperature_c:.0f} °C"
-            fix = "cool it, or wait: a race would measure the heat"
+            fix = "cool it, or wait until it has cooled down"
             evidence = f"reasons 0x{one.clock_reasons:x}"
             return warning(f"GPU {one.index}: {reasons[0]}{warm}", "full clocks", fix, evidence)
     return ok("not lowered", *(f"GPU {one.index}: reasons 0x{one.clock_reasons:x}" for one in known))

@@ -64,7 +64,7 @@ def shadowing(facts: Facts) -> Finding:
     if facts.shadows:
         return broken(
             f"{facts.shadows[0]} is imported instead of TensorFlow, everywhere",
-            "nothing else called tensorflow on the import path",
+            "nothing else named tensorflow on the import path",
             f"rename it, or take its folder out of PYTHONPATH: mv {facts.shadows[0]} {_renamed(facts.shadows[0])}",
             *facts.shadows,
         )
@@ -72,11 +72,11 @@ def shadowing(facts: Facts) -> Finding:
         first = facts.local_shadows[0]
         return broken(
             f"{first} is imported instead of TensorFlow by every script that starts in its folder",
-            "nothing called tensorflow beside your scripts",
+            "nothing named tensorflow beside your scripts",
             f"rename it: mv {first} {_renamed(first)}",
             *facts.local_shadows,
         )
-    return ok("no file or folder of yours is called tensorflow")
+    return ok("no other file or folder is named tensorflow")
 
 
 def _renamed(path: str) -> str:
