@@ -15,8 +15,8 @@ SECOND = 1_000 * MS
 HIDDEN = Missing("hidden")
 
 WINDOW = Window(
-    lane="cpu", at_ns=SECOND, span_ns=200 * MS, steps=10, examples=320, step=10, input_ns=20 * MS, call_ns=150 * MS,
-    sync_ns=25 * MS, report_ns=5 * MS, longest_ns=30 * MS, histogram={1552: 10}, loss=0.5,
+    lane="cpu", at_ns=SECOND, span_ns=200 * MS, steps=10, examples=320, step=10, input_ns=20 * MS,
+    call_ns=150 * MS, sync_ns=25 * MS, report_ns=5 * MS, longest_ns=30 * MS, histogram={1552: 10}, loss=0.5,
     settings={"prefetch": "auto"},
 )  # fmt: skip
 """Ten steps of 20 ms."""
