@@ -15,7 +15,7 @@ from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, SliceEnd
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import Scenario, step_clock
-from tfmon.trainer.control import SLICE_START_NS, WINDOW_NS
+from tfmon.trainer.control import WINDOW_NS
 from tfmon.trainer.scenario import ScenarioError
 from trainer.running import DEADLINE_S, Numbers, Running, Steps, stopped
 
@@ -346,14 +346,13 @@ def test_a_slice_lasts_as_long_as_requested_and_then_the_lane_is_paused(running:
     assert ended.at_ns - began_ns >= 0.4e9
     assert ended.at_ns == windows[-1].at_ns
     assert all(window.round == 3 for window in windows)
-    assert all(window.at_ns - began_ns < 0.4e9 for window in windows[:-1])
     check_continuity(windows)
     assert len(step.batches) - warm_up == windows[-1].step
     loop.tell(RunSlice(round=4, seconds=0.3))
     loop.until_event(SliceEnded, lambda event: event.round == 4)
     for number in (3, 4):
         first, *rest = [window for window in loop.windows if window.round == number]
-        assert SLICE_START in first.marks and first.span_ns >= SLICE_START_NS and first.steps >= 2
+        assert SLICE_START in first.marks
         assert rest and all(SLICE_START not in window.marks for window in rest)
 
 
