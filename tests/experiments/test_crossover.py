@@ -81,6 +81,7 @@ def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(grou
     assert bench.join(100)
     assert group.session.snapshot().race.mode == CONCURRENT
     assert state(group).refused == {13: "13 brings bad luck"}
+    wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes), 30, "32")
 
 
 def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):

@@ -55,7 +55,7 @@ class FakeRace:
     def set_quiet(self, quiet):
         self.quiet = quiet
 
-    def load_spare(self) -> bool:
+    def load_spare(self, done) -> bool:
         if self.spare_loads:
             self.spare_loads -= 1
             self.log.append("load")
@@ -162,7 +162,6 @@ class TestTurns:
         scheduler.ended("A")
         scheduler.ended("B")
         assert (race.taken(), race.slice_of) == ("B1", "")
-
 
 
 class TestRestart:

@@ -93,7 +93,7 @@ class LaneDriver:
             lane = self.lane(name)
             if lane.over or lane.settings.get(knob) != value or knob in lane.requested:
                 self.controls.set_knob(name, knob, value)
-            if lane.over and live:
+            if lane.over and live:  # its process may not have ended yet, and would not answer
                 self.controls.restart([name])
 
         def in_effect() -> bool:

@@ -106,9 +106,7 @@ class Tuning:
 
     # ---------------------------------------------------------------- measuring
 
-    def _compare(
-        self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False
-    ) -> None:
+    def _compare(self, attempt: Attempt, tell: Callable[[Attempt], None], *, starts_changed: bool = False) -> None:
         """Train under both settings alternately until it is decided.
 
         Args:

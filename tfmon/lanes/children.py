@@ -16,6 +16,9 @@ from tfmon.model.events import Event
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Assign, Request, Stop
 
+SPARE_LOADS_S = 0.5
+"""How long the spare worker loads between two rounds: no slice is touched, the race takes a little longer."""
+
 
 class Children:
     """One process for each lane of a race; it carries out what the scheduler decides.
@@ -147,3 +150,23 @@ class Children:
         """Continue a lane's suspended process."""
         if lane in self._processes:
             self._processes[lane].continue_()
+
+    def set_quiet(self, quiet: bool) -> None:
+        """Suspend the spare worker while a lane trains."""
+        self.spare.suspend() if quiet else self.spare.continue_()
+
+    def load_spare(self, done: Callable[[], None]) -> bool:
+        """Give the spare worker some time between two rounds, and call `done` then; False if it needs none."""
+        if not self.spare.loading:
+            return False
+        self.spare.continue_()
+
+        def end() -> None:
+            with self._lock:
+                self.spare.suspend()
+                done()
+
+        timer = threading.Timer(SPARE_LOADS_S, end)
+        timer.daemon = True
+        timer.start()
+        return True

@@ -34,9 +34,6 @@ from tfmon.model.lane_state import PAUSED, READY
 from tfmon.model.requests import Profile, ReportStack, SetKnob
 from tfmon.model.session import Session
 
-SPARE_LOADS_S = 0.5
-"""How long a spare worker loads between two rounds: no slice is touched, the race takes a little longer."""
-
 
 class LaneGroup:
     """Runs the lanes of one race after another. It is the screen's `Controls`.
@@ -314,27 +311,6 @@ class LaneGroup:
     def paused(self, lane: str) -> None:
         """Record that a lane is paused which does not train at the moment."""
         self._session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
-
-    def set_quiet(self, quiet: bool) -> None:
-        """Suspend the spare worker while a lane trains."""
-        spare = self._children.spare
-        spare.suspend() if quiet else spare.continue_()
-
-    def load_spare(self) -> bool:
-        """Give the spare worker some time between two rounds, if it needs more."""
-        spare = self._children.spare
-        if not spare.loading:
-            return False
-        spare.continue_()
-        timer = threading.Timer(SPARE_LOADS_S, self._end_load)
-        timer.daemon = True
-        timer.start()
-        return True
-
-    def _end_load(self) -> None:
-        with self._lock:
-            self._children.spare.suspend()
-            self._scheduler.spare_loaded()
 
     # ---------------------------------------------------------------- what is known of the processes
 

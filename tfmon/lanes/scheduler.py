@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from tfmon.model.race import TURNS
@@ -10,7 +10,7 @@ from tfmon.model.requests import Pause, Request, Run, RunSlice
 
 
 class Processes(Protocol):
-    """The processes of the lanes."""
+    """The processes of the lanes, and a spare worker."""
 
     def send(self, lane: str, request: Request) -> None:
         """Send a request to a lane."""
@@ -21,9 +21,15 @@ class Processes(Protocol):
     def continue_(self, lane: str) -> None:
         """Continue a lane's suspended process."""
 
+    def set_quiet(self, quiet: bool) -> None:
+        """Let nothing run besides the lanes while one of them trains."""
+
+    def load_spare(self, done: Callable[[], None]) -> bool:
+        """Let the spare worker load for a while, and call `done` then; return False if it needs no time."""
+
 
 class RaceActions(Protocol):
-    """What else follows from a decision."""
+    """What is recorded of a decision."""
 
     def started(self) -> None:
         """Record that the lanes got the start signal."""
@@ -33,12 +39,6 @@ class RaceActions(Protocol):
 
     def paused(self, lane: str) -> None:
         """Record that a lane is paused which does not train at the moment."""
-
-    def set_quiet(self, quiet: bool) -> None:
-        """Let nothing run besides the lanes while one of them trains."""
-
-    def load_spare(self) -> bool:
-        """Let a spare worker load between two rounds, if it needs to; `spare_loaded` ends that."""
 
 
 def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
@@ -215,12 +215,12 @@ class Scheduler:
                 if lane not in self._training:
                     self._start(lane, Run())
         if not self._training:
-            self._race.set_quiet(False)
+            self._processes.set_quiet(False)
 
     def _grant_slice(self, runnable: Sequence[str]) -> None:
         order = self._order
         may_load = order.round_over and order.round != self._spare_loaded_in and not self._exclusive
-        if runnable and may_load and self._race.load_spare():
+        if runnable and may_load and self._processes.load_spare(self.spare_loaded):
             self._spare_loads, self._spare_loaded_in = True, order.round
             self._race.granted("")
             return
@@ -235,7 +235,7 @@ class Scheduler:
 
     def _start(self, lane: str, request: Request) -> None:
         self._training.add(lane)
-        self._race.set_quiet(True)
+        self._processes.set_quiet(True)
         self._processes.continue_(lane)
         if lane not in self._unresponsive:  # an unresponsive lane is in the middle of the slice that it hung in
             self._processes.send(lane, request)
