@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 from support.ui import WIDTH, Demo, racing_demo
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import LaneFailed
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, targets
+from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, targets, to_improve
 from tfmon.ui.view import View, acknowledged, with_failures
 
 
@@ -74,6 +75,14 @@ def test_any_lane_that_races_is_paused_first_and_only_then_all_go_on(demo):
     demo.enter("gpu:0", "paused")
     pause, resume = pause_or_resume(lanes(demo))
     assert (pause, [lane.spec.name for lane in resume]) == ([], ["cpu", "gpu:0"])
+
+
+def test_advice_is_tried_on_a_lane_that_trains_and_on_a_gpu_first(demo):
+    demo.race(10)
+    assert to_improve(analyse(demo.session.snapshot()), lanes(demo)) == "gpu:0"
+    demo.fail("gpu:0")
+    assert to_improve(analyse(demo.session.snapshot()), lanes(demo)) == "cpu"
+    assert to_improve(analyse(demo.session.snapshot()), []) is None
 
 
 def test_targets_are_the_focused_lane_or_all(demo):
