@@ -294,3 +294,4 @@ class TestWhereScenariosAreFound:
     def test_a_local_file_cannot_take_the_place_of_a_built_in_one(self, tmp_path):
         (tmp_path / "work/scenarios/small.py").write_text(MINIMAL)
         assert find_scenario("small").origin == "built-in"
+        assert {info.origin for info in list_scenarios() if info.name == "small"} == {"built-in"}

@@ -7,6 +7,7 @@ the class body and the docstrings are read.
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import shlex
 import shutil
@@ -76,16 +77,10 @@ def list_scenarios() -> list[ScenarioInfo]:
     built-in scenario.
     """
     infos: dict[str, ScenarioInfo] = {}
-    seen: set[Path] = set()
     for origin, path in _candidates():
-        if path in seen:
-            continue
-        seen.add(path)
-        try:
+        with contextlib.suppress(UsageError):
             info = read_scenario(path, origin)
-        except UsageError:
-            continue
-        infos.setdefault(info.name, info)
+            infos.setdefault(info.name, info)
     return list(infos.values())
 
 
