@@ -78,6 +78,9 @@ docs: $(VENV)/dev.stamp  ## Build the documentation into docs/_build/html; a war
 picture: $(VENV)/dev.stamp  ## Draw docs/screen.svg anew from the example recording.
 	$(BIN)/python docs/picture.py
 
+example: $(VENV)/dev.stamp  ## Record the example race anew; needs a quiet machine. Then: make picture.
+	$(BIN)/python tests/benchmarks/record_example.py
+
 clean:  ## Remove the environments and everything that was built.
 	rm -rf $(VENV) $(VENV_218) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find tfmon tests scenarios -name __pycache__ -type d -exec rm -rf {} +
