@@ -272,6 +272,20 @@ class TestRetracing:
         profile = profile_of(trace({"python": marks}))
         assert [(one.function, one.count, us(one.cost_ns)) for one in profile.retraces] == [("step", 1, 500)]
 
+    def test_each_function_is_counted_for_itself(self):
+        marks = [
+            marker(0, 0),
+            *calling(0, 400, 1, "traced-nonXla"),
+            mark("tf.function-graph_building", 10, 100),
+            mark("validate", 500, 300, tf_function_call="traced-nonXla"),
+            mark("tf.function-graph_building", 510, 200),
+        ]
+        retraces = profile_of(trace({"python": marks})).retraces
+        assert [(one.function, one.count, us(one.cost_ns)) for one in retraces] == [
+            ("step", 1, 100),
+            ("validate", 1, 200),
+        ]
+
     def test_a_cost_that_the_trace_does_not_tell_is_missing(self):
         profile = profile_of(trace({"python": [marker(0, 0), *calling(0, 900, 1, "traced-nonXla")]}))
         assert isinstance(profile.retraces[0].cost_ns, Missing)
