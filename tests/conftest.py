@@ -12,6 +12,11 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure: properties ask what holds, not how quickly it is found.
+settings.register_profile("tfmon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tfmon")
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
 os.environ["TFMON_RECORDINGS"] = _FOLDER
