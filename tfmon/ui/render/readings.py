@@ -215,10 +215,11 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
 
 
 def bottleneck_row(bottleneck: Bottleneck | None, width: int) -> Row:
-    """Return what limits the lane; a narrow pane has no room for the label."""
+    """Return what limits the lane; without the label where that takes the room of the words."""
     if bottleneck is None:
         return labelled("bottleneck", (UNKNOWN, DIM))
-    return labelled("bottleneck", (bottleneck.text, TEXT)) if width >= _WIDE else ((bottleneck.text, TEXT),)
+    row = labelled("bottleneck", (bottleneck.text, TEXT))
+    return row if cells(row) <= width else ((bottleneck.text, TEXT),)
 
 
 def knobs_row(lane: LaneState, width: int) -> Row:
