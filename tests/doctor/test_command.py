@@ -88,7 +88,7 @@ def test_wrong_python_and_help():
 
 @pytest.mark.tensorflow
 def test_with_the_real_import(tmp_path):
-    done = doctor("--json", cwd=tmp_path, TF_CPP_MIN_LOG_LEVEL="3")
+    done = doctor("--json", cwd=tmp_path)
     assert done.returncode == 2, done.stdout
     answer = json.loads(done.stdout)
     assert (answer["imported"], answer["gpus"]) == (True, [])
@@ -96,5 +96,3 @@ def test_with_the_real_import(tmp_path):
     assert found["import"]["status"] == "ok"
     assert found["devices"]["status"] == "broken"
     assert found["messages"]["status"] == "ok"
-    written = " ".join(found["messages"]["evidence"])
-    assert "oneDNN" in written or "cuda" in written.lower(), "the log level is reset for the import"

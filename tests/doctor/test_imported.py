@@ -140,9 +140,13 @@ class TestMessages:
 class TestChild:
     def test_that_answers(self):
         answer = '{"version": "2", "path": "p", "gpus": ["g"], "cuda": true}'
-        script = f"import sys; print('tfmon-doctor:{answer}'); print('\\x1b[2Jno', file=sys.stderr)"
-        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script)
-        assert (imported.works, imported.version, imported.gpus, imported.text) == (True, "2", ("g",), "no\n")
+        script = (
+            f"import os, sys; print('tfmon-doctor:{answer}')\n"
+            "print('\\x1b[2J', os.environ['TF_CPP_MIN_LOG_LEVEL'], file=sys.stderr)"
+        )
+        silent = {**PLAIN, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        imported = import_tensorflow(sys.executable, environ=silent, script=script)
+        assert (imported.works, imported.version, imported.gpus, imported.text) == (True, "2", ("g",), " 0\n")
 
     @pytest.mark.parametrize(
         ("script", "exit_code"), [("import os; os.abort()", -6), ("print('tfmon-doctor:{')", 0)]

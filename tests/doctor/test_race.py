@@ -48,8 +48,10 @@ class TestGpu:
         assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
 
     def test_no_fault_and_another_gpu_that_is_free(self, bench):
-        reached = replace(H200, clock_reasons=0x4)
-        assert find("gpu-throttling", with_gpu(bench.facts(), reached)).status == OK, "a normal power limit"
+        reached = replace(H200, clock_reasons=0xC)
+        assert find("gpu-throttling", with_gpu(bench.facts(), reached)).status == OK, (
+            "a normal power limit, and an instant"
+        )
         silent = replace(H200, busy_pct=None, used_bytes=None, total_bytes=None, processes=None)
         assert find("gpu-free", with_gpu(bench.facts(), silent)).found == "GPU 0 busy n/a"
         busy = replace(H200, busy_pct=95.0)
