@@ -33,6 +33,7 @@ def limit_bytes() -> int | None:
 
 
 pytestmark = [
+    pytest.mark.process,
     pytest.mark.skipif("TFMON_TEST_OOM" not in os.environ, reason="it runs out of memory: make oom asks for that"),
     pytest.mark.skipif((limit_bytes() or MOST_BYTES) >= MOST_BYTES, reason="no limit on memory is set here"),
 ]

@@ -99,6 +99,7 @@ def test_what_went_wrong_is_told_in_words(races, name):
         assert "last words" in end.output_tail
 
 
+@pytest.mark.pty
 def test_b_starts_a_lane_again_whose_gpu_ran_out_of_memory(tmp_path):
     """With the exception that TensorFlow raises then, in the words of its allocator."""
     pytest.importorskip("pexpect")

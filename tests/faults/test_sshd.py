@@ -24,6 +24,7 @@ WITHIN_S = 3.0
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 PROGRAMS = (SSHD, shutil.which("ssh"), shutil.which("ssh-keygen"))
 pytestmark = [
+    pytest.mark.pty,
     pytest.mark.skipif(
         "TFMON_TEST_SSHD" not in os.environ, reason="it starts an sshd on loopback: make sshd asks for that"
     ),

@@ -1,4 +1,4 @@
-"""A lane that hangs, a real child: it is told, the others go on, it tells where it stands, it can be ended."""
+"""A real process that hangs: the stall is reported, the others go on, it reports its stacks, it can be ended."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
 
 
 class SlowToHear(RacingGroup):
-    """A group whose reader has read that the first child of cpu is ready, and is held up before it says so."""
+    """A group whose reader has read that the first child of cpu is ready, and is delayed before it says so."""
 
     def __init__(self, logs) -> None:
         self.about_to_hear, self.go_on = threading.Event(), threading.Event()
