@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,9 +68,7 @@ def start() -> Iterator[Callable[..., object]]:
 
     yield run
     for terminal in terminals:
-        if not terminal.process.closed:
-            with contextlib.suppress(OSError):
-                terminal.process.close(force=True)
+        terminal.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -53,9 +52,7 @@ def machine(build_fake_nvml: Callable[..., Path], tmp_path: Path) -> Machine:
 def screen(machine: Machine) -> Iterator[Terminal]:
     terminal = Terminal(*LANES, program=[str(PROGRAM)], **machine.environment)
     yield terminal
-    if not terminal.process.closed:
-        with contextlib.suppress(OSError):
-            terminal.process.close(force=True)
+    terminal.close()
 
 
 def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):

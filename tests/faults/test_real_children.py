@@ -118,4 +118,4 @@ def test_b_starts_a_lane_again_whose_gpu_ran_out_of_memory(tmp_path):
         terminal.process.send("q")
         assert terminal.wait_for_exit() == 0
     finally:
-        terminal.process.close(force=True)
+        terminal.close()

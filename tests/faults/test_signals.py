@@ -39,7 +39,7 @@ def test_a_race_shows_numbers_takes_a_key_and_opens_no_port():
         table = terminal.leave(0)
         assert "examples/s" in table and "knob change" in table
     finally:
-        terminal.process.close(force=True)
+        terminal.close()
 
 
 @pytest.mark.tensorflow

@@ -9,7 +9,7 @@ import pytest
 from lanes.conftest import gone
 from support.waiting import wait_for
 
-from tfmon.model.lane_state import FAILED, RACING, STALL
+from tfmon.model.lane_state import FAILED, RACING, STALL, SUSPENDED
 from tfmon.model.race import CONCURRENT, TURNS
 
 pytestmark = pytest.mark.process
@@ -39,14 +39,16 @@ def test_it_is_frozen_while_another_is_measured_and_gets_a_slice_in_every_round(
 
 
 @BOTH_MODES
-def test_one_that_wakes_up_races_on_and_its_long_window_is_left_out(faulty_group, mode):
-    faulty_group.race_with("hangs_for_a_while", mode=mode, HANGS_S="2.5")
+def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_group, mode, tmp_path):
+    faulty_group.race_with("hangs_for_a_while", mode=mode, HANGS_UNTIL=str(tmp_path / "awake"))
     faulty_group.wait_for_stall()
+    (tmp_path / "awake").touch()
     wait_for(lambda: faulty_group.faulty.heartbeat.stalled_since_ns is None, 30, "it wakes up")
     faulty_group.wait_for_steps("gpu:0", 200)
     faulty_group.wait_for_steps("cpu", 200)
     faulty = faulty_group.faulty
-    assert faulty.discarded[STALL] == 1
+    # On a busy machine the watchdog may come so late that it takes the same time for a suspension, too.
+    assert {STALL, SUSPENDED} & set(faulty.discarded)
     assert faulty.steady.span_ns < 10 * len(faulty.points) * faulty.points[0].span_ns
     assert faulty.steps == sum(point.steps for point in faulty.points)
 

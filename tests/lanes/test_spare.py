@@ -49,7 +49,7 @@ def ready(group: RacingGroup) -> None:
     """A race of one lane leaves no time between rounds: pause it until the spare has loaded."""
     names = [lane.spec.name for lane in group.session.snapshot().lanes]
     group.pause(names)
-    wait_for(lambda: group.spare_ready, 60, "the spare is ready")
+    wait_for(lambda: group.spare_ready, 150, "the spare is ready")
     group.resume(names)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,6 +13,7 @@ from collections.abc import Callable, Sequence
 import pexpect
 import psutil
 import pyte
+from ptyprocess import PtyProcessError
 
 COLUMNS, ROWS = 120, 36
 WITHIN_S = 10.0
@@ -88,6 +91,13 @@ class Terminal:
         assert self.wait_for_exit() == code
         assert all(sequence in self.raw for sequence in RESTORED)
         return self.raw.rsplit(RESTORED[0], 1)[1]
+
+    def close(self) -> None:
+        """End the program, if it runs, and let go of the terminal."""
+        with contextlib.suppress(OSError, PtyProcessError, pexpect.ExceptionPexpect):
+            if not self.process.closed:
+                self.process.kill(signal.SIGKILL)
+                self.process.close(force=True)
 
     def wait_for_exit(self) -> int | None:
         """Wait until the program has ended, and return its exit code."""

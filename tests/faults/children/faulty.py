@@ -88,7 +88,8 @@ def hangs_for_ever(trainer) -> None:
 
 
 def hangs_for_a_while(trainer) -> None:
-    time.sleep(float(os.environ["HANGS_S"]))
+    while not Path(os.environ["HANGS_UNTIL"]).exists():
+        time.sleep(0.01)
 
 
 def hangs_in_c(trainer) -> None:
