@@ -14,7 +14,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak sshd oom docs picture clean
+.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak sshd oom docs picture example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on th
 test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)
 
-ci: debian-packages lint test  ## Do what CI does: packages that tests need, style and types, all tests.
+ci: debian-packages lint test  ## Do what CI does: packages that tests need, style and types, all tests (they build the docs, too).
 
 debian-packages:
 	@missing=$$(for name in $(DEBIAN_PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \

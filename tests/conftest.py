@@ -1,6 +1,6 @@
 """What holds for every test: no race is recorded among the user's own, and markers say what a test needs.
 
-A test without a marker starts no process and does not load TensorFlow; an audit hook of the interpreter sees to it.
+A test without a marker starts no process and does not load TensorFlow; an audit hook checks it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,17 @@ settings.load_profile("tfmon")
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
 os.environ["TFMON_RECORDINGS"] = _FOLDER
 
-STARTS_A_PROCESS = {"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.exec", "os.system", "pty.spawn"}
-NEEDS_ONE = {"process", "tensorflow", "pty", "serial", "trainer"}
-LOADS_TENSORFLOW = {"tensorflow", "trainer"}
+STARTS_A_PROCESS = {
+    "subprocess.Popen",
+    "os.posix_spawn",
+    "os.fork",
+    "os.forkpty",
+    "os.exec",
+    "os.system",
+    "pty.spawn",
+}
+NEEDS_ONE = {"process", "tensorflow", "pty"}
+LOADS_TENSORFLOW = "tensorflow"
 
 
 class Guard:
@@ -37,7 +45,7 @@ class Guard:
     def hear(self, event: str, args: tuple[object, ...]) -> None:
         """Look at an audit event; it must be quick, for there are many."""
         if event == "import":
-            if args[0] == "tensorflow" and not (self.markers or set()) & LOADS_TENSORFLOW:
+            if args[0] == "tensorflow" and LOADS_TENSORFLOW not in (self.markers or ()):
                 self._refuse("loads TensorFlow, and is not marked `tensorflow`")
         elif event in STARTS_A_PROCESS and self.markers is not None and not self.markers & NEEDS_ONE:
             self._refuse(f"starts a process ({event} {str(args[0])[:60]}), and is not marked `process`")

@@ -146,7 +146,7 @@ def test_what_is_slow_to_load_is_not_loaded_with_the_command_line(name):
 
 
 def test_nothing_that_is_read_is_run():
-    """Pipe messages, recordings and settings are data; the one thing that is run is the scenario the user named."""
+    """Messages, recordings and settings are data; the one thing that is run is the scenario the user named."""
     run = {"eval", "exec", "compile", "__import__"}
     unpack = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
     found = [str(one) for one in all_imports() if one.name in unpack]

@@ -5,8 +5,9 @@
 
 Presses one knob after the other, as the keys do: the batch doubled, prefetch one further, the batch halved,
 prefetch one further. Each press waits for the one before to be applied, and then for a random part of the rest,
-so that presses fall on every part of a window. With `--rest 0` a key is kept pressed. With `--unforeseen`, each press
-requests a batch size or prefetch that was never in effect and that no key leads to, so that nothing is prepared.
+so that presses fall on every part of a window. With `--rest 0` a key is kept pressed. With `--unforeseen`, each
+press requests a batch size or prefetch that was never in effect and that no key leads to, so that nothing is
+prepared.
 
 Latency is from the press to the end of the first step under the new value; the gap is the longest time
 between the ends of two steps around the change, as the lane says it; the window's longest step is the same
@@ -127,7 +128,9 @@ def main() -> None:
     parser.add_argument("--lane", default="cpu", help="a lane spec, such as cpu or gpu:0,batch_size=256")
     parser.add_argument("--presses", type=int, default=50)
     parser.add_argument("--rest", type=float, default=0.5, help="seconds between two presses, at most")
-    parser.add_argument("--unforeseen", action="store_true", help="request values that cannot be prepared in advance")
+    parser.add_argument(
+        "--unforeseen", action="store_true", help="request values that cannot be prepared in advance"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     done, longest, ordinary_ms = measure(

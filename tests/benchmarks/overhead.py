@@ -4,8 +4,8 @@
         [--starts 3] [--json]
 
 Two children stand ready on the same device with the same scenario, data, batch, pipeline and step. One is a
-lane of a race, with its session and the sampling in this process, as in a real race; the other counts its steps and
-reports nothing. They train in slices, in the order ABBA, so that a drift of the machine's speed affects both.
+lane of a race, with its session and the sampling in this process, as in a real race; the other counts its steps
+and reports nothing. They train in slices, in the order ABBA, so that a drift of the machine's speed affects both.
 The first part of every slice is discarded, for both alike. The lane's figure comes from its own windows, all of
 them; the bare loop's from two readings of the clock.
 

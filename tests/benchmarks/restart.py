@@ -3,8 +3,8 @@
     python tests/benchmarks/restart.py [--scenario small-dense] [--times 9]
 
 Two lanes race in turns on the CPU; one is started again and again, by turns in a program with a spare and in one
-without, each after the spare has had time to load. It prints the medians from the request to the lane's first training
-step, and to its first window that is measured; then how long a lane takes to end.
+without, each after the spare has had time to load. It prints the medians from the request to the lane's first
+training step, and to its first window that is measured; then how long a lane takes to end.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tfmon.analysis.claims import ClaimResult
-from tfmon.model.claims import Claim
+from tfmon.model.claims import Claim, ClaimResult
 from tfmon.model.readings import Estimate
 from tfmon.reports.verification import prediction, to_json, to_text
 

@@ -1,4 +1,4 @@
-"""`tfmon crossover` and `tfmon tune`: series of measurements on running lanes, without a screen."""
+"""`tfmon crossover`, `tfmon tune` and `tfmon verify`: series of measurements, without a screen."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import click
 from tfmon import units
 from tfmon.cli import options
 from tfmon.errors import EXIT_INTERRUPTED, UsageError
+from tfmon.runner.settings import Seconds
 
 if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
@@ -176,3 +177,27 @@ def _run(
     told = report(analyse(snapshot))
     click.echo(told if isinstance(told, str) else json.dumps(told, indent=2, allow_nan=False))
     sys.exit(EXIT_INTERRUPTED if interrupted.signal else program.exit_code())
+
+
+@click.command(short_help="Measure what is claimed about scenarios.")
+@click.argument("scenarios", nargs=-1)
+@click.option(
+    "--seconds", type=Seconds(min=3), default=12.0, show_default=True, help="Length of a claim's race at most."
+)
+@options.as_json
+@options.python
+def verify(scenarios: tuple[str, ...], seconds: float, as_json: bool, python: str | None) -> None:
+    """Measure what is claimed about SCENARIOS, by default about all of them.
+
+    Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless
+    the command is interrupted.
+    """
+    from tfmon.catalog import find_scenario, list_scenarios
+    from tfmon.reports.verification import to_json, to_text
+    from tfmon.runner.verification import verify_claims
+
+    infos = [find_scenario(name) for name in scenarios] or list_scenarios()
+    results, interrupted = verify_claims(infos, options.interpreter(python), seconds)
+    click.echo(json.dumps(to_json(results, interrupted), indent=2) if as_json else to_text(results, interrupted))
+    if interrupted:
+        sys.exit(EXIT_INTERRUPTED)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.cli import config, doctor, experiments, profile, race, recordings, scenarios, verify
+from tfmon.cli import config, doctor, experiments, profile, race, recordings, scenarios
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -58,7 +58,7 @@ for command in (
     recordings.export,
     doctor.doctor,
     config.config,
-    verify.verify,
+    experiments.verify,
     scenarios.list_scenarios,
     scenarios.show,
     scenarios.new,

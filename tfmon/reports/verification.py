@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmon import units
-from tfmon.analysis.claims import ClaimResult
-from tfmon.model.claims import Claim
+from tfmon.model.claims import Claim, ClaimResult
 from tfmon.model.readings import Estimate
 from tfmon.reports import estimate_json, head
 

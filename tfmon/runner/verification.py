@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from tfmon import units
-from tfmon.analysis.claims import ClaimResult, judge
 from tfmon.analysis.statistics import log_speeds, ratio
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
-from tfmon.model.claims import Claim
+from tfmon.model.claims import Claim, ClaimResult, judge
 from tfmon.model.lane_state import FAILED
 from tfmon.runner import headless
 from tfmon.runner.planner import RaceOptions

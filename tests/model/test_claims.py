@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.analysis.claims import judge
-from tfmon.model.claims import Claim
+from tfmon.model.claims import Claim, judge
 from tfmon.model.readings import Estimate
 
 
