@@ -345,7 +345,7 @@ def run_profile(options: argparse.Namespace) -> None:
     read = statistics.median(reading for _, reading in took)
     slowest = max(seconds for seconds, _ in took)
     print(
-        f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: from request to table"
+        f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: request to table"
         f" median {statistics.median(seconds for seconds, _ in took):.2f} s, at most {slowest:.2f} s (of it"
         f" reading {read:.2f} s)   (goal {TABLE_S:g} s: {'met' if slowest <= TABLE_S else 'MISSED'})"
     )
