@@ -142,7 +142,7 @@ async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
     monkeypatch.setattr(
         "tfmon.ui.app.analyse", lambda snapshot, *before: analysed.append(snapshot) or analyse(snapshot, *before)
     )
-    for name in ("find_verdict", "find_bottleneck", "shares_of", "advice_for", "curve_of"):
+    for name in ("find_verdict", "find_bottleneck", "shares_of", "advice_for", "curve_of", "gain_of", "best_of"):
         for module in ("race", "pane", "readings", "bars", "experiments"):
             assert name not in vars(__import__(f"tfmon.ui.render.{module}", fromlist=["x"]))
     app = app_of(racing_demo())

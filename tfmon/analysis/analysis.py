@@ -48,6 +48,17 @@ class LaneAnalysis:
 
 
 @dataclass(frozen=True, slots=True)
+class TuningAnalysis:
+    """What tuning came to so far."""
+
+    best: tuning.Best
+    pairs: int
+    """Pairs of slices of the attempt in progress."""
+    gain: Estimate | None
+    """Its gain so far; None from too few pairs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """All that follows from one snapshot. Immutable; drawing it computes nothing."""
 
@@ -61,6 +72,8 @@ class Analysis:
     """What is tried on a lane, or what came of the last change that is in effect; empty if there is nothing."""
     curve: Curve | None
     """The crossover that runs or ran last; None if the last experiment is none."""
+    tuning: TuningAnalysis | None
+    """The tuning that runs or ran last; None if nothing was tuned."""
 
     def lane(self, name: str) -> LaneAnalysis:
         """Return the analysis of the lane of that name; KeyError if there is none."""
@@ -99,4 +112,16 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         discarded=dict(sorted(discarded.items())),
         news=tuning.news(snapshot),
         curve=curve_of(snapshot, experiment) if isinstance(experiment, CrossoverState) else None,
+        tuning=_tuning_of(snapshot),
     )
+
+
+def _tuning_of(snapshot: Snapshot) -> TuningAnalysis | None:
+    state = snapshot.tuned
+    if state is None:
+        return None
+    attempt, best = state.latest, tuning.best_of(state)
+    lane = next((one for one in snapshot.lanes if one.spec.name == state.lane), None)
+    if attempt is None or attempt.outcome or lane is None:
+        return TuningAnalysis(best, 0, None)
+    return TuningAnalysis(best, len(tuning.pairs_of(lane, attempt)), tuning.gain_of(lane, attempt))

@@ -152,6 +152,22 @@ def pairs_left(curve: Curve) -> int:
     return first + sum((SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs for place in near)
 
 
+def ended_text(state: CrossoverState) -> str:
+    """Say whether a crossover that is over has measured everything."""
+    return f"{state.ended}; these are the values it had" if state.ended else "all is measured"
+
+
+def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
+    """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
+    ratio, id = point.ratio, ids[0]
+    if ratio is None:
+        return f"{point.pairs} pairs so far" if point.pairs else "–"
+    if ratio.value < 1:
+        ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
+    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    return f"{id if point.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
+
+
 def _place(first: LaneState, second: LaneState, knob: str, value: KnobValue, refused: str) -> CurvePoint:
     slices = [lane.slices_under({**lane.settings, knob: value}) for lane in (first, second)]
     ours, theirs = map(Throughput.of, slices)

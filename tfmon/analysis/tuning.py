@@ -207,6 +207,8 @@ def best_of(state: TuneState) -> Best:
 
 # ---------------------------------------------------------------- in words
 
+ALL_TRIED = "nothing else that this scenario's knobs can do helps"
+
 
 def news(snapshot: Snapshot) -> str:
     """Say what is tried, or what came of the last change while it is in effect; "" if there is nothing."""
@@ -243,6 +245,11 @@ def gain_text(estimate: Estimate) -> str:
     return f"{value} % (CI {low} to {high})"
 
 
+def outcome_text(attempt: Attempt) -> str:
+    """Write the outcome of an attempt, with the reason of a refusal."""
+    return f"not possible: {attempt.reason}" if attempt.outcome == REFUSED else attempt.outcome or "in progress"
+
+
 def attempt_text(lane: LaneState, attempt: Attempt) -> str:
     """Say what is tried, or what came of it, in one sentence."""
     change = change_text(attempt)
@@ -273,4 +280,16 @@ def _measured_text(lane: LaneState, attempt: Attempt) -> str:
 
 def settings_text(state: TuneState) -> str:
     """Name the settings that a series came to, as the command line takes them: "prefetch=auto cache=on"."""
-    return " ".join(f"{knob}={show(value)}" for knob, value in best_of(state).settings.items())
+    return _assignments(best_of(state).settings)
+
+
+def best_text(best: Best) -> str:
+    """Name the settings that a series came to, and what they gain in all."""
+    if not best.settings:
+        return "best: the settings it began with"
+    gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
+    return f"best: {_assignments(best.settings)}{gained}"
+
+
+def _assignments(settings: Settings) -> str:
+    return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())

@@ -6,11 +6,11 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.crossover import Curve, CurvePoint
+from tfmon.analysis.crossover import Curve, CurvePoint, ahead_text, ended_text
 from tfmon.analysis.curve_chart import draw_curve
-from tfmon.analysis.tuning import best_of, change_text, gain_text, settings_text
+from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, outcome_text
 from tfmon.model.knobs import show
-from tfmon.model.race import REFUSED, Attempt, CrossoverState
+from tfmon.model.race import Attempt, CrossoverState
 from tfmon.model.readings import Estimate
 from tfmon.reports import estimate_json, head, recording_json, recording_lines, table
 
@@ -64,8 +64,7 @@ def crossover_to_text(found: Analysis) -> str:
     state, curve = _crossover(found)
     lanes = [snapshot.lane(name) for name in state.lanes]
     ids = (lanes[0].spec.id, lanes[1].spec.id)
-    ended = f"{state.ended}; these are the values it had" if state.ended else "all is measured"
-    lines = [curve.text, ended, ""]
+    lines = [curve.text, ended_text(state), ""]
     chart = draw_curve(curve, ids, *CHART)
     if chart is not None:
         lines += [*chart.lines, ""]
@@ -86,26 +85,15 @@ def _crossover(found: Analysis) -> tuple[CrossoverState, Curve]:
 
 def _point_cells(point: CurvePoint, ids: tuple[str, str]) -> list[str]:
     speeds = [units.rate(speed.value) if speed else "–" for speed in (point.first, point.second)]
-    return [show(point.value), *speeds, point.refused or _ahead(point, ids)]
-
-
-def _ahead(point: CurvePoint, ids: tuple[str, str]) -> str:
-    """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
-    ratio, id = point.ratio, ids[0]
-    if ratio is None:
-        return f"{point.pairs} pairs so far" if point.pairs else "–"
-    if ratio.value < 1:
-        ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
-    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    return f"{id if point.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
+    return [show(point.value), *speeds, point.refused or ahead_text(point, ids)]
 
 
 def tuning_to_json(found: Analysis) -> dict[str, Any]:
     """Return what the tuning of a snapshot tried as plain values. Units: a gain is throughput over throughput."""
-    snapshot, state = found.snapshot, found.snapshot.tuned
-    if state is None:
+    snapshot, state, tuned = found.snapshot, found.snapshot.tuned, found.tuning
+    if state is None or tuned is None:
         raise ValueError("nothing was tuned in this snapshot")
-    analysed, best = found.lane(state.lane), best_of(state)
+    analysed, best = found.lane(state.lane), tuned.best
     lane, bottleneck = analysed.lane, analysed.bottleneck
     return {
         **head(),
@@ -140,24 +128,19 @@ def _gain_json(gain: Estimate | None) -> dict[str, Any]:
 
 def tuning_to_text(found: Analysis) -> str:
     """Return what limits the lane now, what was tried, and the best settings with their code, as plain text."""
-    snapshot, state = found.snapshot, found.snapshot.tuned
-    if state is None:
+    snapshot, state, tuned = found.snapshot, found.snapshot.tuned, found.tuning
+    if state is None or tuned is None:
         raise ValueError("nothing was tuned in this snapshot")
-    analysed, best = found.lane(state.lane), best_of(state)
+    analysed = found.lane(state.lane)
     lane = analysed.lane
     lines = [f"{snapshot.race.scenario} on {lane.title}"]
     if analysed.bottleneck is not None:
         lines.append(f"now {analysed.bottleneck.text}")
-    over = "nothing else that this scenario's knobs can do helps"
-    lines.append(f"ended early: {state.ended}" if state.ended else over)
+    lines.append(f"ended early: {state.ended}" if state.ended else ALL_TRIED)
     if state.attempts:
         rows = [["tried", "throughput", "pairs", "outcome"], *map(_attempt_cells, state.attempts)]
         lines += ["", *table(rows, right=(2,))]
-    if best.settings:
-        gain = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
-        lines += ["", f"best: {settings_text(state)}{gain}", *(f"  {line}" for line in best.code)]
-    else:
-        lines += ["", "best: the settings it began with"]
+    lines += ["", best_text(tuned.best), *(f"  {line}" for line in tuned.best.code)]
     if lane.trouble is not None:
         lines += ["", f"{lane.trouble.message} {lane.trouble.hint}".rstrip()]
     return "\n".join(lines + recording_lines(snapshot))
@@ -165,5 +148,5 @@ def tuning_to_text(found: Analysis) -> str:
 
 def _attempt_cells(attempt: Attempt) -> list[str]:
     gain = attempt.gain
-    outcome = f"not possible: {attempt.reason}" if attempt.outcome == REFUSED else attempt.outcome
-    return [change_text(attempt), gain_text(gain) if gain else "–", str(gain.pairs if gain else 0), outcome]
+    gained = gain_text(gain) if gain else "–"
+    return [change_text(attempt), gained, str(gain.pairs if gain else 0), outcome_text(attempt)]

@@ -6,13 +6,12 @@ import itertools
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.crossover import Curve, CurvePoint
+from tfmon.analysis.crossover import Curve, CurvePoint, ahead_text, ended_text
 from tfmon.analysis.curve_chart import LABEL_CELLS, draw_curve
-from tfmon.analysis.tuning import best_of, change_text, gain_of, gain_text, pairs_of, settings_text
+from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, outcome_text
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
-from tfmon.model.readings import Estimate
+from tfmon.model.race import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, lane_style, strong
 from tfmon.ui.requests import short_name
@@ -39,9 +38,10 @@ def tune_rows(analysis: Analysis, lane: LaneState, width: int) -> list[Row]:
     attempts = [one for one in state.attempts if one.lane == lane.spec.name]
     if attempts:
         head = f" {'tried':<{_CHANGE_CELLS}}{'throughput':<{_GAIN_CELLS}}{'pairs':>5}   outcome"
-        rows += [BLANK, ((head, DIM),), *(_attempt_row(lane, one) for one in attempts)]
-    if state.lane == lane.spec.name and state.over:
-        rows += _best_rows(state, width)
+        rows += [BLANK, ((head, DIM),), *(_attempt_row(analysis, one) for one in attempts)]
+    if analysis.tuning is not None and state.lane == lane.spec.name and state.over:
+        best = analysis.tuning.best
+        rows += [BLANK, ((f" {best_text(best)}", STRONG),), *(((f"   {line}", TEXT),) for line in best.code)]
     return [fit(row, width) for row in rows]
 
 
@@ -50,33 +50,20 @@ def _tuning_progress(analysis: Analysis, state: TuneState) -> str:
         return analysis.news
     if state.ended:
         return f"ended early: {state.ended}"
-    return "nothing else that this scenario's knobs can do helps" if state.everything else ""
+    return ALL_TRIED if state.everything else ""
 
 
-def _attempt_row(lane: LaneState, attempt: Attempt) -> Row:
-    estimate = attempt.gain if attempt.outcome else gain_of(lane, attempt)
+def _attempt_row(analysis: Analysis, attempt: Attempt) -> Row:
+    running = analysis.tuning if not attempt.outcome else None
+    estimate = running.gain if running is not None else attempt.gain
     gained = gain_text(estimate) if estimate is not None else "–"
-    pairs = estimate.pairs if estimate is not None else len(pairs_of(lane, attempt))
+    pairs = estimate.pairs if estimate is not None else running.pairs if running is not None else 0
     kept = attempt.outcome == KEPT
-    outcome = attempt.outcome or "in progress"
-    if attempt.outcome == REFUSED:
-        outcome = f"not possible: {attempt.reason}"
     return (
         (f" {change_text(attempt):<{_CHANGE_CELLS}}", STRONG if kept else TEXT),
         (f"{gained:<{_GAIN_CELLS}}{pairs:>5}   ", TEXT if attempt.outcome not in (UNDONE, STOPPED) else DIM),
-        (outcome, STRONG if kept else DIM),
+        (outcome_text(attempt), STRONG if kept else DIM),
     )
-
-
-def _best_rows(state: TuneState, width: int) -> list[Row]:
-    """Return the settings that a series came to, the speed-up, and the code that does the same elsewhere."""
-    best = best_of(state)
-    if not best.settings:
-        return [BLANK, ((" best: the settings it began with", STRONG),)]
-    speed_up = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
-    rows: list[Row] = [BLANK, ((f" best: {settings_text(state)}{speed_up}", STRONG),)]
-    rows += [((f"   {line}", TEXT),) for line in best.code]
-    return rows
 
 
 # ---------------------------------------------------------------- crossover
@@ -103,7 +90,7 @@ def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
 
 def _progress(experiment: CrossoverState) -> str:
     if experiment.over:
-        return f"{experiment.ended}; these are the values it had" if experiment.ended else "all is measured"
+        return ended_text(experiment)
     left = f" · about {units.clock(experiment.left_s)} left" if experiment.left_s is not None else ""
     if experiment.at is None:
         return "waiting for the lanes"
@@ -125,19 +112,8 @@ def _table_row(place: CurvePoint, ids: tuple[str, str]) -> Row:
     if place.refused:
         return (value, (f"   {place.refused}", DIM))
     speeds = [units.rate(one.value) if one else "–" for one in (place.first, place.second)]
-    ahead = ("   " + _ahead(place, ids), STRONG if place.sure else DIM)
+    ahead = ("   " + ahead_text(place, ids), STRONG if place.sure else DIM)
     return (value, (f"{speeds[0]:>14}{speeds[1]:>14}", TEXT), ahead)
-
-
-def _ahead(place: CurvePoint, ids: tuple[str, str]) -> str:
-    """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
-    ratio, id = place.ratio, ids[0]
-    if ratio is None:
-        return f"{place.pairs} pairs so far" if place.pairs else "–"
-    if ratio.value < 1:
-        ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
-    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    return f"{id if place.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
 
 
 def chart_rows(curve: Curve, ids: tuple[str, str], styles: tuple[str, str], width: int, height: int) -> list[Row]:
