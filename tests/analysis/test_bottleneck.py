@@ -10,7 +10,8 @@ from support.measured_lanes import measured_lane as lane
 from support.simulated_gpu import Gpu, busy_share, simulate
 
 from tfmon.analysis.attribution import shares_of
-from tfmon.analysis.bottleneck import Evidence, find_bottleneck, find_kinds
+from tfmon.analysis.bottleneck import find_bottleneck
+from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing

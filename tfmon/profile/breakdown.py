@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.analysis.bottleneck import BottleneckKind, Evidence, find_kinds, sentence
+from tfmon.analysis.rules import BottleneckKind, Evidence, find_kinds, sentence
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.profile import gpu, loop_thread, operations
 from tfmon.profile.gpu import Gpu

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tfmon.analysis.bottleneck import BottleneckKind
+from tfmon.analysis.rules import BottleneckKind
 from tfmon.model.readings import Missing, Reading
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
