@@ -60,23 +60,25 @@ def lanes():
 
 
 @pytest.fixture
-def quiet(tmp_path):
-    """Nothing to read about what disturbs."""
-    return Disturbances(tmp_path / "nothing")
+def build(proc, lanes, clock, tmp_path):
+    """Return a function that builds a probe of the fixture tree, with nothing to read about what disturbs."""
+
+    def build(load=lambda: Load(0.0, 1, 2), own_cpu_s=lambda: 0.0) -> HostProbe:
+        return HostProbe(
+            lambda: lanes,
+            processes=LinuxProcesses(proc.root, now_s=clock.now_s, page_bytes=4096),
+            load=load,
+            disturbances=Disturbances(tmp_path / "nothing"),
+            own_cpu_s=own_cpu_s,
+            clock_ns=clock,
+        )
+
+    return build
 
 
 @pytest.fixture
-def probe(proc, lanes, clock, quiet):
-    processes = LinuxProcesses(proc.root, now_s=clock.now_s, page_bytes=4096)
-    load = Load(0.0, 1, 2)
-    return HostProbe(
-        lambda: lanes,
-        processes=processes,
-        load=lambda: load,
-        disturbances=quiet,
-        own_cpu_s=lambda: 0.0,
-        clock_ns=clock,
-    )
+def probe(build):
+    return build()
 
 
 def trees(probe) -> dict[str, TreeSample]:
@@ -84,36 +86,20 @@ def trees(probe) -> dict[str, TreeSample]:
 
 
 class TestMachine:
-    def test_cpu_is_what_was_used_since_the_sample_before(self, quiet, clock):
-        loads = [Load(100.0, 7, 9), Load(103.0, 8, 9)]
-        probe = HostProbe(dict, load=lambda: loads.pop(0), disturbances=quiet, clock_ns=clock)
-        (first,) = probe.sample()
-        assert (first.at_ns, first.cpu_pct) == (clock.now_ns, Missing("first sample"))
-        assert (first.memory_used_bytes, first.memory_total_bytes) == (7, 9)
-        clock.pass_s(2)
-        (second,) = probe.sample()
-        assert second.cpu_pct == pytest.approx(150)
-        assert second.memory_used_bytes == 8
-
-    def test_what_others_use_is_what_neither_tfmon_nor_a_lane_used(self, proc, lanes, quiet, clock):
-        loads, own = [Load(100.0, 7, 9, 5.0), Load(103.0, 7, 9, 5.25)], [10.0, 10.05]
-        processes = LinuxProcesses(proc.root, now_s=clock.now_s, page_bytes=4096)
-        probe = HostProbe(
-            lambda: lanes,
-            processes=processes,
-            load=lambda: loads.pop(0),
-            disturbances=quiet,
-            own_cpu_s=lambda: own.pop(0),
-            clock_ns=clock,
-        )
+    def test_what_others_use_is_what_neither_tfmon_nor_a_lane_used(self, build, proc, clock):
+        loads, own = [Load(100.0, 7, 9, 5.0), Load(103.0, 8, 9, 5.25)], [10.0, 10.05]
+        probe = build(lambda: loads.pop(0), lambda: own.pop(0))
         proc.put(100, own_s=40)
         proc.put(101, parent=100, own_s=7)
         first = next(iter(probe.sample()))
         assert first.others_cpu_pct == first.monitor_cpu_pct == first.steal_pct == Missing("first sample")
+        assert (first.at_ns, first.cpu_pct) == (clock.now_ns, Missing("first sample"))
+        assert (first.memory_used_bytes, first.memory_total_bytes) == (7, 9)
         clock.pass_s(1)
         proc.put(100, own_s=41)
         proc.put(101, parent=100, own_s=7.5)
         second = next(iter(probe.sample()))
+        assert (second.cpu_pct, second.memory_used_bytes) == (pytest.approx(300), 8)
         assert second.monitor_cpu_pct == pytest.approx(5)
         assert second.others_cpu_pct == pytest.approx(300 - 5 - 150)
         assert second.steal_pct == pytest.approx(25)
@@ -136,14 +122,12 @@ class TestMachine:
         host, tree = probe.sample()
         assert (host.others_cpu_pct, tree.cpu_pct) == (0, pytest.approx(1))
 
-    def test_an_error_of_the_system_leaves_the_lanes_alone(self, proc, lanes, clock):
+    def test_an_error_of_the_system_leaves_the_lanes_alone(self, build, proc):
         def refuse():
             raise PermissionError("/proc/stat")
 
         proc.put(100)
-        processes = LinuxProcesses(proc.root, now_s=clock.now_s)
-        probe = HostProbe(lambda: lanes, processes=processes, load=refuse, clock_ns=clock)
-        host, tree = probe.sample()
+        host, tree = build(refuse).sample()
         assert host.cpu_pct == host.memory_total_bytes == Missing("the system reports none: PermissionError")
         assert tree.processes == 1
 
@@ -164,12 +148,12 @@ def burn(seconds: float) -> None:
 
 class TestFixtureTrees:
     def test_first_reading_has_no_cpu_and_the_second_has(self, probe, proc, clock):
-        proc.put(100, own_s=40)
+        proc.put(100, own_s=40, name="a) S 7 (b c")
         first = trees(probe)["cpu"]
         assert first.cpu_pct == Missing("first sample")
         assert first.private_bytes == 200 * 4096
         clock.pass_s(2)
-        proc.put(100, own_s=41)
+        proc.put(100, own_s=41, name="a) S 7 (b c")
         assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
 
     def test_private_memory_is_summed_over_the_tree_without_what_is_shared(self, probe, proc):
@@ -181,21 +165,13 @@ class TestFixtureTrees:
         assert sample.private_bytes == (600 + 50 + 40) * 4096
         assert sample.processes == 3
 
-    def test_names_with_brackets_and_spaces(self, probe, proc, clock):
-        proc.put(100, own_s=1, name="a) S 7 (b c")
-        trees(probe)
-        clock.pass_s(1)
-        proc.put(100, own_s=1.5, name="a) S 7 (b c")
-        assert trees(probe)["cpu"].cpu_pct == pytest.approx(50)
-
     def test_a_lane_that_ended_gives_no_sample(self, probe, proc, clock):
         proc.put(100)
         proc.put(101, 100, state="Z", pages=(0, 0, 0))
         sample = trees(probe)["cpu"]
         assert (sample.processes, sample.private_bytes) == (1, 200 * 4096), "a zombie has no memory"
         host, tree = probe.missing("broken")
-        assert host.cpu_pct == host.memory_used_bytes == Missing("broken")
-        assert (tree.lane, tree.cpu_pct, tree.private_bytes) == ("cpu", Missing("broken"), Missing("broken"))
+        assert host.cpu_pct == host.memory_used_bytes == tree.cpu_pct == tree.private_bytes == Missing("broken")
         proc.drop(101)
         proc.put(100, state="Z", pages=(0, 0, 0))
         clock.pass_s(1)
@@ -227,6 +203,9 @@ class TestFixtureTrees:
         processes = probe._processes
         rows = processes.rows
         processes.rows = lambda: (scans.append(clock.now_s() - 1000), rows())[1]
+        pid = lanes.pop("cpu")
+        assert (len(list(probe.sample())), scans) == (1, []), "nothing to look for without lanes"
+        lanes["cpu"] = pid
         proc.put(100)
         for _ in range(9):
             trees(probe)
@@ -252,14 +231,6 @@ class TestFixtureTrees:
             clock.pass_s(1)
         assert len(scans) == 2
         assert scans[1] >= 29
-
-    def test_without_lanes_the_table_is_not_read(self, proc, clock):
-        class NoTable(LinuxProcesses):
-            def rows(self):
-                raise AssertionError("read")
-
-        probe = HostProbe(dict, processes=NoTable(proc.root), load=lambda: Load(0.0, 1, 2), clock_ns=clock)
-        assert len(list(probe.sample())) == 1
 
     def test_a_reaped_child_leaves_no_dip_and_no_peak(self, probe, proc, clock):
         proc.put(100, own_s=10)
@@ -306,10 +277,8 @@ class TestWhoBelongs:
         assert sorted(found[20]) == [20, 21]
         assert found[99] == {}
         assert sorted(find_trees(self.rows((14, 1, 10, 10)), [10])[10]) == [14], "a member outlives the lane"
-
-    def test_a_lane_in_the_monitors_own_group_does_not_take_the_monitor_in(self):
-        rows = self.rows((5, 1, 5, 5), (10, 5, 5, 5), (11, 10, 5, 5))
-        assert sorted(find_trees(rows, [10])[10]) == [10, 11]
+        in_our_group = self.rows((5, 1, 5, 5), (10, 5, 5, 5), (11, 10, 5, 5))
+        assert sorted(find_trees(in_our_group, [10])[10]) == [10, 11], "the monitor is not in it"
 
 
 class TestCpuSeconds:

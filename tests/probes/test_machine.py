@@ -12,23 +12,12 @@ import pytest
 
 from tfmon.probes.machine import _ask_sysctl, quota_cores, read_cpu_name, read_machine, read_usable_cores
 
+from .conftest import V2
+
 CHECKOUT = Path(__file__).parents[2]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-V2 = "30 20 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 V1 = "33 25 0:30 {root} /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n"
 OTHER = "34 25 0:31 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-
-
-@pytest.fixture
-def put(tmp_path):
-    """Write a file below a root folder of our own."""
-
-    def write(path: str, text: str) -> None:
-        file = tmp_path / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text, encoding="utf-8")
-
-    return write
 
 
 class TestQuota:
@@ -51,6 +40,9 @@ class TestQuota:
         put("sys/fs/cgroup/cpu.max", "300000 100000\n")
         put("other/cpu.max", "1000 100000\n")
         assert quota_cores(tmp_path) == 3
+        put("proc/self/mountinfo", V2.replace("/sys/fs/cgroup", "/my\\040groups"))  # a space in the name
+        put("my groups/cpu.max", "70000 100000\n")
+        assert quota_cores(tmp_path) == 0.7
 
     @pytest.mark.parametrize(
         ("mounted", "folder"), [("/", "docker/abc/"), ("/docker/abc", ""), ("/docker", "abc/")]
@@ -71,19 +63,8 @@ class TestQuota:
         put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "100000\n")
         put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
         assert quota_cores(tmp_path) == 1
-
-    def test_limit_of_another_controller_is_none_of_ours(self, put, tmp_path):
-        put("proc/self/cgroup", "4:memory:/a\n3:cpu:/a\n")
-        put("proc/self/mountinfo", OTHER)
-        put("sys/fs/cgroup/memory/a/cpu.cfs_quota_us", "100000\n")
-        put("sys/fs/cgroup/memory/a/cpu.cfs_period_us", "100000\n")
-        assert quota_cores(tmp_path) is None
-
-    def test_mount_point_with_a_space(self, put, tmp_path):
-        put("proc/self/cgroup", "0::/\n")
-        put("proc/self/mountinfo", V2.replace("/sys/fs/cgroup", "/my\\040groups"))
-        put("my groups/cpu.max", "70000 100000\n")
-        assert quota_cores(tmp_path) == 0.7
+        put("proc/self/mountinfo", OTHER.replace("/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpu,cpuacct"))
+        assert quota_cores(tmp_path) is None, "a limit of another controller"
 
     @pytest.mark.parametrize("text", ["", "nonsense\n", "30 20\n - \n", "0::\n:::\n"])
     def test_files_that_make_no_sense(self, put, tmp_path, text):

@@ -13,7 +13,7 @@ from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.nvidia.device import Jetson
-from tfmon.probes.nvidia.probe import NvidiaProbe, rehearse, survives_sampling
+from tfmon.probes.nvidia.probe import NvidiaProbe, survives_sampling
 
 pytestmark = pytest.mark.process
 
@@ -38,19 +38,12 @@ mem 13 20000000000 100000000 19900000000 0
 
 @pytest.fixture
 def root(tmp_path):
-    folder = tmp_path / "root"
-    (folder / "proc").mkdir(parents=True)
-    return folder
-
-
-def put(root, path, text):
-    (root / path).parent.mkdir(parents=True, exist_ok=True)
-    (root / path).write_text(text)
+    return tmp_path
 
 
 class TestSplit:
     def test_instances_are_devices_of_their_own(self, driver, clock):
-        driver.play(SPLIT)
+        driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
         whole, idle, one, two = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
         assert (whole.key, idle.key, one.key, two.key) == (BUSY.uuid, IDLE.uuid, FIRST_PART, SECOND_PART)
         assert (whole.kind, one.kind, one.part_of, idle.part_of) == ("nvidia", "mig", BUSY.uuid, "")
@@ -59,30 +52,22 @@ class TestSplit:
         assert (two.used_bytes, two.total_bytes) == (0, 20 * GB)
         assert one.used_by_pid == {4242: 2.5 * GB}
         assert two.used_by_pid == {}
-
-    def test_load_of_a_split_gpu_is_unknown(self, driver, clock):
-        driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
-        whole, idle, one, _ = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
         unknown = Missing("not reported for a GPU that is split up (MIG)")
         assert whole.busy_pct == one.busy_pct == one.busy_by_pid == unknown
         assert idle.busy_pct == 0
+        driver.play(SPLIT.replace("mig 0 1", "mig 0 0"))
+        assert [sample.key for sample in take(NvidiaProbe([BUSY], clock_ns=clock))] == [BUSY.uuid]
 
-    def test_power_and_clocks_are_those_of_the_whole_gpu(self, driver, clock):
+    def test_power_clocks_and_messages_are_those_of_the_whole_gpu(self, driver, clock):
         driver.play(SPLIT)
         probe = NvidiaProbe([BUSY], clock_ns=clock)
         take(probe)
         clock.pass_s(1)
-        driver.play(SPLIT.replace("energy 0 7000000", "energy 0 7200000"))
+        driver.play(SPLIT.replace("energy 0 7000000", "energy 0 7200000") + "xid 0 94\n")
         whole, one, two = take(probe)
+        assert [[fault.code for fault in sample.faults] for sample in (whole, one, two)] == [[94]] * 3
         assert whole.power_w == one.power_w == two.power_w == pytest.approx(200)
         assert (one.sm_clock_mhz, one.temperature_c) == (1500, 61)
-
-    def test_messages_of_the_whole_gpu_reach_its_instances(self, driver, clock):
-        driver.play(SPLIT)
-        probe = NvidiaProbe([BUSY], clock_ns=clock)
-        take(probe)
-        driver.play(SPLIT + "xid 0 94\n")
-        assert [[fault.code for fault in sample.faults] for sample in take(probe)] == [[94]] * 3
 
     def test_an_instance_can_be_chosen_by_itself(self, driver, clock):
         driver.play(SPLIT)
@@ -101,31 +86,26 @@ class TestSplit:
         assert two.temperature_c == Missing("the driver no longer lists this GPU")
         assert two.part_of == BUSY.uuid
 
-    def test_mode_that_is_off_or_not_there(self, driver, clock):
-        driver.play(SPLIT.replace("mig 0 1", "mig 0 0"))
-        assert [sample.key for sample in take(NvidiaProbe([BUSY], clock_ns=clock))] == [BUSY.uuid]
 
-
-class TestContainer:
-    def test_numbers_may_be_those_of_the_host(self, driver, clock, root):
-        put(root, "proc/self/ns/pid", "")
-        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root))
-        assert sample.foreign_pids
-        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root / "elsewhere"))
-        assert not sample.foreign_pids
-
-    @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-    def test_the_first_namespace_is_known_by_its_number(self, root, monkeypatch):
-        put(root, "proc/self/ns/pid", "")
-        assert in_pid_namespace(root)
-        monkeypatch.setattr("tfmon.probes.machine._FIRST_NAMESPACE", (root / "proc/self/ns/pid").stat().st_ino)
-        assert not in_pid_namespace(root)
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pids_may_be_those_of_the_host_of_a_container(driver, clock, root, put, monkeypatch):
+    (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root, survives=pytest.fail))  # no WSL2
+    assert (sample.foreign_pids, sample.busy_pct) == (False, 87)
+    file = put("proc/self/ns/pid", "")
+    (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root))
+    assert sample.foreign_pids
+    monkeypatch.setattr("tfmon.probes.machine._FIRST_NAMESPACE", file.stat().st_ino)
+    assert not in_pid_namespace(root)
 
 
 class TestWsl:
     @pytest.fixture
-    def windows(self, root):
-        put(root, "proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2\n")
+    def windows(self, root, put):
+        assert not in_wsl(root)
+        file = put("dev/dxg", "")
+        assert in_wsl(root)
+        file.unlink()
+        put("proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2\n")
         return root
 
     def test_functions_about_processes_are_not_called(self, driver, clock, windows):
@@ -153,15 +133,6 @@ class TestWsl:
         assert tried == [1]
         assert pynvml._nvmlLib_refcount == 0
 
-    def test_elsewhere_nothing_is_tried(self, driver, clock, root):
-        (sample,) = take(NvidiaProbe([BUSY], clock_ns=clock, root=root, survives=pytest.fail))
-        assert sample.busy_pct == 87
-
-    def test_signs_of_it(self, root):
-        assert not in_wsl(root)
-        put(root, "dev/dxg", "")
-        assert in_wsl(root)
-
     def test_the_trial(self, driver):
         run = (sys.executable, "-S", "-c")
         assert survives_sampling((*run, "")) is True
@@ -169,10 +140,6 @@ class TestWsl:
         assert survives_sampling((*run, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")) is False
         assert survives_sampling((*run, "import time; time.sleep(60)"), timeout_s=0.05) is None
         assert survives_sampling(("/no/such/program",)) is True
-
-    def test_what_the_trial_does(self, driver):
-        rehearse()
-        assert pynvml._nvmlLib_refcount == 0
 
     @pytest.mark.parametrize("script", ["", "hang InitWithFlags\n"])
     def test_the_real_trial_opens_the_library(self, driver, script, monkeypatch):
@@ -185,28 +152,28 @@ class TestJetson:
     ORIN = "count 1\nname 0 Orin_(nvgpu)\nuuid 0 GPU-0r10\n"
     GPU = Gpu(index=0, uuid="GPU-0r10", name="Orin (nvgpu)", physical_gpu=0)
 
-    def test_the_system_tells_what_the_driver_does_not(self, driver, clock, root):
+    def test_the_system_tells_what_the_driver_does_not(self, driver, clock, root, put):
         driver.play(self.ORIN)
-        put(root, "sys/devices/platform/gpu.0/load", "437\n")
-        put(root, "sys/class/thermal/thermal_zone0/type", "cpu-thermal\n")
-        put(root, "sys/class/thermal/thermal_zone1/type", "gpu-thermal\n")
-        put(root, "sys/class/thermal/thermal_zone1/temp", "48500\n")
+        put("sys/devices/platform/gpu.0/load", "437\n")
+        put("sys/class/thermal/thermal_zone0/type", "cpu-thermal\n")
+        put("sys/class/thermal/thermal_zone1/type", "gpu-thermal\n")
+        put("sys/class/thermal/thermal_zone1/temp", "48500\n")
         (sample,) = take(NvidiaProbe([self.GPU], clock_ns=clock, root=root))
         assert (sample.busy_pct, sample.busy_source) == (43.7, "sysfs")
         assert sample.temperature_c == 48.5
         assert (sample.total_bytes, sample.unified) == (psutil.virtual_memory().total, True)
         assert sample.power_w == Missing("not supported by this GPU")
 
-    def test_another_gpu_without_readings_is_no_jetson(self, driver, clock, root):
+    def test_another_gpu_without_readings_is_no_jetson(self, driver, clock, root, put):
         driver.play(self.ORIN.replace("Orin_(nvgpu)", "NVIDIA_GRID"))
-        put(root, "sys/devices/platform/gpu.0/load", "437\n")
+        put("sys/devices/platform/gpu.0/load", "437\n")
         grid = Gpu(index=0, uuid="GPU-0r10", name="NVIDIA GRID", physical_gpu=0)
         (sample,) = take(NvidiaProbe([grid], clock_ns=clock, root=root))
         assert sample.busy_pct == sample.used_bytes == Missing("not supported by this GPU")
         assert not sample.unified
 
-    def test_files_that_are_not_there_or_make_no_sense(self, root):
+    def test_files_that_are_not_there_or_make_no_sense(self, root, put):
         assert Jetson(root).load_pct() is None
-        put(root, "sys/devices/gpu.0/load", "?")
+        put("sys/devices/gpu.0/load", "?")
         assert Jetson(root).load_pct() is None
         assert Jetson(root).celsius() is None
