@@ -204,6 +204,7 @@ def test_sync_every_step_reads_every_loss(running: Start, on: bool) -> None:
     loop = running(SlowToRead(), sync_every_step=on)
     loop.until_ready()
     loop.tell(Run())
-    window: Window = loop.until_windows(1)[0]
-    reads = window.sync_ns / 4e6
-    assert reads >= window.steps if on else 1 <= reads < window.steps
+    loop.until_windows(2)
+    assert all(window.sync_ns >= 4e6 * (window.steps if on else 1) for window in loop.windows)
+    if not on:
+        loop.until_event(Window, lambda window: window.sync_ns < 4e6 * window.steps)

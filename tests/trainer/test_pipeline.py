@@ -124,6 +124,22 @@ def test_data_of_unknown_length_take_any_batch(tf: Any) -> None:
     assert take(pipelines.open(settings(4)), 1) == [[[0, 1, 2, 0]]]
 
 
+def test_a_pipeline_has_what_the_missing_knobs_do_not_say(tf: Any) -> None:
+    class Bare(Scenario):
+        batch_size = 3
+        without = ("batch_size", "prefetch", "parallel_calls", "cache")
+
+        def data(self) -> Any:
+            return np.arange(6.0)
+
+        def prepare(self, x: Any) -> Any:
+            return 2 * x
+
+    feed = Pipelines(Bare({})).open({})
+    assert feed.batch_examples == 3
+    assert take(feed, 2) == [[[0, 2, 4]], [[6, 8, 10]]]
+
+
 def test_full_batches_have_a_known_size_and_others_none(tf: Any) -> None:
     def uneven(_self: Any, examples: Any, batch_size: int) -> Any:
         return examples.batch(batch_size).repeat()

@@ -139,17 +139,16 @@ def test_a_scenario_with_neither_model_nor_step_is_told_so(tf: Any) -> None:
 def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
     delivered: queue.Queue[Any] = queue.Queue()
     builder = SetupBuilder(pipelines, OneStep(print), lambda request, result: delivered.put((request, result)))
+    builder.build(settings(4))
     builder.start()
     return builder, delivered
 
 
 def test_a_pipeline_is_delivered_under_its_request(tf: Any) -> None:
     builder, delivered = start(Pipelines(scenario(np.arange(8.0))))
-    builder.request(7, settings(2, 1), settings(4))
+    builder.request(7, "batch_size", 2)
     request, setup = delivered.get(timeout=DEADLINE_S)
-    assert request == 7
-    assert setup.settings == settings(2, 1)
-    assert setup.step is None
+    assert (request, setup.settings, setup.step) == (7, settings(2), None)
     assert take(setup.feed, 1) == [[[0, 1]]]
 
 
@@ -160,12 +159,12 @@ def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
         return examples.batch(batch_size)
 
     builder, delivered = start(Pipelines(scenario(np.arange(8.0), no_sevens)))
-    builder.request(1, settings(7), settings(4))
-    builder.request(2, settings(8), settings(4))
+    builder.request(1, "batch_size", 7)
+    builder.request(2, "prefetch", 1)
     request, error = delivered.get(timeout=DEADLINE_S)
     assert (request, str(error)) == (1, "not seven")
     request, setup = delivered.get(timeout=DEADLINE_S)
-    assert (request, setup.feed.batch_examples) == (2, None)
+    assert (request, setup.settings) == (2, settings(4, 1)), "of the failed request nothing is left"
 
 
 def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: Any) -> None:
@@ -180,7 +179,7 @@ def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: An
     try:
         builder.discard(BatchFeed(iter([Slow()]), 1))
         assert ending.wait(DEADLINE_S)
-        builder.request(1, settings(2), settings(4))
+        builder.request(1, "batch_size", 2)
         assert delivered.get(timeout=DEADLINE_S)[0] == 1
         assert not builder.idle and builder.took_time() and builder.took_time(), "it is still being destroyed"
     finally:
@@ -197,6 +196,6 @@ def test_an_error_while_preparing_ahead_is_not_delivered(tf: Any) -> None:
 
     builder, delivered = start(Pipelines(scenario(np.arange(64.0), only_four)))
     builder.prepare_neighbours(settings(4))
-    builder.request(1, settings(4), settings(2))
-    assert delivered.get(timeout=DEADLINE_S)[1].settings == settings(4)
+    builder.request(1, "prefetch", 1)
+    assert delivered.get(timeout=DEADLINE_S)[1].settings == settings(4, 1)
     assert delivered.empty()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tfmon.model.knobs import KnobError, KnobValue, find
+from tfmon.model.knobs import KnobError, find
 from tfmon.model.lane_events import Finished, Window
 from tfmon.model.lane_state import SLICE_START, WARMING_UP
 from tfmon.model.requests import Assign, Profile, Request, SetKnob, Stop
@@ -68,7 +68,6 @@ class Loop(LaneControl):
         """
         sampler = Sampler(drop_first=True)
         super().__init__(reporter, dict(assign.settings), sampler, lambda: runtime.gpu_memory(assign.device))
-        self._parts = (pipelines, steps)
         self._knobs = (*pipelines.knobs, *steps.knobs)
         self._steps = assign.steps
         self._mailbox = mailbox
@@ -236,23 +235,19 @@ class Loop(LaneControl):
         """Have the setup for a request built, or refuse the request."""
         try:
             value = find(self._knobs, request.knob).check(request.value)
-            requested = {one.knob: one.value for _, one in sorted(self._requested.items())}
-            settings: dict[str, KnobValue] = {**self.settings, **requested, request.knob: value}
-            for part in self._parts:
-                part.check(settings)
         except KnobError as error:
             self.refuse_knob(request, str(error))
             return
-        # While another setup is being built, it is open what this one will replace, so all of it is built.
-        before = None if self._requested else self.settings
         self._requested[request.request] = request
-        self._builder.request(request.request, settings, before)
+        self._builder.request(request.request, request.knob, value)
 
     def _use_setup(self, ready: SetupReady) -> None:
         """Train with another pipeline or step from now on; the weights stay as they are."""
         request = self._requested.pop(ready.request)
         if isinstance(ready.result, BaseException):
-            self.refuse_knob(request, f"it could not be made: {type(ready.result).__name__}: {ready.result}")
+            error = ready.result
+            made = "" if isinstance(error, KnobError) else f"it could not be made: {type(error).__name__}: "
+            self.refuse_knob(request, f"{made}{error}")
             return
         setup = ready.result
         if setup.feed is not None:

@@ -129,9 +129,9 @@ class Pipelines:
     def _make(self, settings: Settings) -> Any:  # noqa: ANN401
         import tensorflow as tf
 
-        batch_size, prefetch = settings["batch_size"], settings["prefetch"]
+        scenario = self._scenario.with_settings(settings)
+        batch_size, prefetch = settings.get("batch_size", scenario.batch_size), settings.get("prefetch", "off")
         with tf.device("CPU:0"):
-            scenario = self._scenario.with_settings(settings)
             dataset = scenario.batches(self._source, int(batch_size))
             if prefetch != "off":
                 dataset = dataset.prefetch(tf.data.AUTOTUNE if prefetch == "auto" else int(prefetch))

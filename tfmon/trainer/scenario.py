@@ -50,7 +50,7 @@ class Scenario:
     variants: tuple[str, ...] = ()
     """Values of the knob `variant`, the default first; the knob exists if there are any."""
     without: tuple[str, ...] = ()
-    """Names of common knobs that have no meaning for this scenario."""
+    """Names of common knobs that have no meaning for this scenario; without `prefetch`, the lane adds none."""
     contrast: tuple[str, ...] = ("prefetch=off", "prefetch=auto")
     """Settings of the lanes that race on a machine without a GPU: `KNOB=VALUE[,…]` for each lane."""
     claims: tuple[Claim, ...] = ()
@@ -111,7 +111,7 @@ class Scenario:
         prepare = getattr(self, "prepare", None)
         if prepare is not None:
             examples = examples.map(prepare, num_parallel_calls=self._parallel_calls())
-            if self.knob("cache"):
+            if self._settings.get("cache"):
                 examples = examples.cache()
         return examples.repeat().batch(batch_size, drop_remainder=True)
 
@@ -123,7 +123,7 @@ class Scenario:
     def _parallel_calls(self) -> int | None:
         import tensorflow as tf
 
-        value = self.knob("parallel_calls")
+        value = self._settings.get("parallel_calls", "off")
         if value == "off":
             return None
         return int(tf.data.AUTOTUNE if value == "auto" else value)

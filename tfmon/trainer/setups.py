@@ -164,6 +164,8 @@ class SetupBuilder:
         self._pipelines = pipelines
         self._steps = steps
         self._deliver = deliver
+        self._settings: Settings | None = None
+        """Those of the setup that was built last."""
         self._building, self._discarding = self._workers = _Worker("tfmon-build"), _Worker("tfmon-discard")
 
     def start(self) -> None:
@@ -180,28 +182,32 @@ class SetupBuilder:
         """Return whether a job ran since the last call: it may have taken time from the steps."""
         return any([worker.took_time() for worker in self._workers])
 
-    def build(self, settings: Settings, before: Settings | None = None) -> Setup:
-        """Return, built in the calling thread, what differs from the settings before; everything without them."""
+    def build(self, settings: Settings) -> Setup:
+        """Return, built in the calling thread, what differs from the setup that was built last.
+
+        Errors: KnobError for settings that do not go together; whatever the scenario raises.
+        """
+        before = self._settings
+        self._pipelines.check(settings)
+        self._steps.check(settings)
 
         def changed(part: Pipelines | Steps) -> bool:
             return before is None or any(settings[knob.name] != before[knob.name] for knob in part.knobs)
 
         feed = self._pipelines.open(settings) if changed(self._pipelines) else None
         step = self._steps.make(settings) if changed(self._steps) else None
+        self._settings = settings
         return Setup(dict(settings), feed, step)
 
-    def request(self, request: int, settings: Settings, before: Settings | None) -> None:
-        """Build a setup as soon as possible, and deliver it under the request's number.
+    def request(self, request: int, knob: str, value: KnobValue) -> None:
+        """Build a setup with another value as soon as possible, and deliver it under the request's number.
 
-        Args:
-            request: the number.
-            settings: what the setup is for.
-            before: the settings that are in effect when the setup is used; None if they are not known yet.
+        It is built on the requests before it that succeeded; one that failed leaves nothing.
         """
 
         def job() -> None:
             try:
-                self._deliver(request, self.build(settings, before))
+                self._deliver(request, self.build({**(self._settings or {}), knob: value}))
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the loop reports it
                 self._deliver(request, error)
 
