@@ -5,158 +5,66 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmon import units
 from tfmon.model.readings import Missing
+
+WRITTEN = {
+    units.rate: {
+        0: "0.00",
+        0.42: "0.42",
+        9.994: "9.99",
+        9.996: "10.0",
+        99.94: "99.9",
+        99.96: "100",
+        7663.4: "7 663",
+    },
+    units.count: {0: "0", 999: "999", 1000: "1 000", 1_234_567: "1 234 567"},
+    units.short_count: {
+        **{0: "0", 0.5: "0.5", 7: "7", 24.6: "25", 812.4: "812", 999.4: "999", 999.6: "1k", 7_663: "7.7k"},
+        **{99_600: "100k", 999_499: "999k", 999_501: "1M", 1_234_567: "1.2M", 2.5e9: "2.5G"},
+    },
+    units.ratio: {1.04: "1.04×", 1.994: "1.99×", 1.996: "2.0×", 9.94: "9.9×", 9.96: "10×", 12.3: "12×"},
+    units.milliseconds: {
+        **{0.0842: "0.084 ms", 0.0996: "0.10 ms", 1.291: "1.29 ms", 9.994: "9.99 ms", 9.996: "10.0 ms"},
+        **{999.4: "999.4 ms", 999.6: "1 000 ms", 1240: "1 240 ms"},
+    },
+    units.memory: {
+        **{0: "0 B", 1023: "1023 B", 1024: "1.0 KiB", 9.96 * 1024: "10 KiB", 1023.4 * 2**20: "1023 MiB"},
+        **{1023.6 * 2**20: "1.0 GiB", 5000 * 2**40: "5000 TiB"},
+    },
+    units.clock: {-3: "0:00", 42.9: "0:42", 60: "1:00", 725: "12:05", 3599.9: "59:59", 3723: "1:02:03"},
+    units.seconds: {-1: "0.0 s", 2.14: "2.1 s", 99.94: "99.9 s", 102.5: "1:42"},
+    units.percent: {212.4: "212 %", 0.2: "0 %"},
+    units.cores: {8.0: "8", 2.5: "2.5"},
+    units.loss: {
+        **{0: "0", 2.302585: "2.3026", 12.3456: "12.346", 1234.56: "1234.6", 0.01234: "0.0123", 0.99999: "1.0000"},
+        **{-0.25: "-0.2500", 0.00001234: "1.234e-05", 12_345.6: "1.235e+04", math.nan: "nan", math.inf: "inf"},
+    },
+}
+
+
+@pytest.mark.parametrize("write", WRITTEN, ids=lambda write: write.__name__)
+def test_decimals_and_units_change_where_rounding_says(write):
+    assert {value: write(value) for value in WRITTEN[write]} == WRITTEN[write]
+
+
+@given(st.floats(0.01, 99e9))
+def test_a_short_count_has_at_most_five_characters(value):
+    assert len(units.short_count(value)) <= 5
 
 
 def number(text: str) -> float:
     return float(text.split("×")[0].removesuffix(" ms").replace(" ", ""))
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0.00"),
-        (0.42, "0.42"),
-        (9.994, "9.99"),
-        (9.996, "10.0"),
-        (99.94, "99.9"),
-        (99.96, "100"),
-        (7663.4, "7 663"),
-    ],
-)
-def test_a_rate(value, text):
-    assert units.rate(value) == text
-
-
-def test_a_count_groups_thousands():
-    assert [units.count(value) for value in (0, 999, 1000, 12_400, 1_234_567)] == [
-        "0",
-        "999",
-        "1 000",
-        "12 400",
-        "1 234 567",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (0.5, "0.5"),
-        (7, "7"),
-        (24.6, "25"),
-        (812.4, "812"),
-        (999.4, "999"),
-        (999.6, "1k"),
-        (7_663, "7.7k"),
-        (99_600, "100k"),
-        (999_499, "999k"),
-        (999_501, "1M"),
-        (1_234_567, "1.2M"),
-        (2.5e9, "2.5G"),
-    ],
-)
-def test_a_short_count(value, text):
-    assert units.short_count(value) == text
-
-
-@settings(deadline=None)
-@given(st.floats(0.01, 99e9))
-def test_a_short_count_has_at_most_five_characters(value):
-    assert len(units.short_count(value)) <= 5
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.04, "1.04×"), (1.994, "1.99×"), (1.996, "2.0×"), (9.94, "9.9×"), (9.96, "10×"), (12.3, "12×")],
-)
-def test_a_ratio(value, text):
-    assert units.ratio(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.0842, "0.084 ms"),
-        (0.0996, "0.10 ms"),
-        (1.291, "1.29 ms"),
-        (9.994, "9.99 ms"),
-        (9.996, "10.0 ms"),
-        (999.4, "999.4 ms"),
-        (999.6, "1 000 ms"),
-        (1240, "1 240 ms"),
-    ],
-)
-def test_a_step_time(value, text):
-    assert units.milliseconds(value) == text
-
-
-@settings(deadline=None)
 @given(st.floats(0.1, 1e7))
 def test_what_is_written_is_what_was_measured(value):
     assert number(units.rate(value)) == pytest.approx(value, rel=0.05)
     assert number(units.milliseconds(value)) == pytest.approx(value, rel=0.05)
     assert number(units.ratio(value + 1)) == pytest.approx(value + 1, rel=0.051)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (9.96 * 1024, "10 KiB"),
-        (301 * 2**20, "301 MiB"),
-        (1023.4 * 2**20, "1023 MiB"),
-        (1023.6 * 2**20, "1.0 GiB"),
-        (1.2 * 2**30, "1.2 GiB"),
-        (5000 * 2**40, "5000 TiB"),
-    ],
-)
-def test_memory_is_in_binary_multiples(value, text):
-    assert units.memory(value) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(-3, "0:00"), (42.9, "0:42"), (60, "1:00"), (725, "12:05"), (3599.9, "59:59"), (3723, "1:02:03")],
-)
-def test_an_elapsed_time(value, text):
-    assert units.clock(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(-1, "0.0 s"), (2.14, "2.1 s"), (99.94, "99.9 s"), (102.5, "1:42")])
-def test_a_wait(value, text):
-    assert units.seconds(value) == text
-
-
-def test_percentages_and_cores():
-    assert (units.percent(212.4), units.percent(0.2)) == ("212 %", "0 %")
-    assert (units.cores(8.0), units.cores(2.5)) == ("8", "2.5")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0, "0"),
-        (2.302585, "2.3026"),
-        (12.3456, "12.346"),
-        (1234.56, "1234.6"),
-        (0.01234, "0.0123"),
-        (0.99999, "1.0000"),
-        (-0.25, "-0.2500"),
-        (0.00001234, "1.234e-05"),
-        (12_345.6, "1.235e+04"),
-        (math.nan, "nan"),
-        (math.inf, "inf"),
-    ],
-)
-def test_a_loss_is_rounded_and_not_cut(value, text):
-    assert units.loss(value) == text
 
 
 def test_a_value_that_is_missing_says_why():

@@ -75,15 +75,11 @@ def test_it_ends_when_every_lane_has_ended():
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
-def test_a_signal_ends_it_and_is_named(name):
+def test_a_signal_ends_it_and_is_named_and_the_handlers_of_before_are_back(name):
+    before = [signal.getsignal(number) for number in headless.SIGNALS]
     program = Program(lambda: os.kill(os.getpid(), getattr(signal, name)), Lanes(looks=10**9))
     assert headless.run(program, None) == f"interrupted by {name}"
     assert program.closed == 1
-
-
-def test_the_handlers_of_before_are_back_afterwards():
-    before = [signal.getsignal(number) for number in headless.SIGNALS]
-    headless.run(Program(), None)
     assert [signal.getsignal(number) for number in headless.SIGNALS] == before
 
 
@@ -96,20 +92,14 @@ def test_a_start_that_fails_still_closes_the_program_and_restores_the_handlers()
     assert [signal.getsignal(number) for number in headless.SIGNALS] == before
 
 
-@pytest.mark.parametrize(
-    ("points", "told"),
-    [((), "cpu: racing 5 s"), ((Point(SECOND, SECOND, 2_500, 250, True),), "cpu: 2 500 examples/s")],
-    ids=["nothing measured", "measured"],
-)
-def test_progress_is_told_on_a_terminal(points, told, monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    headless.run(Program(points=points), None)
-    assert told in terminal.getvalue()
-    assert terminal.getvalue().endswith("\r\x1b[K")
-
-
-def test_no_progress_is_told_where_nobody_can_see_it(monkeypatch):
+def test_progress_is_told_on_a_terminal_alone(monkeypatch):
+    measured = (Point(SECOND, SECOND, 2_500, 250, True),)
+    for points, told in (((), "cpu: racing 5 s"), (measured, "cpu: 2 500 examples/s")):
+        terminal = Terminal()
+        monkeypatch.setattr("sys.stderr", terminal)
+        headless.run(Program(points=points), None)
+        assert told in terminal.getvalue()
+        assert terminal.getvalue().endswith("\r\x1b[K")
     log = io.StringIO()
     monkeypatch.setattr("sys.stderr", log)
     headless.run(Program(), None)
