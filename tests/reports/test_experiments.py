@@ -38,7 +38,7 @@ def test_the_crossover_in_json():
     assert "gpu:0 overtakes cpu" in told["text"]
 
 
-def test_the_crossover_in_text():
+def test_the_crossover_in_text_and_an_interrupted_one():
     demo = crossover_demo()
     demo.session.accept(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl")))
     lines = crossover_to_text(found(demo)).splitlines()
@@ -53,10 +53,6 @@ def test_the_crossover_in_text():
     assert 1 < low < factor < high
     assert rows[5].split()[:3] == ["256", "–", "–"] and rows[5].endswith("not possible here")
     assert lines[-3:] == ["C: cpu", "G: gpu:0", "recorded in /there/x.jsonl"]
-
-
-def test_an_interrupted_crossover_says_so():
-    demo = crossover_demo()
     demo.session.set_experiment(replace(demo.session.snapshot().experiment, ended="stopped"))
     assert crossover_to_json(found(demo))["interrupted"] == "stopped"
     assert crossover_to_text(found(demo)).splitlines()[1] == "stopped; these are the values it had"
@@ -110,12 +106,9 @@ def test_the_tuning_in_text():
     assert "best: cache=on: +50 % (CI +45 to +55) in all" in lines
 
 
-def test_a_tuning_that_kept_nothing_and_ended_early_says_so():
+def test_a_tuning_that_kept_nothing_or_ended_early_or_failed_says_so():
     lines = tuning_to_text(found(tuned(SERIES[1], ended="stopped"))).splitlines()
     assert "ended early: stopped" in lines and "best: the settings it began with" in lines
-
-
-def test_a_lane_that_failed_says_why():
     demo = tuned(*SERIES)
     demo.fail("cpu")
     assert "keras_hub" in tuning_to_json(found(demo))["error"]

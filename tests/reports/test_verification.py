@@ -21,7 +21,6 @@ RESULTS = (
 
 
 def test_predictions_are_written_as_comparisons():
-    assert prediction(claim()) == "cpu,graph=on > cpu,graph=off"
     assert prediction(claim(at_least=3)) == "cpu,graph=on > cpu,graph=off by 3.0×"
     assert prediction(claim(at_most=1.1)) == "cpu,graph=on ≈ cpu,graph=off (within 1.10×)"
     assert prediction(Claim("an-id", "an article", "says so", corrected="no")) == ""
