@@ -19,7 +19,7 @@ pytestmark = pytest.mark.pty
 
 __all__ = ["build_fake_nvml"]
 
-PROGRAM = Path(__file__).parents[1] / "support" / "gpu_tfmon.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 LANES = ("race", "small-dense", "--lane", "cpu", "--lane", "gpu:0")
 CALLS = ("GetSamples", "GetUtilizationRates", "GetMemoryInfo_v2", "GetHandleByIndex")
 """What answers "lost" for a GPU that has fallen off the bus."""

@@ -37,10 +37,10 @@ def log(tmp_path: Path) -> Path:
 def link(log: Path) -> Iterator[Link]:
     """Race two scripted lanes."""
     program = Link(
-        [sys.executable, str(TESTS / "support" / "gpu_tfmon.py"), "race", "small-dense", *LANES],
+        [sys.executable, str(TESTS / "support" / "fake_tfmon.py"), "race", "small-dense", *LANES],
         environment={
             "LOG": str(log),
-            "LANE": str(TESTS / "benchmarks" / "scripted_lane.py"),
+            "TFMON_TEST_CHILD": str(TESTS / "benchmarks" / "scripted_lane.py"),
             "PYTHONPATH": str(TESTS.parent),
         },
     )

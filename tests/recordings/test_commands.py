@@ -26,7 +26,7 @@ from tfmon.recordings.library import EXAMPLE, FOLDER_VARIABLE
 from tfmon.recordings.player import play_all
 
 ROOT = Path(__file__).parents[2]
-SCRIPTED = ROOT / "tests" / "support" / "gpu_tfmon.py"
+SCRIPTED = ROOT / "tests" / "support" / "fake_tfmon.py"
 """tfmon with lanes that train nothing."""
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,batch_size=64")
 

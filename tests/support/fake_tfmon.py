@@ -1,6 +1,6 @@
-"""Runs tfmon with lanes that train nothing. For tests only.
+"""Runs tfmon with lanes that train nothing: a child on the CPU plays a GPU lane, too. For tests only.
 
-TFMON_TEST_STALL_S: the shortest silence that counts as a stall. TFMON_TEST_CHILD: another script for the lanes.
+TFMON_TEST_CHILD: another script for the lanes. TFMON_TEST_STALL_S: the shortest silence that counts as a stall.
 """
 
 from __future__ import annotations
