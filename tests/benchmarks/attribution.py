@@ -36,11 +36,19 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.overhead import ANSWER_S, Watch, bootstrap, plan_one_lane, racing
+from tests.benchmarks.common import (
+    ANSWER_S,
+    Watch,
+    add_options,
+    bootstrap,
+    is_steady,
+    met,
+    plan_one_lane,
+    racing,
+)
 from tfmon.analysis.attribution import shares_of
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.events import Event
 from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
@@ -203,7 +211,7 @@ def run_cost(options: argparse.Namespace) -> None:
     print(
         f"{options.scenario} on {options.lane}, {len(ratios)} pairs of {options.slice:g} s: with / without"
         f" {middle:.4f}, 95 % interval {low:.4f} to {high:.4f}"
-        f"   (goal {COST:g} or more: {'met' if middle >= COST else 'MISSED'})"
+        f"   (goal {COST:g} or more: {met(middle >= COST)})"
     )
 
 
@@ -316,7 +324,7 @@ def run_rate(options: argparse.Namespace) -> None:
         steps = sum(window.steps for window in windows) / options.seconds
         print(f"{scenario:17} {steps:8.1f} steps/s   {rates[-1]:.2f} windows/s")
     # A window lasts 0.2 s and then until its step is done; a step of 0.1 s may take half a window more.
-    print("at most 5 a second at any step rate:", "met" if max(rates) <= 5.05 else "MISSED")
+    print("at most 5 a second at any step rate:", met(max(rates) <= 5.05))
 
 
 # ---------------------------------------------------------------- a profile of 20 steps
@@ -337,7 +345,7 @@ def run_profile(options: argparse.Namespace) -> None:
             profile = read_profile(path)
             to_text(profile)
             took.append((time.monotonic() - began, time.monotonic() - written))
-            watch.wait(_steady, watch.heard, ANSWER_S)
+            watch.wait(is_steady, watch.heard, ANSWER_S)
             _train(watch, 1.0)
             plain_ns = [w.span_ns / w.steps for w in watch.since(start) if isinstance(w, Window) and not w.marks]
             lost.append(1 - statistics.median(plain_ns) / profile.step_ns)
@@ -347,19 +355,15 @@ def run_profile(options: argparse.Namespace) -> None:
     print(
         f"{options.scenario} on {options.lane}, {options.captures} profiles of {STEPS} steps: request to table"
         f" median {statistics.median(seconds for seconds, _ in took):.2f} s, at most {slowest:.2f} s (of it"
-        f" reading {read:.2f} s)   (goal {TABLE_S:g} s: {'met' if slowest <= TABLE_S else 'MISSED'})"
+        f" reading {read:.2f} s)   (goal {TABLE_S:g} s: {met(slowest <= TABLE_S)})"
     )
     middle = statistics.median(lost)
     low, high = bootstrap(np.array(lost))
     print(
         f"while it records the lane loses {middle:.1%} of its speed, 95 % interval {low:.1%} to {high:.1%}"
-        f"   (goal {CAPTURE:.0%}: {'met' if middle < CAPTURE else 'MISSED'});"
+        f"   (goal {CAPTURE:.0%}: {met(middle < CAPTURE)});"
         f" waiting for a window's end and writing the file take {statistics.median(stood):.0f} ms"
     )
-
-
-def _steady(event: Event) -> bool:
-    return isinstance(event, Window) and not event.marks
 
 
 def main() -> None:
@@ -370,20 +374,11 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
-    shares = parts.add_parser("shares")
-    shares.add_argument("--seconds", type=float, default=6.0)
-    shares.add_argument("--captures", type=int, default=5)
-    shares.add_argument("--only", metavar="SCENARIO")
-    rate = parts.add_parser("rate")
-    rate.add_argument("--seconds", type=float, default=5.0)
-    cost, profile = parts.add_parser("cost"), parts.add_parser("profile")
-    for one in (cost, profile):
-        one.add_argument("--scenario", default="small-dense")
-        one.add_argument("--lane", default="cpu")
-    cost.add_argument("--pairs", type=int, default=40)
-    cost.add_argument("--slice", type=float, default=1.0, help="seconds")
-    cost.add_argument("--starts", type=int, default=3, help="new children so many times")
-    profile.add_argument("--captures", type=int, default=10)
+    one_lane = {"scenario": "small-dense", "lane": "cpu"}
+    add_options(parts.add_parser("shares"), seconds=6.0, captures=5, only=None)
+    add_options(parts.add_parser("cost"), **one_lane, pairs=40, slice=1.0, starts=3)
+    add_options(parts.add_parser("rate"), seconds=5.0)
+    add_options(parts.add_parser("profile"), **one_lane, captures=10)
     options = parser.parse_args()
     run = {"shares": run_shares, "cost": run_cost, "rate": run_rate, "profile": run_profile}
     run[options.part](options)

@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.overhead import Watch
+from tests.benchmarks.common import Watch
 from tfmon.analysis.statistics import log_speeds, ratio
 from tfmon.analysis.verdict import find_verdict
 from tfmon.catalog import find_scenario
@@ -167,7 +167,7 @@ def alone(repetitions: int) -> dict[str, Any]:
                 order = (one, two, two, one) if number % 2 else (two, one, one, two)
                 speeds: dict[str, list[float]] = {one: [], two: []}
                 for lane in order:
-                    speeds[lane].append(race.exclusive(lane))
+                    speeds[lane].append(race.alone(lane))
                 truth = statistics.mean(speeds[one]) / statistics.mean(speeds[two])
                 race.program.lanes.resume(race.names)
                 together = race.speed(one, TOGETHER_S), race.speed(two, TOGETHER_S)
@@ -190,12 +190,8 @@ def alone(repetitions: int) -> dict[str, Any]:
             )
     summary = {
         scenario: {
-            "median_turns_off_pct": statistics.median(
-                abs(r["turns_off_pct"]) for r in rows if r["scenario"] == scenario
-            ),
-            "median_concurrent_off_pct": statistics.median(
-                abs(r["concurrent_off_pct"]) for r in rows if r["scenario"] == scenario
-            ),
+            f"median_{which}": statistics.median(abs(row[which]) for row in rows if row["scenario"] == scenario)
+            for which in ("turns_off_pct", "concurrent_off_pct")
         }
         for scenario in PAIRS
     }

@@ -1,4 +1,4 @@
-"""Measure how fast a knob acts on a lane that trains, and how long the training stands still for it.
+"""Measure how fast a knob acts on a lane that trains, and how long the training stops for it.
 
     python tests/benchmarks/knob_latency.py [--scenario small-dense] [--lane cpu] [--presses 50] [--rest 0.5]
         [--unforeseen]
@@ -16,7 +16,6 @@ as the lane's windows say it.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -30,9 +29,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.overhead import ANSWER_S, plan_one_lane, racing
+from tests.benchmarks.common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.events import Event
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 from tfmon.model.lane_statistics import quantile_ns
@@ -96,12 +94,12 @@ def measure(
             start = watch.heard
             pressed_ns = time.monotonic_ns()
             lanes.set_knob(lane.spec.name, knob, value)
-            answer = watch.wait(_answers, start, ANSWER_S)
+            answer = watch.wait(lambda event: isinstance(event, KnobApplied | KnobRefused), start, ANSWER_S)
             if not isinstance(answer, KnobApplied) or (answer.knob, answer.value) != (knob, value):
                 raise SystemExit(f"{knob}={value} was answered by {answer}")
             done.append(Press(knob, value, (answer.at_ns - pressed_ns) / 1e6, answer.gap_ns / 1e6))
             time.sleep(chance.uniform(0.5, 1.0) * rest_s)
-        watch.wait(lambda event: isinstance(event, Window) and not event.marks, watch.heard, ANSWER_S)
+        watch.wait(is_steady, watch.heard, ANSWER_S)
         windows = [event for event in watch.since(begin) if isinstance(event, Window)]
     steps: Counter[int] = Counter()
     for window in windows:
@@ -109,10 +107,6 @@ def measure(
             steps.update(window.histogram)
     ordinary_ms = (quantile_ns(steps, 0.5) or 0.0) / 1e6
     return done, [window.longest_ns / 1e6 for window in windows if CHANGED in window.marks], ordinary_ms
-
-
-def _answers(event: Event) -> bool:
-    return isinstance(event, KnobApplied | KnobRefused)
 
 
 def summary(values: list[float]) -> dict[str, float]:
@@ -123,16 +117,9 @@ def summary(values: list[float]) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenario", default="small-dense")
-    parser.add_argument("--lane", default="cpu", help="a lane spec, such as cpu or gpu:0,batch_size=256")
-    parser.add_argument("--presses", type=int, default=50)
-    parser.add_argument("--rest", type=float, default=0.5, help="seconds between two presses, at most")
-    parser.add_argument(
-        "--unforeseen", action="store_true", help="request values that cannot be prepared in advance"
+    options = options_of(
+        __doc__, scenario="small-dense", lane="cpu", presses=50, rest=0.5, unforeseen=False, json=False
     )
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
     done, longest, ordinary_ms = measure(
         plan_one_lane(options.scenario, options.lane),
         options.presses,
@@ -166,7 +153,7 @@ def main() -> None:
         ("gap between steps", gap, gap_goal),
         ("longest step of its window", window, None),
     ):
-        said = "" if goal is None else f"   (p95 at most {goal:g}: {'met' if values['p95'] <= goal else 'MISSED'})"
+        said = "" if goal is None else f"   (p95 at most {goal:g}: {met(values['p95'] <= goal)})"
         print(
             f"{title:27} median {values['median']:7.2f} ms   p95 {values['p95']:7.2f} ms"
             f"   max {values['max']:7.2f} ms{said}"

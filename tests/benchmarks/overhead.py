@@ -15,7 +15,6 @@ processes differ in speed for their whole lifetime, so the pairs are spread over
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import gc
 import json
@@ -24,9 +23,8 @@ import os
 import statistics
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,113 +32,15 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tfmon.catalog import find_scenario
-from tfmon.errors import TfmonError
+from tests.benchmarks.common import ANSWER_S, Watch, bootstrap, met, options_of, plan_one_lane, racing
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered, Window
-from tfmon.model.lane_state import PAUSED, READY
-from tfmon.model.race import CONCURRENT
-from tfmon.model.session import Session, Snapshot
-from tfmon.probes.gpus import find_gpus
-from tfmon.probes.host import HostProbe
-from tfmon.probes.machine import read_machine
-from tfmon.probes.ticker import Ticker
-from tfmon.runner.planner import RaceOptions, plan_race
+from tfmon.model.lane_state import PAUSED
 
 DISCARDED_S = 0.2
 """How much of the start of every slice is discarded."""
 GOAL = 0.98
-GETTING_READY_S = 120.0
-ANSWER_S = 10.0
-"""How long a child may take for what it does at once."""
-
-
-class Watch:
-    """Hears every event of a session, and lets another thread wait for one."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._events: list[Event] = []
-        self._change = threading.Condition()
-        session.listen(self._hear)
-
-    @property
-    def heard(self) -> int:
-        """How many events there were; where a later `wait` or `since` begins."""
-        return len(self._events)
-
-    def snapshot(self) -> Snapshot:
-        """Return what the session knows now."""
-        return self._session.snapshot()
-
-    def since(self, start: int) -> list[Event]:
-        """Return the events from a place on."""
-        return self._events[start:]
-
-    def wait(self, fits: Callable[[Event], bool], start: int, timeout_s: float) -> Event:
-        """Return the first event that fits, from a place on.
-
-        Errors: SystemExit when it does not come in time or a lane fails first.
-        """
-        deadline = time.monotonic() + timeout_s
-        with self._change:
-            while True:
-                for event in self._events[start:]:
-                    if fits(event):
-                        return event
-                start = len(self._events)
-                for lane in self._session.snapshot().lanes:
-                    if lane.trouble is not None:
-                        raise SystemExit(f"{lane.title}: {lane.trouble.message}")
-                if not self._change.wait(deadline - time.monotonic()):
-                    raise SystemExit(f"the lane did not answer within {timeout_s:g} s")
-
-    def _hear(self, event: Event) -> None:
-        with self._change:
-            self._events.append(event)
-            self._change.notify_all()
-
-
-class LaneSampling(HostProbe):
-    """The host's probe, which rests while the bare loop trains: sampling is a part of what tfmon costs."""
-
-    resting = False
-
-    def sample(self) -> Iterable[Event]:
-        """Take one reading, or none."""
-        return () if self.resting else super().sample()
-
-
-@contextlib.contextmanager
-def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
-    """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and paused."""
-    session = Session(read_machine(), time.monotonic_ns)
-    watch = Watch(session)
-    lanes = LaneGroup(session, lambda _scenario: plan)
-    sampling = LaneSampling(lanes.processes)
-    ticker = Ticker(sampling, session.accept, interval_s=1.0)
-    try:
-        lanes.begin(plan)
-        lanes.pause([plan.lanes[0].spec.name])
-        ticker.start()
-        watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == READY, 0, GETTING_READY_S)
-        yield lanes, watch, sampling
-    finally:
-        lanes.stop()
-        ticker.close()
-
-
-def plan_one_lane(scenario: str, lane: str) -> RacePlan:
-    """Plan a race of one lane."""
-    try:
-        python = Path(sys.executable)
-        race_options = RaceOptions(lanes=(lane,), mode=CONCURRENT, python=python)
-        return plan_race(find_scenario(scenario), race_options, lambda: find_gpus(python))[0]
-    except TfmonError as error:
-        raise SystemExit(str(error)) from error
-
 
 # ---------------------------------------------------------------- the lane and the bare loop, one slice each
 
@@ -270,27 +170,12 @@ def measure(plan: RacePlan, pairs: int, seconds: float) -> list[tuple[float, flo
     return measured[1:]  # The first pair only makes both children warm.
 
 
-def bootstrap(ratios: np.ndarray[Any, Any], draws: int = 10_000) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median."""
-    random = np.random.default_rng(0)
-    medians = np.median(random.choice(ratios, (draws, len(ratios))), axis=1)
-    low, high = np.quantile(medians, (0.025, 0.975))
-    return float(low), float(high)
-
-
 def main() -> None:
     """Measure and print."""
     if sys.argv[1:2] == ["--bare"]:
         run_bare(sys.argv[2], sys.argv[3], json.loads(sys.argv[4]))
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenario", default="small-dense")
-    parser.add_argument("--lane", default="cpu", help="a lane spec, such as cpu or gpu:0,batch_size=256")
-    parser.add_argument("--pairs", type=int, default=30)
-    parser.add_argument("--slice", type=float, default=1.0, help="seconds")
-    parser.add_argument("--starts", type=int, default=3, help="new children so many times")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    options = options_of(__doc__, scenario="small-dense", lane="cpu", pairs=30, slice=1.0, starts=3, json=False)
     plan = plan_one_lane(options.scenario, options.lane)
     share = math.ceil(options.pairs / options.starts)
     starts = [measure(plan, share, options.slice) for _ in range(options.starts)]
@@ -320,7 +205,7 @@ def main() -> None:
     print(f"lane / bare in each start: {', '.join(f'{ratio:.4f}' for ratio in by_start)}")
     print(
         f"lane / bare: median {median:.4f}, 95 % interval {low:.4f} to {high:.4f}"
-        f"   (goal {GOAL:g} or more: {'met' if median >= GOAL else 'MISSED'})"
+        f"   (goal {GOAL:g} or more: {met(median >= GOAL)})"
     )
 
 

@@ -5,12 +5,12 @@
 Starts lanes of idle processes, each with as many threads and as much memory as a small training, and samples
 them through the real tickers into a session. Rests are shorter than in life, so that it takes seconds; the
 process table is still read once in three ticks. With `--driver LIBRARY` two GPUs are sampled too, through
-pynvml and that library: the fake one shows what pynvml and tfmon cost, not what a driver does.
+pynvml and that library (a libnvidia-ml.so.1; a fake one has its script in FAKE_NVML_SCRIPT, and shows what
+pynvml and tfmon cost, not what a driver does). Rests are in real seconds; 1 is as in life.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import statistics
@@ -24,6 +24,7 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.benchmarks.common import options_of
 from tfmon.model.session import Session
 from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
@@ -108,14 +109,7 @@ def report(name: str, costs: list[int]) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lanes", type=int, default=4)
-    parser.add_argument("--processes", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=60)
-    parser.add_argument("--ticks", type=int, default=120)
-    parser.add_argument("--rest", type=float, default=0.1, help="real seconds between ticks; 1 is as in life")
-    parser.add_argument("--driver", type=Path, help="a libnvidia-ml.so.1; its script in FAKE_NVML_SCRIPT")
-    options = parser.parse_args()
+    options = options_of(__doc__, lanes=4, processes=3, threads=60, ticks=120, rest=0.1, driver=None)
     lanes = start_lanes(options.lanes, options.processes, options.threads)
     try:
         pids = {f"lane {number}": lane.pid for number, lane in enumerate(lanes)}
@@ -130,7 +124,7 @@ def main() -> None:
         if options.driver is not None:
             import pynvml
 
-            pynvml.nvmlLib = ctypes.CDLL(str(options.driver))
+            pynvml.nvmlLib = ctypes.CDLL(options.driver)
             nvidia = NvidiaProbe(clock_ns=clock)
             ticker = Ticker(nvidia, session.accept, clock_ns=clock, wait=clock.wait)
             share += report("nvidia", measure(ticker, options.ticks))

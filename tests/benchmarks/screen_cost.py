@@ -13,7 +13,6 @@ A key counts as echoed when the terminal has been given the words that it change
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import statistics
 import sys
@@ -24,16 +23,17 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
-from tests.support.link import Link
+from benchmarks.common import options_of  # noqa: E402
+from support.link import Link  # noqa: E402
 
 LINK_BYTES_PER_S = 20_000
 SETTLE_S = 12.0
 """From the first window on: by then statistics are loaded, all charts move, and what grows at first has grown."""
 KEY_S = 2.0
-HERE = Path(__file__).parent
-SCRIPTED = (str(HERE.parent / "support" / "gpu_tfmon.py"),)
+SCRIPTED = (str(HERE.parent / "support" / "fake_tfmon.py"),)
 REAL = ("-m", "tfmon")
 TWO = ("cpu,prefetch=off", "cpu,prefetch=auto")
 EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(2, 10))
@@ -73,7 +73,7 @@ def start(lanes: Sequence[str], real: bool, bytes_per_s: float | None = None) ->
     program = Link(
         [sys.executable, *(REAL if real else SCRIPTED), "race", "small-dense", *words],
         bytes_per_s,
-        {"LANE": str(HERE / "scripted_lane.py"), "PYTHONPATH": str(HERE.parents[1])},
+        {"TFMON_TEST_CHILD": str(HERE / "scripted_lane.py"), "PYTHONPATH": str(HERE.parents[1])},
     )
     if not program.wait_for(lambda text: "steps/s" in text):
         raise SystemExit("the race did not start:\n" + "\n".join(program.screen.display))
@@ -110,12 +110,7 @@ def say(name: str, cost: Cost, goal: tuple[float, float] | None = None) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30)
-    parser.add_argument("--presses", type=int, default=40)
-    parser.add_argument("--real", action="store_true", help="train with TensorFlow")
-    parser.add_argument("--only", default="two,paused,keys,eight,link,peers")
-    options = parser.parse_args()
+    options = options_of(__doc__, seconds=30.0, presses=40, real=False, only="two,paused,keys,eight,link,peers")
     wanted = set(options.only.split(","))
     two = None
     if wanted & {"two", "paused", "keys"}:

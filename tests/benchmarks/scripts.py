@@ -13,7 +13,6 @@ then their mean over all couples, with a 95 % interval of Student's t.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -23,6 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.benchmarks.common import options_of
+from tfmon.analysis.statistics import student_95
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.race import CONCURRENT, Race
@@ -33,8 +34,6 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 
 STEPS, COUPLES = 500, 2
-T_975 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
-"""Student's t for 95 %, by degrees of freedom from 1."""
 SCRIPT = """
 import sys, time
 import numpy as np, keras
@@ -77,7 +76,7 @@ def one_start(pairs: int, units: int) -> list[list[tuple[float, float]]]:
         plan = RacePlan(Race(mode=CONCURRENT), script, (lane,), Path(sys.executable), command)
         session = Session(read_machine(), time.monotonic_ns)
         lanes = LaneGroup(session, lambda _scenario: plan)
-        ticker = Ticker(HostProbe(lanes.pids), session.accept, interval_s=1.0)
+        ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
         try:
             lanes.begin(plan)
             ticker.start()
@@ -97,17 +96,12 @@ def one_start(pairs: int, units: int) -> list[list[tuple[float, float]]]:
 def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
     """Return the mean and the bounds of its 95 % interval."""
     mean = statistics.mean(values)
-    half = T_975[min(len(values) - 1, len(T_975)) - 1] * statistics.stdev(values) / len(values) ** 0.5
+    half = student_95(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
     return mean, mean - half, mean + half
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=30, help="pairs of epochs of each couple, 100 at most")
-    parser.add_argument("--starts", type=int, default=4, help="starts of the script, with two couples each")
-    parser.add_argument("--units", type=int, default=64, help="width of the model: how long a step takes")
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
+    chosen = options_of(__doc__, pairs=30, starts=4, units=64, json=False)
     starts = range(chosen.starts)
     couples = [couple for _ in starts for couple in one_start(min(100, chosen.pairs), chosen.units)]
     kept = mean_and_ci([statistics.median(alone / watched for alone, watched in couple) for couple in couples])

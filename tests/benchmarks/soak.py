@@ -8,7 +8,6 @@ flood.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import os
@@ -26,6 +25,7 @@ import psutil
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
+from benchmarks.common import options_of  # noqa: E402
 from support.terminal import Terminal  # noqa: E402
 
 from tfmon.recordings.header import RecordingError  # noqa: E402
@@ -86,7 +86,7 @@ class Soak:
         self.done[what] += 1
 
     def press(self, *keys: str) -> None:
-        """Press keys with a pause after each: an Escape and a id at once would be another key."""
+        """Press keys with a pause after each: an Escape and a letter at once would be another key."""
         for key in keys:
             self.terminal.process.send(key)
             until = time.monotonic() + 0.3
@@ -212,11 +212,7 @@ def _left(processes: list[psutil.Process]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--real", action="store_true", help="lanes that train with TensorFlow")
-    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2), "big"))
-    given = parser.parse_args()
+    given = options_of(__doc__, minutes=30.0, real=False, seed=int.from_bytes(os.urandom(2), "big"))
     print(f"seed {given.seed}", flush=True)
     folder = os.environ["TFMON_RECORDINGS"] = tempfile.mkdtemp(prefix="tfmon-soak-")
     soak = Soak(real=given.real, seed=given.seed)

@@ -6,15 +6,19 @@ written. Each figure is the median and the slowest of several runs.
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pexpect
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks.common import options_of
 
 
 def time_command(*words: str) -> float:
@@ -40,9 +44,7 @@ def time_first_paint() -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=7)
-    runs = parser.parse_args().runs
+    runs = options_of(__doc__, runs=7).runs
     figures: dict[str, Callable[[], float]] = {
         "tfmon --help": lambda: time_command("--help"),
         "tfmon list": lambda: time_command("list"),

@@ -10,7 +10,6 @@ figure at the end is a ratio of neighbours with its interval.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.benchmarks.common import options_of
 from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import best_of, change_text, gain_text, settings_text
 from tfmon.catalog import find_scenario
@@ -88,9 +88,7 @@ def combinations() -> Iterator[dict[str, KnobValue]]:
 
 def main() -> None:
     """Tune, sweep, compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scenario", default="slow-preprocess")
-    info = find_scenario(parser.parse_args().scenario)
+    info = find_scenario(options_of(__doc__, scenario="slow-preprocess").scenario)
     program = Program(RaceOptions(lanes=("cpu",)))
     program.begin(program.plan(info))
     lane = Lane(program, "cpu")

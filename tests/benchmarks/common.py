@@ -1,0 +1,153 @@
+"""What the benchmarks share: the command line, a race of one lane and its events, an interval."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfmon.catalog import find_scenario
+from tfmon.errors import TfmonError
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.events import Event
+from tfmon.model.lane_events import PhaseEntered, Window
+from tfmon.model.lane_state import READY
+from tfmon.model.race import CONCURRENT
+from tfmon.model.session import Session, Snapshot
+from tfmon.probes.gpus import find_gpus
+from tfmon.probes.host import HostProbe
+from tfmon.probes.machine import read_machine
+from tfmon.probes.ticker import Ticker
+from tfmon.runner.planner import RaceOptions, plan_race
+
+GETTING_READY_S = 120.0
+ANSWER_S = 10.0
+"""How long a child may take for what it does at once."""
+
+
+def options_of(description: str | None, **defaults: Any) -> argparse.Namespace:
+    """Read the command line: an option for each default, of its type; None stands for a text, False for a flag."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser, **defaults)
+    return parser.parse_args()
+
+
+def add_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """Give a parser an option for each default."""
+    for name, default in defaults.items():
+        if default is False:
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            kind = str if default is None else type(default)
+            parser.add_argument(f"--{name}", type=kind, default=default, help=f"default {default}")
+
+
+def met(reached: bool) -> str:
+    """Return the word for a goal."""
+    return "met" if reached else "MISSED"
+
+
+def is_steady(event: Event) -> bool:
+    """Return whether an event is a window without a mark."""
+    return isinstance(event, Window) and not event.marks
+
+
+class Watch:
+    """Hears every event of a session, and lets another thread wait for one."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._events: list[Event] = []
+        self._change = threading.Condition()
+        session.listen(self._hear)
+
+    @property
+    def heard(self) -> int:
+        """How many events there were; where a later `wait` or `since` begins."""
+        return len(self._events)
+
+    def snapshot(self) -> Snapshot:
+        """Return what the session knows now."""
+        return self._session.snapshot()
+
+    def since(self, start: int) -> list[Event]:
+        """Return the events from a place on."""
+        return self._events[start:]
+
+    def wait(self, fits: Callable[[Event], bool], start: int, timeout_s: float) -> Event:
+        """Return the first event that fits, from a place on.
+
+        Errors: SystemExit when it does not come in time or a lane fails first.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._change:
+            while True:
+                for event in self._events[start:]:
+                    if fits(event):
+                        return event
+                start = len(self._events)
+                for lane in self._session.snapshot().lanes:
+                    if lane.trouble is not None:
+                        raise SystemExit(f"{lane.title}: {lane.trouble.message}")
+                if not self._change.wait(deadline - time.monotonic()):
+                    raise SystemExit(f"the lane did not answer within {timeout_s:g} s")
+
+    def _hear(self, event: Event) -> None:
+        with self._change:
+            self._events.append(event)
+            self._change.notify_all()
+
+
+class LaneSampling(HostProbe):
+    """The host's probe, which rests while the bare loop trains: sampling is a part of what tfmon costs."""
+
+    resting = False
+
+    def sample(self) -> Iterable[Event]:
+        """Take one reading, or none."""
+        return () if self.resting else super().sample()
+
+
+@contextlib.contextmanager
+def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
+    """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and paused."""
+    session = Session(read_machine(), time.monotonic_ns)
+    watch = Watch(session)
+    lanes = LaneGroup(session, lambda _scenario: plan)
+    sampling = LaneSampling(lanes.processes)
+    ticker = Ticker(sampling, session.accept, interval_s=1.0)
+    try:
+        lanes.begin(plan)
+        lanes.pause([plan.lanes[0].spec.name])
+        ticker.start()
+        watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == READY, 0, GETTING_READY_S)
+        yield lanes, watch, sampling
+    finally:
+        lanes.stop()
+        ticker.close()
+
+
+def plan_one_lane(scenario: str, lane: str) -> RacePlan:
+    """Plan a race of one lane."""
+    try:
+        python = Path(sys.executable)
+        race_options = RaceOptions(lanes=(lane,), mode=CONCURRENT, python=python)
+        return plan_race(find_scenario(scenario), race_options, lambda: find_gpus(python))[0]
+    except TfmonError as error:
+        raise SystemExit(str(error)) from error
+
+
+def bootstrap(ratios: np.ndarray[Any, Any], draws: int = 10_000) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the median."""
+    random = np.random.default_rng(0)
+    medians = np.median(random.choice(ratios, (draws, len(ratios))), axis=1)
+    low, high = np.quantile(medians, (0.025, 0.975))
+    return float(low), float(high)
