@@ -65,14 +65,7 @@ async def test_the_knob_page_lists_all_knobs_and_changes_them_as_the_keys_do():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "k")
-        for part in (
-            "batch",
-            "prefetch",
-            "graph",
-            "Units of the hidden layer.",
-            "restarts the lane",
-            "while it trains",
-        ):
+        for part in ("batch", "prefetch", "Units of the hidden layer.", "restarts the lane", "while it trains"):
             assert part in shown(pilot)
         await wheel(pilot, MouseScrollDown, (10, 10))
         assert " ▸ prefetch" in shown(pilot)
@@ -94,28 +87,24 @@ async def test_restart_takes_the_focused_lane_or_all_even_failed_ones_but_a_knob
         assert "restarting cpu" in shown(pilot)
 
 
-async def test_space_pauses_what_races_and_then_resumes_it():
-    demo = Demo()
+async def test_space_pauses_what_races_and_then_resumes_it_and_t_changes_the_mode():
+    demo = Demo(mode="turns")
     async with app_of(demo).run_test(size=SIZE) as pilot:
         await press(pilot, "space")
         assert demo.controls.calls == [] and "nothing to pause" in shown(pilot)
         demo.go()
         pilot.app.pull()
         await press(pilot, "space")
-        assert demo.controls.calls == [("pause", ("cpu", "gpu:0"))]
         assert "pause requested: cpu, gpu:0" in shown(pilot)
         for name in demo.names:
             demo.enter(name, "paused")
         pilot.app.pull()
         await press(pilot, "space")
-        assert demo.controls.calls[1:] == [("resume", ("cpu", "gpu:0"))] and "resumed: cpu" in shown(pilot)
-
-
-async def test_t_switches_between_turns_and_all_at_once():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=SIZE) as pilot:
+        assert "resumed: cpu" in shown(pilot)
         await press(pilot, "t")
-        assert demo.controls.calls == [("set_mode", "concurrent")] and "share the cores" in shown(pilot)
+        assert "share the cores" in shown(pilot)
+        both = ("cpu", "gpu:0")
+        assert demo.controls.calls == [("pause", both), ("resume", both), ("set_mode", "concurrent")]
 
 
 # ---------------------------------------------------------------- what is drawn when
@@ -198,18 +187,14 @@ async def test_a_lane_that_fails_behind_a_page_is_told_there_and_on_the_race_unt
 # ---------------------------------------------------------------- mouse
 
 
-async def test_a_click_focuses_a_pane_and_a_second_one_all():
-    app = app_of(racing_demo())
+async def test_a_click_focuses_a_pane_or_steps_a_knob_at_the_bottom_as_the_wheel_does():
+    demo = racing_demo()
+    app = app_of(demo)
     async with app.run_test(size=SIZE) as pilot:
         await pilot.click(offset=(90, 10))
         await until(pilot, lambda: app.view.focused == "gpu:0")
         await pilot.click(offset=(90, 10))
         await until(pilot, lambda: app.view.focused is None)
-
-
-async def test_a_knob_at_the_bottom_is_stepped_by_clicks_and_by_the_wheel():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=SIZE) as pilot:
         bottom = shown(pilot).splitlines()[-1]
         await pilot.click(offset=(bottom.index("prefetch"), 35))
         await until(pilot, lambda: demo.controls.calls)
@@ -283,12 +268,7 @@ async def test_the_picker_filters_as_one_types_and_races_the_choice():
         assert demo.experiments.calls == [("stop",)], "an experiment is stopped first"
         assert demo.controls.calls == [("race", "large-dense")]
         assert isinstance(pilot.app.screen, RaceScreen)
-
-
-async def test_a_scenario_that_cannot_be_raced_is_told_in_a_line():
-    demo = racing_demo()
-    demo.controls.race_error = UsageError("mine.py:3: invalid syntax", "a scenario is a Python file")
-    async with app_of(demo).run_test(size=SIZE) as pilot:
+        demo.controls.race_error = UsageError("mine.py:3: invalid syntax", "a scenario is a Python file")
         await press(pilot, "s", "enter")
         await until(pilot, lambda: "mine.py:3: invalid syntax · a scenario is a Python file" in shown(pilot))
 
@@ -320,33 +300,26 @@ async def test_w_saves_the_screen_and_the_table_or_the_text_of_a_page_and_says_w
 # ---------------------------------------------------------------- beginning and end
 
 
-async def test_the_lanes_are_started_after_the_first_paint():
+async def test_the_lanes_are_started_after_the_first_paint_and_why_they_cannot_stays_on_the_screen():
     demo = Demo()
-    seen: list[str] = []
-    app = app_of(demo, on_ready=lambda: seen.append(app.screen.canvas.text()))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: seen)
-        assert "starting Python…" in seen[0]
-
-
-async def test_a_race_that_cannot_start_says_why_and_stays_on_the_screen():
-    clock = Clock()
-    demo = Demo()
+    clock, seen = Clock(), []
 
     def fail() -> None:
+        seen.append(app.screen.canvas.text())
         raise TfmonError("there is no GPU 3", "nvidia-smi lists them")
 
     session = Session(GPU_MACHINE, clock)
     app = MonitorApp(session, demo.controls, demo.experiments, on_ready=fail, characters="braille")
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "there is no GPU 3 · nvidia-smi lists them" in shown(pilot))
+        assert "examining the machine" in seen[0]
         clock.ahead(3600)
         app.pull()
         assert "there is no GPU 3" in shown(pilot)
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_quit_stops_the_lanes_and_waits_for_them(key, monkeypatch):
+@pytest.mark.parametrize(("keys", "again"), [(["q"], False), (["question_mark", "ctrl+c"], True)])
+async def test_quit_stops_the_lanes_and_waits_for_them_until_it_is_pressed_again(keys, again, monkeypatch):
     demo = racing_demo()
     may_end, stopped = threading.Event(), threading.Event()
 
@@ -357,26 +330,16 @@ async def test_quit_stops_the_lanes_and_waits_for_them(key, monkeypatch):
     monkeypatch.setattr(demo.controls, "stop", stop)
     app = app_of(demo)
     async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "question_mark", key) if key == "ctrl+c" else await press(pilot, key)
+        await press(pilot, *keys)
         await until(pilot, stopped.is_set)
         assert "stopping the lanes…" in shown(pilot)
         assert app.return_value is None
-        may_end.set()
-        await until(pilot, lambda: app.return_value == "quit")
-
-
-async def test_the_second_time_it_leaves_at_once(monkeypatch):
-    demo = racing_demo()
-    may_end = threading.Event()
-    monkeypatch.setattr(demo.controls, "stop", lambda: may_end.wait(DEADLINE_S))
-    app = app_of(demo)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("question_mark", "ctrl+c", "q")
-        await until(pilot, lambda: app.return_value == "forced")
+        await pilot.press("q") if again else may_end.set()
+        await until(pilot, lambda: app.return_value == ("forced" if again else "quit"))
     may_end.set()
 
 
-async def test_a_signal_ends_it_from_any_thread():
+async def test_a_signal_ends_it_from_any_thread_and_before_the_first_paint():
     demo = racing_demo()
     app = app_of(demo)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -384,9 +347,6 @@ async def test_a_signal_ends_it_from_any_thread():
         threading.Thread(target=app.request_quit).start()
         await until(pilot, lambda: app.return_value == "signal")
         assert demo.controls.calls == [("stop",)]
-
-
-async def test_a_signal_before_the_first_paint_is_not_lost():
     started: list[bool] = []
     app = app_of(racing_demo(), on_ready=lambda: started.append(True))
     app.request_quit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.ui import CPU_MACHINE, GPU_MACHINE, SECOND, Demo, racing_demo
+from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
@@ -27,136 +27,112 @@ def race(demo: Demo) -> str:
 
 def page(demo: Demo, lane: str, width: int = 120) -> str:
     snapshot = demo.session.snapshot()
-    return "\n".join(
-        "".join(text for text, _ in row) for row in lane_rows(analyse(snapshot), snapshot.lane(lane), width)
-    )
+    return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), width)))
 
 
-class TestLane:
-    def test_says_why_with_every_share_and_what_may_help_with_its_code(self):
-        text = page(racing_demo(), "cpu")
-        assert "mixed: starting the step takes" in text
-        assert "What may help" in text and "batch 80" in text
-        assert "dataset = dataset.batch(80)" in text
-        assert "waiting for the next batch" in text
+def test_the_page_of_a_lane_says_its_bottleneck_every_share_and_what_may_help_with_its_code():
+    text = page(racing_demo(), "cpu")
+    for words in (
+        "mixed: starting the step takes",
+        "What may help",
+        "batch 80",
+        "dataset = dataset.batch(80)",
+        "waiting for the next batch",
+        "the batch is in the host's memory already",
+        "warm-up 1; of 105 windows",
+    ):
+        assert words in text  # fmt: skip
+    assert "(samples)" not in text, "a lane on the CPU has no readings of a GPU"
 
-    def test_what_is_not_told_apart_has_its_reason(self):
-        assert "the batch is in the host's memory already" in page(racing_demo(), "cpu")
 
-    def test_names_what_was_left_out_of_the_figures(self):
-        assert "warm-up 1; of 105 windows" in page(racing_demo(), "cpu")
+def test_a_gpu_has_its_readings_with_their_sources_and_what_is_missing_says_why():
+    demo = racing_demo()
+    read = replace(
+        demo.session.snapshot().gpus[0], sm_clock_mhz=1_200.0, sm_clock_max_mhz=1_980.0,
+        clock_reasons=(ClockReason("its power cap holds it down", "warning"),), pcie_warning="4 of 16 lanes",
+    )  # fmt: skip
+    demo.session.accept(read)
+    text = page(demo, "gpu:0")
+    for words in ("6 %", "(samples)", "1200 MHz of 1980 MHz", "its power cap holds it down", "4 of 16 lanes"):
+        assert words in text
+    assert "n/a (not read)" in text
+    demo.clock.ahead(42)
+    assert "GPU (stale: read 42" in page(demo, "gpu:0")
 
-    def test_a_gpu_has_its_readings_with_their_sources(self):
-        demo = racing_demo()
-        demo.session.accept(
-            replace(
-                demo.session.snapshot().gpus[0],
-                sm_clock_mhz=1_200.0,
-                sm_clock_max_mhz=1_980.0,
-                clock_reasons=(ClockReason("its power cap holds it down", "warning"),),
-                pcie_warning="4 of 16 lanes",
-            )
+
+def test_the_machine_and_what_disturbs_it_are_told():
+    demo = racing_demo()
+    nothing = Missing("this system keeps no account of pressure")
+    demo.session.accept(
+        HostSample(
+            at_ns=demo.clock(), cpu_pct=150.0, memory_used_bytes=2.0**30, memory_total_bytes=2.0**33,
+            others_cpu_pct=75.0, cpu_pressure_pct=nothing,
         )
-        text = page(demo, "gpu:0")
-        for words in ("6 %", "(samples)", "1200 MHz of 1980 MHz", "its power cap holds it down", "4 of 16 lanes"):
-            assert words in text
-        assert "n/a (not read)" in text, "a reading that is missing says why"
-
-    def test_a_lane_on_the_cpu_has_no_gpu_section(self):
-        assert "(samples)" not in page(racing_demo(CPU_MACHINE), "cpu prefetch=off")
-
-    def test_the_machine_and_what_disturbs_it_are_told(self):
-        demo = racing_demo()
-        nothing = Missing("this system keeps no account of pressure")
-        demo.session.accept(
-            HostSample(
-                at_ns=demo.clock(), cpu_pct=150.0, memory_used_bytes=2.0**30, memory_total_bytes=2.0**33,
-                others_cpu_pct=75.0, cpu_pressure_pct=nothing,
-            )
-        )  # fmt: skip
-        text = page(demo, "cpu")
-        assert "75 % by programs that are neither tfmon nor its lanes" in text
-        assert "other programs keep 0.8 cores busy" in text
-        assert "for a core   n/a (this system keeps no account of pressure)" in text
-
-    def test_what_changes_is_drawn_over_the_last_minute(self):
-        demo = racing_demo()
-        sample = demo.session.snapshot().gpus[0]
-        for second in range(90):
-            demo.session.accept(replace(sample, at_ns=sample.at_ns + second, busy_pct=float(second)))
-        (curve,) = [line for line in page(demo, "gpu:0").splitlines() if "last minute, up to 89 %" in line]
-        assert curve.startswith("  busy") and any(0x2800 < ord(character) < 0x2900 for character in curve)
-        assert len(demo.session.snapshot().gpu_history["GPU-1"]) == 60
-
-    def test_a_single_sample_makes_no_curve(self):
-        demo = Demo(mode="turns")
-        demo.go()
-        demo.sample()
-        assert "last minute" not in page(demo, "gpu:0")
-
-    def test_readings_that_should_be_younger_say_how_old_they_are(self):
-        demo = racing_demo()
-        demo.clock.ahead(42)
-        assert "GPU (stale: read 42" in page(demo, "gpu:0")
-
-    async def test_enter_opens_the_focused_lane_and_tab_goes_on(self):
-        demo = racing_demo()
-        async with app_of(demo).run_test(size=(120, 36)) as pilot:
-            await press(pilot, "enter")
-            assert "Lane C: cpu" in shown(pilot)
-            await press(pilot, "tab")
-            assert "Lane G: gpu:0" in shown(pilot)
-            await press(pilot, "escape", "tab", "tab", "i")
-            assert "Lane G: gpu:0" in shown(pilot)
+    )  # fmt: skip
+    text = page(demo, "cpu")
+    assert "75 % by programs that are neither tfmon nor its lanes" in text
+    assert "other programs keep 0.8 cores busy" in text
+    assert "for a core   n/a (this system keeps no account of pressure)" in text
 
 
-class TestTime:
-    def test_the_bar_and_its_words_fit_and_the_shares_add_up(self):
-        analysis = analyse(racing_demo().session.snapshot())
-        for lane in analysis.snapshot.lanes:
-            shares = analysis.lane(lane.spec.name).bottleneck.shares
-            assert sum(value for _, value, _ in time_parts(shares)) == pytest.approx(100, abs=0.1)
-            for width in (36, 44, 56, 100):
-                assert cells(time_row(shares, width, "lane0")) <= width
+def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.sample()
+    assert "last minute" not in page(demo, "gpu:0")
+    sample = demo.session.snapshot().gpus[0]
+    for second in range(90):
+        demo.session.accept(replace(sample, at_ns=sample.at_ns + second, busy_pct=float(second)))
+    (curve,) = [line for line in page(demo, "gpu:0").splitlines() if "last minute, up to 89 %" in line]
+    assert curve.startswith("  busy") and any(0x2800 < ord(character) < 0x2900 for character in curve)
+    assert len(demo.session.snapshot().gpu_history["GPU-1"]) == 60
 
 
-class TestReports:
-    async def test_the_doctor_is_profiled_in_a_thread_and_its_report_shown(self):
-        demo = racing_demo()
-        app = app_of(demo, examine=lambda: "GPU\n  ✗ broken  driver\n  ! warning swap")
-        async with app.run_test(size=(120, 36)) as pilot:
-            await press(pilot, "d")
-            await until(pilot, lambda: "broken  driver" in shown(pilot))
-            assert "`tfmon doctor` does that, too" in shown(pilot)
+async def test_enter_opens_the_focused_lane_and_tab_goes_on():
+    async with app_of(racing_demo()).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "enter")
+        assert "Lane C: cpu" in shown(pilot)
+        await press(pilot, "tab")
+        assert "Lane G: gpu:0" in shown(pilot)
+        await press(pilot, "escape", "tab", "tab", "i")
+        assert "Lane G: gpu:0" in shown(pilot)
 
-    async def test_a_profile_is_that_of_the_focused_lane(self):
-        demo = racing_demo()
-        profiled: list[str] = []
 
-        def profile(lane: str) -> str:
-            profiled.append(lane)
-            return "20 steps of 1.2 ms"
+def test_the_bar_of_step_time_and_its_words_fit_and_the_shares_add_up():
+    analysis = analyse(racing_demo().session.snapshot())
+    for lane in analysis.lanes:
+        shares = lane.bottleneck.shares
+        assert sum(value for _, value, _ in time_parts(shares)) == pytest.approx(100, abs=0.1)
+        for width in (36, 44, 56, 100):
+            assert cells(time_row(shares, width, "lane0")) <= width
 
-        async with app_of(demo, profile=profile).run_test(size=(120, 36)) as pilot:
-            await press(pilot, "tab", "tab", "P")
-            await until(pilot, lambda: "20 steps of 1.2 ms" in shown(pilot))
-            assert profiled == ["gpu:0"] and "Profile of gpu:0" in shown(pilot)
 
-    async def test_a_profile_that_cannot_be_taken_says_why_on_the_page(self):
-        def profile(_lane: str) -> str:
+async def test_the_doctor_and_the_profile_of_the_focused_lane_are_made_in_a_thread_and_shown():
+    demo = racing_demo()
+    profiled: list[str] = []
+
+    def profile(lane: str) -> str:
+        profiled.append(lane)
+        if lane == "cpu":
             raise TfmonError("no profile of cpu could be taken: another one is")
+        return "20 steps of 1.2 ms"
 
-        async with app_of(racing_demo(), profile=profile).run_test(size=(120, 36)) as pilot:
-            await press(pilot, "P")
-            await until(pilot, lambda: "no profile of cpu could be taken: another one is" in shown(pilot))
-
-    async def test_without_a_lane_that_trains_there_is_nothing_to_profile(self):
-        demo = racing_demo()
+    app = app_of(demo, examine=lambda: "GPU\n  ✗ broken  driver\n  ! warning swap", profile=profile)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "d")
+        await until(pilot, lambda: "broken  driver" in shown(pilot))
+        assert "`tfmon doctor` does that, too" in shown(pilot)
+        await press(pilot, "escape", "P")
+        await until(pilot, lambda: "no profile of cpu could be taken: another one is" in shown(pilot))
+        await press(pilot, "escape", "tab", "tab", "P")
+        await until(pilot, lambda: "20 steps of 1.2 ms" in shown(pilot))
+        assert profiled == ["cpu", "gpu:0"] and "Profile of gpu:0" in shown(pilot)
+        await press(pilot, "escape", "escape")
         for name in demo.names:
             demo.fail(name)
-        async with app_of(demo).run_test(size=(120, 36)) as pilot:
-            await press(pilot, "P")
-            assert "nothing to profile" in shown(pilot)
+        app.pull()
+        await press(pilot, "P")
+        assert "nothing to profile" in shown(pilot)
 
 
 # ---------------------------------------------------------------- a lane that hangs
@@ -173,14 +149,10 @@ def stalled_demo() -> Demo:
     return demo
 
 
-def test_its_pane_says_since_when_and_which_keys_help():
-    text = race(stalled_demo())
-    assert "stalled 0:25" in text
-    assert "Enter, then S shows its stacks, K ends it" in text
-
-
-def test_its_next_word_ends_that():
+def test_the_pane_of_a_hung_lane_says_since_when_and_which_keys_help_until_its_next_message():
     demo = stalled_demo()
+    text = race(demo)
+    assert "stalled 0:25" in text and "Enter, then S shows its stacks, K ends it" in text
     demo.enter("gpu:0", "racing")
     assert "stalled" not in race(demo)
 

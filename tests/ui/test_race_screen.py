@@ -23,7 +23,7 @@ def page(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
 
 
 def text(shown: RaceFrame) -> str:
-    return "\n".join("".join(part for part, _ in row).rstrip() for row in shown.rows)
+    return "\n".join(plain(shown.rows))
 
 
 def eight() -> Demo:
@@ -33,28 +33,16 @@ def eight() -> Demo:
     return demo
 
 
-def test_the_header_says_what_is_raced_and_on_what():
-    header = text(page(racing_demo(), 160)).splitlines()[0]
-    for part in (
-        "small-dense",
-        "batch 20 · prefetch off",
-        "0:42",
-        "taking turns",
-        "8 of 16 cores",
-        "H200",
-        "TF 2.21.0",
-    ):
-        assert part in header
+def test_the_header_says_what_is_raced_and_on_what_as_far_as_there_is_room():
+    def header(demo: Demo, *size: int) -> str:
+        return text(page(demo, *size)).splitlines()[0]
 
-
-def test_a_narrow_header_keeps_the_scenario_and_the_time():
-    header = text(page(racing_demo(), 40, 20)).splitlines()[0]
-    assert "small-dense" in header and "0:42" in header
-
-
-def test_settings_that_differ_are_not_in_the_header():
-    header = text(page(racing_demo(CPU_MACHINE))).splitlines()[0]
-    assert "batch 20" in header and "prefetch" not in header and "no GPU" in header
+    wide = ("small-dense", "batch 20 · prefetch off", "0:42", "taking turns", "8 of 16 cores", "H200", "TF 2.21.0")
+    assert all(part in header(racing_demo(), 160) for part in wide)
+    assert all(part in header(racing_demo(), 40, 20) for part in ("small-dense", "0:42"))
+    variants = header(racing_demo(CPU_MACHINE))
+    assert "batch 20" in variants and "no GPU" in variants
+    assert "prefetch" not in variants, "settings that differ are in the panes"
 
 
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
@@ -90,55 +78,40 @@ def test_why_there_is_no_gpu_lane_is_said(size):
     assert "no GPU lane: the NVIDIA driver is not installed" in text(page(racing_demo(CPU_MACHINE), *size))
 
 
-def test_all_panes_share_one_scale():
+def test_all_panes_share_one_scale_which_a_small_change_does_not_move():
     demo = racing_demo()
-    assert page(demo).top == 10_000
     assert text(page(demo)).count(" 10k ┤") == 2
-
-
-def test_the_scale_does_not_change_for_a_small_change():
-    demo = racing_demo()
     assert page(demo, top=20_000).top == 10_000
     demo.race(61, (9_500, 2_000), wobble=0)
     assert page(demo, top=20_000).top == 20_000
     assert page(demo, top=0).top == 10_000
 
 
-def test_the_keys_show_the_value_of_each_knob_and_the_wish():
+def test_the_keys_show_the_value_in_effect_and_the_one_requested_and_what_they_do_as_remapped():
+    def keys(demo: Demo, **view) -> str:
+        return text(page(demo, **view)).splitlines()[-1]
+
     demo = racing_demo(CPU_MACHINE)
-    keys = text(page(demo)).splitlines()[-1]
-    assert "b/B batch 20" in keys and "p prefetch off/auto" in keys and "q quit" in keys
+    assert all(part in keys(demo) for part in ("b/B batch 20", "p prefetch off/auto", "Space pause", "q quit"))
     demo.ask(demo.names[0], "batch_size", 40)
-    assert "b/B batch 20 40 requested" in text(page(demo)).splitlines()[-1]
-    focused = text(page(demo, focused=demo.names[1])).splitlines()[-1]
+    assert "b/B batch 20 40 requested" in keys(demo)
+    focused = keys(demo, focused=demo.names[1])
     assert "prefetch auto" in focused and "requested" not in focused
-
-
-def test_keys_that_were_remapped_are_shown_as_they_are():
-    keys = text(page(racing_demo(), keys={"prefetch.next": "f", "quit": "x"})).splitlines()[-1]
-    assert "f prefetch off" in keys and "x quit" in keys
-
-
-def test_space_says_what_it_would_do():
-    demo = racing_demo()
-    assert "Space pause" in text(page(demo))
+    remapped = keys(racing_demo(), keys={"prefetch.next": "f", "quit": "x"})
+    assert "f prefetch off" in remapped and "x quit" in remapped
     for name in demo.names:
         demo.enter(name, "paused")
-    assert "Space resume" in text(page(demo))
+    assert "Space resume" in keys(demo)
+    assert "stopping the lanes… q again leaves at once" in text(page(demo, stopping=True))
 
 
 def test_a_message_goes_away_after_its_time():
     demo = racing_demo()
     view = {"message": "batch size is already 1", "message_until_ns": demo.clock() + 10}
-    assert "batch size is already 1" in text(page(demo, **view))
-    assert "batch size is already 1" in text(page(demo, 60, 16, **view))
-    assert "batch size is already 1" in text(page(demo, 60, 5, **view))
+    for size in ((120, 36), (60, 16), (60, 5)):
+        assert "batch size is already 1" in text(page(demo, *size, **view))
     demo.clock.ahead(1)
     assert "batch size is already 1" not in text(page(demo, **view))
-
-
-def test_while_the_lanes_end_the_screen_says_so():
-    assert "stopping the lanes… q again leaves at once" in text(page(racing_demo(), stopping=True))
 
 
 def test_lanes_without_room_are_announced():
@@ -153,9 +126,6 @@ def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     assert lines[1].startswith(" G 2.4k ex/s  racing")
     assert "C is 3.2× faster than G (95 % CI 3.1 to 3.2" in lines[2]
     assert text(page(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
-
-
-def test_far_too_small_is_said():
     assert text(page(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
 
 
@@ -203,18 +173,12 @@ def progress(known: Snapshot) -> str:
     return plain([progress_row(known)])[0]
 
 
-def test_a_race_of_so_many_seconds_says_how_far_it_is():
+def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
     assert progress(snapshot(seconds=84.0)) == "▓" * 10 + "░" * 10 + " 50 % of 1:24"
     assert progress(snapshot(seconds=1.0)) == "▓" * 20 + " 100 % of 0:01"
-
-
-def test_of_steps_those_of_the_slowest_lane_count():
     known = snapshot(steps=10_000)
     slowest = min(lane.steps for lane in known.lanes)
     assert f" {slowest:,}".replace(",", " ") + " of 10 000 steps" in progress(known)
-
-
-def test_without_a_length_before_the_start_and_after_the_end_there_is_none():
     assert progress(snapshot()) == ""
     assert progress(snapshot(seconds=84.0, started_ns=None)) == ""
     demo = racing_demo()

@@ -106,7 +106,8 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
         assert pilot.app.return_value == "quit", "at once: no lane has to end"
 
 
-async def test_the_time_line_can_be_clicked(player):
+async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_paused(player, monkeypatch):
+    monkeypatch.setattr("tfmon.ui.screens.replay.MESSAGE_S", 0.05)
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         line = shown(pilot).splitlines()[-2]
         await pilot.click(offset=(line.rindex("─"), 34))
@@ -114,11 +115,6 @@ async def test_the_time_line_can_be_clicked(player):
         assert player.state().at_end
         await pilot.click(offset=(30, 10))
         await until(pilot, lambda: pilot.app.view.focused == "cpu")
-
-
-async def test_a_message_goes_after_some_seconds_even_if_the_replay_is_paused(player, monkeypatch):
-    monkeypatch.setattr("tfmon.ui.screens.replay.MESSAGE_S", 0.05)
-    async with app_of(player).run_test(size=(120, 36)) as pilot:
         await press(pilot, "r")
         await until(pilot, lambda: REFUSAL not in shown(pilot))
 
@@ -149,18 +145,13 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
     assert isinstance(app.broken, ZeroDivisionError)
 
 
-async def test_a_key_of_the_race_that_was_remapped_to_one_of_the_replay_does_not_clash(player):
-    app = ReplayApp(
-        player.session, player, characters="braille", keymap={"batch.up": "plus", "replay.slower": "s"}
-    )
-    async with app.run_test(size=(120, 36)) as pilot:
+async def test_a_remapped_key_of_the_race_does_not_clash_and_the_palette_has_only_what_a_replay_does(player):
+    keymap = {"batch.up": "plus", "replay.slower": "s"}
+    app = ReplayApp(player.session, player, characters="braille", keymap=keymap)
+    async with app.run_test(size=(120, 60)) as pilot:
         await press(pilot, "plus", "plus", "s")
         assert player.state().speed == 2
         assert "s + speed" in shown(pilot)
-
-
-async def test_the_palette_offers_only_what_a_replay_does(player):
-    async with app_of(player).run_test(size=(120, 60)) as pilot:
         await press(pilot, "colon")
         commands = pilot.app.screen.query_one(CommandList)
         await until(pilot, lambda: commands.option_count)

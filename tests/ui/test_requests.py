@@ -12,7 +12,7 @@ from tfmon.model.events import LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import LaneFailed
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, targets, to_improve
+from tfmon.ui.requests import NewValue, next_values, pause_or_resume, reachable, shared_value, to_improve
 from tfmon.ui.view import View, acknowledged, with_failures
 
 
@@ -27,45 +27,31 @@ def lanes(demo: Demo):
     return demo.session.snapshot().lanes
 
 
-def test_a_press_requests_of_every_lane_for_the_next_value(demo):
+def test_a_press_requests_the_next_value_of_every_lane_from_what_was_requested_before(demo):
     assert next_values(lanes(demo), BATCH_SIZE, 1) == ([NewValue("cpu", 16), NewValue("gpu:0", 16)], "")
     assert next_values(lanes(demo), BATCH_SIZE, -1)[0] == [NewValue("cpu", 8), NewValue("gpu:0", 8)]
     assert next_values(lanes(demo), PREFETCH, 1)[0] == [NewValue("cpu", 1), NewValue("gpu:0", 1)]
-
-
-def test_a_second_press_goes_on_from_what_was_requested(demo):
     demo.ask("cpu", "batch_size", 16)
     assert next_values(lanes(demo), BATCH_SIZE, 1)[0] == [NewValue("cpu", 32), NewValue("gpu:0", 16)]
 
 
-def test_the_end_of_the_range_is_said_in_words(demo):
-    demo.ask("cpu", "batch_size", 1)
-    requests, end = next_values(lanes(demo)[:1], BATCH_SIZE, -1)
-    assert requests == []
-    assert end == "batch size is already 1; it takes a whole number from 1"
-
-
-def test_a_batch_never_exceeds_the_data(demo):
-    demo.ask("cpu", "batch_size", 512)
-    requests, end = next_values(lanes(demo)[:1], BATCH_SIZE, 1)
-    assert requests == []
-    assert end == "batch size is already 512, and the data has 1000 examples"
-
-
-def test_a_lane_at_its_end_does_not_stop_the_others(demo):
-    demo.ask("cpu", "batch_size", 1)
-    assert next_values(lanes(demo), BATCH_SIZE, -1) == ([NewValue("gpu:0", 8)], "")
+@pytest.mark.parametrize(
+    ("value", "direction", "said"),
+    [
+        (1, -1, "1; it takes a whole number from 1"),
+        (512, 1, "512, and the data has 1000 examples"),
+    ],
+)
+def test_the_end_of_the_range_or_of_the_data_is_said_and_does_not_stop_other_lanes(demo, value, direction, said):
+    demo.ask("cpu", "batch_size", value)
+    assert next_values(lanes(demo)[:1], BATCH_SIZE, direction) == ([], f"batch size is already {said}")
+    assert next_values(lanes(demo), BATCH_SIZE, -1)[0][-1] == NewValue("gpu:0", 8)
 
 
 def test_a_knob_that_is_no_batch_size_is_not_limited_by_the_data(demo):
     lane = replace(lanes(demo)[0], settings={"width": 2048})
     assert next_values([lane], WIDTH, 1)[0] == [NewValue("cpu", 4096)]
-
-
-def test_no_lane_that_lives_is_said(demo):
-    demo.fail("cpu")
-    demo.fail("gpu:0")
-    assert next_values([lane for lane in lanes(demo) if not lane.over], PREFETCH, 1) == ([], "no lane is training")
+    assert next_values([], PREFETCH, 1) == ([], "no lane is training")
 
 
 def test_any_lane_that_races_is_paused_first_and_only_then_all_go_on(demo):
@@ -83,11 +69,6 @@ def test_advice_is_tried_on_a_lane_that_trains_and_on_a_gpu_first(demo):
     demo.fail("gpu:0")
     assert to_improve(analyse(demo.session.snapshot()), lanes(demo)) == "cpu"
     assert to_improve(analyse(demo.session.snapshot()), []) is None
-
-
-def test_targets_are_the_focused_lane_or_all(demo):
-    assert [lane.spec.name for lane in targets(lanes(demo), None)] == ["cpu", "gpu:0"]
-    assert [lane.spec.name for lane in targets(lanes(demo), "gpu:0")] == ["gpu:0"]
 
 
 def test_values_that_differ_are_both_shown(demo):
