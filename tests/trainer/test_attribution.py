@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfmon.model.lane_events import KnobApplied, Profiled, ProfileFailed, SliceEnded, Window
+from tfmon.model.lane_events import Profiled, ProfileFailed, SliceEnded, Window
 from tfmon.model.requests import Profile, Run, RunSlice, SetKnob
 from tfmon.trainer import capture
 from tfmon.trainer.control import PROFILE
@@ -58,23 +58,6 @@ def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start,
     assert "was the Python value" in last.traced
 
 
-def test_a_single_trace_is_discarded(running: Start, tf: Any) -> None:
-    double = tf.function(lambda number: number * 2)
-
-    def step(batch: Any) -> Any:
-        return tf.reduce_sum(double(batch))
-
-    loop = running(step)
-    loop.until_ready()
-    loop.tell(Run())
-    loop.until_windows(1)
-    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
-    applied = loop.until_event(KnobApplied)
-    loop.until(lambda: loop.windows[-1].at_ns > applied.at_ns + 0.5e9, "windows after the change")
-    steady = [window for window in loop.windows if not window.marks]
-    assert steady and all(window.traced_steps == 0 for window in steady)
-
-
 def test_a_call_far_longer_than_the_others_marks_its_window(running: Start) -> None:
     long_one: list[float] = []
 
@@ -115,13 +98,6 @@ class TestComputingShare:
         matrix = tf.ones((300, 300))
         return tf.function(lambda batch: tf.reduce_sum(matrix @ (matrix * batch[0])))
 
-    def test_every_window_has_the_share_of_the_call_that_computes(self, running: Start, tf: Any) -> None:
-        loop = running(self.computing(tf))
-        loop.until_ready()
-        loop.tell(Run())
-        loop.until_windows(2)
-        assert all(0 < window.computing_share <= 1 and PROFILE not in window.marks for window in loop.windows)
-
     def test_it_is_found_once_for_each_settings(
         self, running: Start, tf: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -139,6 +115,7 @@ class TestComputingShare:
             loop.tell(SetKnob(request=request, knob="batch_size", value=size))
             loop.until(partial(steady_with, size), "a steady window")
         stopped(loop)
+        assert all(0 < window.computing_share <= 1 for window in loop.windows if not window.marks)
         assert sum(PROFILE in window.marks for window in loop.windows) == 1, "for 20, the first time"
 
     def test_in_slices_it_is_found_where_a_slice_starts(self, running: Start, tf: Any) -> None:
@@ -158,34 +135,22 @@ class TestComputingShare:
         assert last[-1].settings["batch_size"] == 20 and all(window.computing_share for window in last)
         assert not any(PROFILE in window.marks for window in loop.windows)
 
-    def test_where_the_profiler_is_taken_it_stays_unknown_and_the_lane_trains_on(
-        self, running: Start, tf: Any, tmp_path: Path
-    ) -> None:
-        tf.profiler.experimental.start(str(tmp_path))
-        try:
-            loop = running(self.computing(tf))
-            loop.until_ready()
-            loop.tell(Run())
-            loop.until_windows(2)
-        finally:
-            tf.profiler.experimental.stop(save=False)
-        assert all(window.computing_share is None for window in loop.windows)
 
-
-def test_a_profile_that_cannot_be_taken_is_refused_and_the_lane_trains_on(
+def test_where_the_profiler_is_taken_the_share_is_unknown_and_a_profile_is_refused(
     running: Start, tf: Any, tmp_path: Path
 ) -> None:
-    loop = running(Steps())
-    loop.until_ready()
-    loop.tell(Run())
     tf.profiler.experimental.start(str(tmp_path / "other"))
     try:
+        loop = running(Steps())
+        loop.until_ready()
+        loop.tell(Run())
         loop.tell(Profile(folder=str(tmp_path), steps=7))
         failed = loop.until_event(ProfileFailed)
     finally:
         tf.profiler.experimental.stop(save=False)
     assert "another profile is being taken" in failed.reason
     loop.until(lambda: any(window.at_ns > failed.at_ns for window in loop.windows), "a window after it")
+    assert all(window.computing_share is None for window in loop.windows)
 
 
 class SlowToRead:

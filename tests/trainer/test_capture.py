@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -220,50 +219,12 @@ def tensorflows_table(path: Path, folder: Path) -> dict[tuple[str, str], float]:
     copy.write_bytes(path.read_bytes())
     answer, fine = convert([str(copy)], "framework_op_stats")
     assert fine
-    return from_json(answer) if answer.startswith(b"[") else from_protobuf(answer)
-
-
-def from_json(answer: bytes) -> dict[tuple[str, str], float]:
-    """Read the answer of TensorFlow 2.21: tables of Google's charts; the first one includes idle time."""
-    table = json.loads(answer)[0]
+    if not answer.startswith(b"["):
+        pytest.skip("this TensorFlow answers with a protobuf")
+    table = json.loads(answer)[0]  # tables of Google's charts; the first one includes idle time
     names = [column["id"] for column in table["cols"]]
     rows = [dict(zip(names, (cell["v"] for cell in row["c"]), strict=True)) for row in table["rows"]]
     return {(row["type"], row["operation"]): float(row["total_self_time"]) for row in rows}
-
-
-def from_protobuf(answer: bytes) -> dict[tuple[str, str], float]:
-    """Read the answer of TensorFlow 2.18: a table that holds records with type (3), name (4), self time (8)."""
-    (table, *_) = (value for _, value in protobuf_fields(answer))
-    found = {}
-    for number, record in protobuf_fields(table):
-        if number == 1:
-            row = {3: b"", 4: b"", 8: bytes(8), **dict(protobuf_fields(record))}  # zeros are not written
-            found[row[3].decode(), row[4].decode()] = struct.unpack("<d", row[8])[0]
-    return found
-
-
-def protobuf_fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    at = 0
-
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(data):
-        key = number()
-        if key & 7 == 0:
-            yield key >> 3, number()
-            continue
-        size = {1: 8, 5: 4}.get(key & 7) or number()
-        yield key >> 3, data[at : at + size]
-        at += size
 
 
 class TestCapture:
@@ -316,15 +277,15 @@ class TestCapture:
     def test_an_abandoned_one_writes_nothing_and_lets_the_next_one_start(
         self, tf: Any, capture: Capture, tmp_path: Path
     ) -> None:
+        with pytest.raises(CaptureError, match="no profile is being taken"):
+            capture.stop()
         capture.start()
         capture.abandon()
         capture.abandon()
         assert not list(tmp_path.rglob("*.xplane.pb"))
+        with capture.step():
+            assert int(tf.constant(1) + 1) == 2, "steps outside of a capture are trained all the same"
         capture.start()
-
-    def test_stopping_what_was_not_started_is_refused(self, capture: Capture) -> None:
-        with pytest.raises(CaptureError, match="no profile is being taken"):
-            capture.stop()
 
     def test_what_somebody_else_stopped_is_told(self, tf: Any, capture: Capture) -> None:
         capture.start()
@@ -342,7 +303,3 @@ class TestCapture:
             blocked.stop()
         free.start()
         assert free.stop().exists()
-
-    def test_steps_outside_of_a_capture_are_trained_all_the_same(self, tf: Any, capture: Capture) -> None:
-        with capture.step():
-            assert int(tf.constant(1) + 1) == 2

@@ -243,8 +243,10 @@ class TestKnobs:
         assert len(lane.of(KnobApplied)) == 1
 
     def test_a_change_in_a_pause_marks_the_first_window_after_it(self, lane: Lane) -> None:
-        for request in (SetKnob(request=1, knob="batch_size", value=20), Run()):
-            lane.handle(request)
+        lane.handle(SetKnob(request=1, knob="batch_size", value=20))
+        lane.now_ns += 10**10
+        lane.handle(Run())
+        assert lane.clock.last_end_ns == lane.now_ns, "the gap is without the pause"
         lane.stretch(1_000_000)
         assert lane.of(Window)[0].marks == (KNOB_CHANGE,)
 

@@ -25,25 +25,17 @@ def without_library(_name: str) -> Any:
     raise OSError("libcuda.so.1: cannot open shared object file")
 
 
-def test_there_is_no_uuid_without_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", without_library)
-    assert runtime.gpu_uuid() is None
-
-
-@pytest.mark.parametrize("call", ["init", "get", "uuid"])
-def test_there_is_no_uuid_where_a_call_fails(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda _name: Cuda(**{call: 100}))
-    assert runtime.gpu_uuid() is None
-
-
-def test_there_is_no_uuid_from_a_library_too_old_to_tell_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda _name: object())
-    assert runtime.gpu_uuid() is None
-
-
-def test_the_uuid_is_written_as_the_driver_writes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_uuid_is_as_the_driver_writes_it_and_none_where_cuda_does_not_tell_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: Cuda())
     assert runtime.gpu_uuid() == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    for call in ("init", "get", "uuid"):
+        monkeypatch.setattr(ctypes, "CDLL", lambda _name, call=call: Cuda(**{call: 100}))
+        assert runtime.gpu_uuid() is None
+    for library in (lambda _name: object(), without_library):  # one that is too old, and none
+        monkeypatch.setattr(ctypes, "CDLL", library)
+        assert runtime.gpu_uuid() is None
 
 
 def test_a_lane_on_the_cpu_hides_the_gpus_and_has_no_gpus_name(tf: Any) -> None:
@@ -51,9 +43,6 @@ def test_a_lane_on_the_cpu_hides_the_gpus_and_has_no_gpus_name(tf: Any) -> None:
     assert tf.config.get_visible_devices("GPU") == []
 
 
-def test_a_lane_on_the_cpu_has_no_gpu_memory(tf: Any) -> None:
-    assert runtime.gpu_memory("cpu") == (None, None)
-
-
-def test_memory_that_tensorflow_does_not_tell_is_none_and_not_nought(tf: Any) -> None:
-    assert runtime.gpu_memory("gpu") == (None, None)
+@pytest.mark.parametrize("kind", ["cpu", "gpu"])
+def test_memory_that_tensorflow_does_not_tell_is_none_and_not_zero(tf: Any, kind: str) -> None:
+    assert runtime.gpu_memory(kind) == (None, None)

@@ -14,7 +14,7 @@ import pytest
 from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
-from tfmon.trainer import Scenario, step_clock
+from tfmon.trainer import step_clock
 from tfmon.trainer.control import WINDOW_NS
 from tfmon.trainer.scenario import ScenarioError
 from trainer.running import DEADLINE_S, Numbers, Running, Steps, stopped
@@ -94,26 +94,17 @@ def test_a_lane_warms_up_and_waits_for_the_start_signal(running: Start) -> None:
     assert stopped(loop) == 0
 
 
-def test_it_finishes_after_exactly_the_requested_steps(running: Start) -> None:
+@pytest.mark.parametrize("steps", [257, 1])
+def test_it_finishes_after_exactly_the_requested_steps_whatever_knob_changes(running: Start, steps: int) -> None:
     step = Steps()
-    loop = running(step, steps=257)
-    loop.until_ready()
-    warm_up = len(step.batches)
-    loop.tell(Run())
-    assert loop.until_event(Finished).steps == 257
-    assert sum(map(steps_in, loop.windows)) == 257
-    assert len(step.batches) == warm_up + 257
-
-
-def test_a_knob_change_does_not_change_how_many_steps_are_done(running: Start) -> None:
-    step = Steps()
-    loop = running(step, steps=1)
+    loop = running(step, steps=steps)
     loop.until_ready()
     warm_up = len(step.batches)
     loop.tell(SetKnob(request=1, knob="batch_size", value=20))
     loop.tell(Run())
-    assert loop.until_event(Finished).steps == 1
-    assert len(step.batches) == warm_up + 1
+    assert loop.until_event(Finished).steps == steps
+    assert sum(map(steps_in, loop.windows)) == steps
+    assert len(step.batches) == warm_up + steps
 
 
 def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running: Start) -> None:
@@ -164,6 +155,8 @@ def test_windows_cover_every_step_once(running: Start) -> None:
     assert windows[-1].step == len(step.batches) - warm_up
     examples = sum(window.examples + window.sampled_examples for window in windows)
     assert examples == sum(map(len, step.batches[warm_up:]))
+    for before, after in itertools.pairwise(windows):
+        assert after.loss - before.loss == steps_in(after), "the loss is that of the last step"
     for window in windows:
         assert sum(window.histogram.values()) == window.steps
         assert window.examples == 10 * window.steps
@@ -173,26 +166,6 @@ def test_windows_cover_every_step_once(running: Start) -> None:
         assert window.longest_ns <= window.span_ns
         assert window.settings == {"batch_size": 10, "prefetch": "auto"}
     assert all(window.span_ns >= WINDOW_NS for window in windows[:-1])
-
-
-def test_a_window_that_is_refused_is_part_of_the_next_one(running: Start) -> None:
-    step = Steps()
-    loop = running(step)
-    loop.until_ready()
-    warm_up = len(step.batches)
-    loop.tell(Run())
-    loop.until_windows(2)
-    loop.reporter.refuse = 3
-    loop.until(lambda: len(loop.reporter.refused) == 3, "three refusals")
-    loop.until_windows(2)
-    stopped(loop)
-    check_continuity(loop.windows)
-    assert loop.windows[-1].step == len(step.batches) - warm_up
-    for window in loop.windows:
-        assert sum(window.histogram.values()) == window.steps
-        assert window.examples == 10 * window.steps
-    merged = next(window for window in loop.windows if window.at_ns > loop.reporter.refused[-1].at_ns)
-    assert merged.at_ns - merged.span_ns == loop.reporter.refused[0].at_ns - loop.reporter.refused[0].span_ns
 
 
 def test_batches_of_different_sizes_are_counted_one_by_one(running: Start) -> None:
@@ -211,15 +184,6 @@ def test_batches_of_different_sizes_are_counted_one_by_one(running: Start) -> No
     examples = sum(window.examples + window.sampled_examples for window in loop.windows)
     assert examples == sum(sizes[warm_up:])
     assert loop.windows[0].loss is None, "the step returns none"
-
-
-def test_the_loss_of_a_window_is_that_of_its_last_step(running: Start) -> None:
-    loop = running(Steps())
-    loop.until_ready()
-    loop.tell(Run())
-    first, second = loop.until_windows(2)[:2]
-    assert first.loss is not None and second.loss is not None
-    assert second.loss - first.loss == steps_in(second)
 
 
 def test_a_long_garbage_collection_marks_its_window(running: Start, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,56 +244,6 @@ def test_a_knob_takes_effect_at_a_step_boundary(running: Start, knob: str, value
     assert set(sizes[: applied.step - 1]) == {10}
     assert set(sizes[applied.step - 1 :]) == {size}
     check_continuity(loop.windows)
-
-
-def test_a_knob_set_in_a_pause_has_a_gap_without_the_pause(running: Start) -> None:
-    loop = running(Steps(), NoSevens)
-    loop.until_ready()
-    loop.tell(Run())
-    loop.until_windows(1)
-    loop.tell(Pause())
-    loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
-    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
-    loop.tell(SetKnob(request=2, knob="batch_size", value=7))
-    loop.until_event(KnobRefused)  # the second request, so the pipeline of the first is ready
-    run_ns = loop.tell(Run())
-    applied = loop.until_event(KnobApplied)
-    window = loop.until_event(Window, lambda window: window.at_ns >= applied.at_ns)
-    assert (applied.request, applied.value) == (1, 20)
-    assert applied.at_ns - applied.gap_ns >= run_ns
-    assert {"knob change", "pause"} <= set(window.marks)
-
-
-def test_weights_and_optimizer_survive_knob_changes(running: Start, tf: Any) -> None:
-    class FarAway(Scenario):
-        """All examples are the same one, far off: every step brings the loss a little down, whatever the batch."""
-
-        def data(self) -> Any:
-            return np.ones((1_000, 4), np.float32), np.full((1_000, 1), 100, np.float32)
-
-    model = tf.keras.Sequential([tf.keras.Input((4,)), tf.keras.layers.Dense(1)])
-    model.compile(tf.keras.optimizers.Adam(1e-4), "mse")
-    model.optimizer.build(model.trainable_variables)
-    variables = [*model.variables, *model.optimizer.variables]
-    signature = [tf.TensorSpec([None, 4]), tf.TensorSpec([None, 1])]
-    step = tf.function(FarAway({}).step(model), input_signature=signature)
-    loop = running(step, FarAway)
-    loop.until_ready()
-    warm_up = int(model.optimizer.iterations)
-    loop.tell(Run())
-    loop.until_windows(1)
-    loop.tell(SetKnob(request=1, knob="batch_size", value=20))
-    loop.until_event(KnobApplied, lambda event: event.request == 1)
-    loop.tell(SetKnob(request=2, knob="prefetch", value="auto"))
-    loop.until_event(KnobApplied, lambda event: event.request == 2)
-    loop.until_windows(2)
-    steps = stopped(loop)
-    kept = [*model.variables, *model.optimizer.variables]
-    assert all(new is old for new, old in zip(kept, variables, strict=True))
-    assert int(model.optimizer.iterations) == warm_up + steps
-    assert step.experimental_get_tracing_count() == 1
-    losses = [window.loss for window in loop.windows]
-    assert losses == sorted(losses, reverse=True) and losses[-1] < losses[0]
 
 
 # ---------------------------------------------------------------- slices
