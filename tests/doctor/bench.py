@@ -15,7 +15,7 @@ import pytest
 
 from tfmon.doctor.checks import Finding
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
-from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Interpreter, Library
+from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Host, Interpreter, Library
 from tfmon.doctor.interpreter import describe_interpreter
 from tfmon.doctor.report import CHECKS, Roots, gather
 from tfmon.probes.nvidia.nvml import PhysicalGpu
@@ -48,8 +48,9 @@ H200 = GpuFacts(
     clock_reasons=0x1,
     temperature_c=34.0,
 )
-
-
+QUIET = Host(
+    cores=8, affinity=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others_cores=0.0, steal_share=0.0
+)
 BARE = Interpreter(
     "/bare/bin/python",
     version=sys.version_info[:3],
