@@ -191,7 +191,7 @@ async def test_a_click_focuses_a_pane_or_steps_a_knob_at_the_bottom_as_the_wheel
     demo = racing_demo()
     app = app_of(demo)
     async with app.run_test(size=SIZE) as pilot:
-        await pilot.click(offset=(90, 10))
+        await pilot.click(offset=(60, 10))
         await until(pilot, lambda: app.view.focused == "gpu:0")
         await pilot.click(offset=(90, 10))
         await until(pilot, lambda: app.view.focused is None)

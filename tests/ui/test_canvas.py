@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pyte
 from hypothesis import given
@@ -16,6 +15,8 @@ from textual._compositor import CompositorUpdate
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import change, changed_runs, cut, repaint
 from tfmon.ui.render.rows import fit
+
+from .pilot import until
 
 STYLES = {
     "text": Style(color="#e0e0e0", bgcolor="#121212"),
@@ -54,9 +55,10 @@ def test_the_changed_cells_make_the_old_screen_the_new_one(before, after, colour
     assert terminal(at_first, update) == terminal(anew)
 
 
-def test_without_colours_only_text_is_written():
+def test_without_colours_only_text_is_written_and_without_runs_nothing():
     rows = [(("ab", "lane"), ("c", "strong"))]
     assert repaint(rows, [(0, 1, 3)], STYLES, None) == "\x1b[1;2Hbc\x1b[0m"
+    assert repaint(rows, [], STYLES, ColorSystem.TRUECOLOR) == ""
 
 
 def test_only_what_differs_is_written():
@@ -64,10 +66,6 @@ def test_only_what_differs_is_written():
     assert change(STYLES["text"], STYLES["strong"], ColorSystem.TRUECOLOR) == "\x1b[1m"
     assert change(STYLES["strong"], STYLES["text"], ColorSystem.TRUECOLOR).startswith("\x1b[0;38;2;")
     assert change(STYLES["turned"], STYLES["plain"], ColorSystem.TRUECOLOR) == "\x1b[0m"
-
-
-def test_no_run_writes_nothing():
-    assert repaint([()], [], STYLES, ColorSystem.TRUECOLOR) == ""
 
 
 def test_a_row_is_cut_at_cells_within_its_spans():
@@ -126,12 +124,16 @@ async def test_after_many_small_updates_the_terminal_shows_what_it_should():
         assert len(app.partial) > 10
 
 
-async def test_an_update_begins_at_the_first_changed_cell():
+async def test_an_update_writes_the_changed_cells_only_and_none_where_nothing_is_new():
     demo = racing_demo()
     app = recorded(demo, 120, 36)
     async with app.run_test(size=(120, 36)) as pilot:
         await pilot.pause()
         app.partial.clear()
+        for _ in range(3):
+            app.pull()
+            await pilot.pause()
+        assert app.partial == []
         demo.clock.ahead(1)
         app.pull()
         await pilot.pause()
@@ -141,26 +143,12 @@ async def test_an_update_begins_at_the_first_changed_cell():
         assert_shown(app)
 
 
-async def test_nothing_new_writes_nothing():
-    app = recorded(racing_demo(), 120, 36)
-    async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.pause()
-        app.partial.clear()
-        for _ in range(3):
-            app.pull()
-            await pilot.pause()
-        assert "".join(app.partial) == ""
-
-
 async def test_what_lies_over_the_race_is_left_standing():
     demo = racing_demo()
     app = recorded(demo, 120, 36)
     async with app.run_test(size=(120, 36), notifications=True) as pilot:
         app.notify("something over the race", timeout=60)
-        deadline = time.monotonic() + 60
-        while not any("something over" in line for line in app.terminal.display):
-            assert time.monotonic() < deadline, "\n".join(app.terminal.display)
-            await pilot.pause()
+        await until(pilot, lambda: any("something over" in line for line in app.terminal.display))
         app.partial.clear()
         for _ in range(3):
             demo.race(1, (9_000, 100))

@@ -43,11 +43,15 @@ def test_ids_are_unique_and_built_in_keys_of_the_race_do_not_clash():
         assert not set(one.keys.split(",")) & set(other.keys.split(","))
 
 
-def test_a_built_in_key_is_named_and_written_as_a_remapped_one_would_be():
+def test_built_in_keys_are_named_as_remapped_ones_and_what_is_no_key_has_no_name():
     for key in KEYS:
         keys = key.keys.split(",")
         assert [key_named(one) for one in keys] == keys
         assert key.label == label(keys[0])
+    for written in ("", "foo", "ctrl+", "hold+x", "f f", "shift+1", "\x1b"):
+        assert key_named(written) == ""
+    assert key_of("prefetch.next", {"prefetch.next": "ctrl+f,f"}) == "Ctrl+F", "written by its first"
+    assert key_of("prefetch.next", {}) == "p"
 
 
 @pytest.mark.parametrize(
@@ -63,11 +67,6 @@ def test_a_built_in_key_is_named_and_written_as_a_remapped_one_would_be():
 def test_keys_are_named_as_textual_does_and_written_as_people_do(written, named, shown):
     assert key_named(written) == named
     assert label(named) == shown
-
-
-@pytest.mark.parametrize("written", ["", "foo", "ctrl+", "hold+x", "f f", "shift+1", "\x1b"])
-def test_what_is_no_key_is_told(written):
-    assert key_named(written) == ""
 
 
 @pytest.mark.parametrize(
@@ -87,18 +86,15 @@ def test_a_clash_or_an_unknown_name_is_one_clear_line(wanted, said):
     assert said in line
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
+def test_keys_that_swap_or_act_in_other_places_are_fine():
+    for wanted in (
         {"prefetch.next": "b", "batch.down": "p"},
         {"batch.up": "B,up"},
         {"close": "escape,x"},
         {"batch.up": "plus", "batch.down": "minus"},
         {key.id: key.keys for key in KEYS},
-    ],
-)
-def test_keys_that_swap_or_act_in_other_places_are_fine(wanted):
-    assert read_keymap(wanted) == (wanted, [])
+    ):
+        assert read_keymap(wanted) == (wanted, [])
 
 
 async def test_swapped_keys_act_and_all_pages_show_them():
@@ -118,8 +114,3 @@ async def test_swapped_keys_act_and_all_pages_show_them():
         assert "Knobs of all lanes" in shown(pilot)
         await press(pilot, "Z")
         assert "examples/s" in shown(pilot)
-
-
-def test_a_remapped_key_is_written_by_its_first():
-    assert key_of("prefetch.next", {"prefetch.next": "ctrl+f,f"}) == "Ctrl+F"
-    assert key_of("prefetch.next", {}) == "p"

@@ -70,12 +70,6 @@ def test_the_size_settles_the_kind_and_the_lanes_in_view(width, height, lanes, k
     assert len(layout.panes) == visible
 
 
-def test_a_rectangle_contains_its_own_cells_only():
-    rect = Rect(2, 3, 4, 1)
-    assert rect.contains(2, 3) and rect.contains(5, 3)
-    assert not rect.contains(6, 3) and not rect.contains(2, 4) and not rect.contains(1, 3)
-
-
 def demo_of(lanes: int, phases: list[str]) -> Demo:
     demo = Demo([LaneSpec("cpu", {"batch_size": 2**power}) for power in range(lanes)], CPU_MACHINE)
     demo.go()

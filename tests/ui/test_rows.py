@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,13 +23,10 @@ def test_cropped_text_never_exceeds_its_width(text, width):
     assert cells([(crop(text, width), "")]) <= width
 
 
-def test_cropping_says_so_and_leaves_short_text_alone():
-    assert crop("prefetch", 8) == "prefetch"
-    assert crop("prefetch", 5) == "pref…"
-    assert crop("prefetch", 0) == ""
-
-
-def test_the_right_part_has_priority():
+def test_what_is_left_out_is_marked_and_the_right_part_has_priority():
+    assert [crop("prefetch", width) for width in (8, 5, 0)] == ["prefetch", "pref…", ""]
+    assert wrap("one two three four", 9, 2) == ["one two", "three…"]
+    assert wrap("one two", 9, 2) == ["one two"]
     row = spread([("a long left part", "text")], [("right", "dim")], 10)
     assert "".join(text for text, _ in row) == "a lo…right"
 
@@ -46,41 +42,20 @@ def test_wrapped_text_keeps_to_its_lines_and_width(text, width, limit):
     assert all(cells([(line, "")]) <= width for line in lines)
 
 
-def test_wrapping_marks_what_is_left_out():
-    assert wrap("one two three four", 9, 2) == ["one two", "three…"]
-    assert wrap("one two", 9, 2) == ["one two"]
-
-
 def test_only_changed_cells_are_runs_and_near_ones_are_merged():
     before = (("abcdefghijklmnopqrstuvwxyz", "text"),)
     after = (("abXdeYghijklmnopqrstuvwxyZ", "text"),)
     assert changed_runs(before, after) == [(2, 6), (25, 26)]
     assert changed_runs(before, before) == []
     assert changed_runs((("ab", "text"),), (("a", "text"), ("b", "dim"))) == [(1, 2)]
+    assert changed_runs((("日本 1", "text"),), (("日本 2", "text"),)) == [(0, 6)], "wide characters make one run"
 
 
-def test_a_row_with_wide_characters_is_one_run():
-    assert changed_runs((("日本 1", "text"),), (("日本 2", "text"),)) == [(0, 6)]
-
-
-@pytest.mark.parametrize(
-    ("encoding", "environ", "expected"),
-    [
-        ("utf-8", {"TERM": "xterm-256color"}, "braille"),
-        ("UTF8", {}, "braille"),
-        ("utf-8", {"TERM": "linux"}, "block"),
-        ("ascii", {"TERM": "xterm"}, "ascii"),
-        ("iso-8859-1", {}, "ascii"),
-        ("", {}, "ascii"),
-    ],
-)
-def test_the_locale_settles_the_characters(encoding, environ, expected):
-    assert charset(encoding, environ) == expected
-
-
-def test_ascii_keeps_every_cell_in_place():
-    row = (("╭─ 3.2× → … ▓░ é日", "text"),)
-    assert to_ascii(row) == (("+- 3.2x > ~ #. ???", "text"),)
+def test_the_locale_settles_the_characters_and_ascii_keeps_every_cell_in_place():
+    assert charset("utf-8", {"TERM": "xterm-256color"}) == charset("UTF8", {}) == "braille"
+    assert charset("utf-8", {"TERM": "linux"}) == "block"
+    assert charset("ascii", {"TERM": "xterm"}) == charset("iso-8859-1", {}) == charset("", {}) == "ascii"
+    assert to_ascii((("╭─ 3.2× → … ▓░ é日", "text"),)) == (("+- 3.2x > ~ #. ???", "text"),)
 
 
 def test_large_figures_are_three_rows_of_one_width_and_digits_differ():

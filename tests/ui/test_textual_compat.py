@@ -45,29 +45,25 @@ READ = [
 """Attributes that tfmon reads, and those that it sets."""
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "parameters"), CALLED, ids=lambda value: getattr(value, "__name__", None)
-)
+@pytest.mark.parametrize(("owner", "name", "parameters"), CALLED, ids=lambda part: getattr(part, "__name__", None))
 def test_a_private_function_of_textual_is_as_tfmon_uses_it(owner, name, parameters):
     found = getattr(owner, name, None)
-    told = f"Textual {textual.__version__} has no {owner.__name__}.{name}, which ui/textual_compat.py uses"
-    assert found is not None, told
+    assert found is not None, told(owner, name)
     assert tuple(inspect.signature(found).parameters) == parameters, f"{owner.__name__}.{name} takes others"
 
 
-@pytest.mark.parametrize(("owner", "name"), READ, ids=lambda value: getattr(value, "__name__", value))
-def test_a_private_attribute_of_textual_is_there(owner, name):
+def test_the_private_attributes_of_textual_are_there():
     """An attribute is set by the class itself or by one below it in the order of inheritance."""
-    sources = [inspect.getsource(kind) for kind in owner.__mro__ if kind.__module__.startswith("textual")]
-    set_or_defined = re.compile(rf"(self\.{name}\b.*=|^    {name}\b.*[:=]|def {name}\()", re.MULTILINE)
-    assert any(set_or_defined.search(source) for source in sources), (
-        f"Textual {textual.__version__} has no {owner.__name__}.{name}, which ui/textual_compat.py uses"
-    )
-
-
-def test_the_rest_of_what_is_private_is_there():
+    for owner, name in READ:
+        sources = [inspect.getsource(kind) for kind in owner.__mro__ if kind.__module__.startswith("textual")]
+        set_or_defined = re.compile(rf"(self\.{name}\b.*=|^    {name}\b.*[:=]|def {name}\()", re.MULTILINE)
+        assert any(set_or_defined.search(source) for source in sources), told(owner, name)
     assert isinstance(inspect.getattr_static(Compositor, "visible_widgets"), property)
     assert callable(StylesCache.get_inner_outer.cache_clear)
+
+
+def told(owner: type, name: str) -> str:
+    return f"Textual {textual.__version__} has no {owner.__name__}.{name}, which ui/textual_compat.py uses"
 
 
 def private_names_of_textual() -> set[str]:
@@ -130,16 +126,12 @@ async def test_nothing_is_painted_while_the_terminal_is_busy_and_all_once_it_is_
         await until(pilot, lambda: painted)
 
 
-def test_bytes_are_counted_as_the_terminal_gets_them():
+def test_the_rate_of_bytes_sent_is_that_of_the_last_seconds_and_not_known_at_first():
     file = io.StringIO()
     output = Output(file, lambda: None)
     output.write("abc")
     output.write("⣿─")
-    assert output.sent_bytes == 3 + 6
-    assert file.getvalue() == "abc⣿─"
-
-
-def test_a_rate_is_that_of_the_last_seconds_and_not_known_at_first():
+    assert (output.sent_bytes, file.getvalue()) == (3 + 6, "abc⣿─")
     now = [0.0]
     rate = ByteRate(lambda: now[0])
     told = []

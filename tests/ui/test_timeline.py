@@ -19,16 +19,8 @@ def replay(at_s: float = 30, **more) -> ReplayState:
         Mark(28 * SECOND, "gpu:0 failed", "trouble"),
         Mark(50 * SECOND, "mode turns", "request"),
     )
-    values = {
-        "from_ns": 0,
-        "to_ns": 60 * SECOND,
-        "event": 5,
-        "events": 9,
-        "playing": True,
-        "speed": 10,
-        "marks": marks,
-    }
-    return ReplayState(at_ns=round(at_s * SECOND), **{**values, **more})
+    values = {"from_ns": 0, "to_ns": 60 * SECOND, "event": 5, "events": 9, "playing": True, "speed": 10}
+    return ReplayState(at_ns=round(at_s * SECOND), **{**values, "marks": marks, **more})
 
 
 def text(row) -> str:
@@ -43,9 +35,6 @@ def test_it_says_how_far_and_how_fast_it_is_and_what_just_happened():
     assert "paused" in text(timeline_row(replay(playing=False), 120)[0])
     assert "end" in text(timeline_row(replay(event=9, playing=False), 120)[0])
     assert "failed" not in text(timeline_row(replay(40), 120)[0])
-
-
-def test_what_is_wrong_with_a_recording_is_said():
     assert "cut off at its end" in text(timeline_row(replay(note="the recording is cut off at its end"), 120)[0])
 
 
