@@ -101,18 +101,16 @@ class TestDevices:
         assert no_gpu_reason(facts) is not None
         assert finding.evidence[0] in TEXTS[name].splitlines() or len(finding.evidence[0]) == 300
 
-    def test_none_without_a_reason(self, bench):
+    def test_some_or_none_without_a_reason(self, bench):
+        imported = Import(version="2.21.0", gpus=("/physical_device:GPU:0",))
+        assert bench.find("devices", imported=imported).status == OK
+        assert no_gpu_reason(bench.facts(imported=imported)) is None, "what it lists counts most"
         silent = Import(version="2.21.0", text="nothing\n")
         assert "no NVIDIA driver" in bench.find("devices", imported=silent).found, "what the search found"
         facts = with_gpu(bench.facts(imported=silent))
         assert "gives no reason" in find("devices", facts).found
         facts = replace(facts, imported=replace(silent, built_with_cuda=False))
         assert "without CUDA" in find("devices", facts).found
-
-    def test_some(self, bench):
-        imported = Import(version="2.21.0", gpus=("/physical_device:GPU:0",))
-        assert bench.find("devices", imported=imported).status == OK
-        assert no_gpu_reason(bench.facts(imported=imported)) is None, "what it lists counts most"
 
 
 class TestMessages:
@@ -151,9 +149,11 @@ class TestChild:
     @pytest.mark.parametrize(
         ("script", "exit_code"), [("import os; os.abort()", -6), ("print('tfmon-doctor:{')", 0)]
     )
-    def test_that_does_not(self, script, exit_code):
+    def test_that_does_not(self, tmp_path, script, exit_code):
         imported = import_tensorflow(sys.executable, environ=PLAIN, script=script)
         assert (imported.exit_code, imported.works) == (exit_code, False)
+        imported = import_tensorflow(tmp_path / "absent", environ={})
+        assert (imported.works, "cannot be started" in imported.text) == (False, True)
 
     def test_that_hangs_with_a_child_of_its_own(self, tmp_path):
         note = tmp_path / "pid"
@@ -167,7 +167,3 @@ class TestChild:
         assert imported.seconds < 45, "the child's child ended, too, and did not sleep to its end"
         pid = int(note.read_text())
         wait_for(lambda: is_over(pid), what="the child's child to end")
-
-    def test_that_cannot_be_started(self, tmp_path):
-        imported = import_tensorflow(tmp_path / "absent", environ={})
-        assert (imported.works, "cannot be started" in imported.text) == (False, True)
