@@ -39,13 +39,13 @@ class ScenarioInfo:
     """Where it was found, such as "built-in"."""
     title: str
     """First line of the file's docstring."""
-    doc: str
+    doc: str = ""
     """The rest of the docstring."""
-    knobs: tuple[Knob, ...]
+    knobs: tuple[Knob, ...] = ()
     """All knobs, with this scenario's defaults."""
-    contrast: tuple[str, ...]
+    contrast: tuple[str, ...] = ()
     """Settings of the lanes that are raced where there is no GPU."""
-    examples: int | None
+    examples: int | None = None
     """Number of examples; None if the file does not say it."""
     claims: tuple[Claim, ...] = ()
     """Claims that `tfmon verify` measures."""
@@ -116,17 +116,7 @@ def command_scenario(words: tuple[str, ...]) -> ScenarioInfo:
             hint = f"a script needs its Python: tfmon race -- python {shlex.join(words)}"
         raise UsageError(f"{words[0]} is not a program that can be run", hint)
     script = next((word for word in words if word.endswith(".py")), words[0])
-    return ScenarioInfo(
-        name=Path(script).name,
-        path=Path(script),
-        origin="command",
-        title=shlex.join(words),
-        doc="",
-        knobs=(),
-        contrast=(),
-        examples=None,
-        command=words,
-    )
+    return ScenarioInfo(Path(script).name, Path(script), "command", title=shlex.join(words), command=words)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -198,12 +188,10 @@ def _literals(node: ast.ClassDef, path: Path) -> dict[str, Any]:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=value)
-            ) if value is not None:
+            ) if value is not None and name in _ATTRIBUTES:
                 pass
             case _:
                 continue
-        if name not in _ATTRIBUTES:
-            continue
         try:
             told[name] = _evaluate(value)
         except (ValueError, TypeError, RecursionError) as error:
@@ -256,12 +244,6 @@ def _evaluate(node: ast.expr) -> Any:  # noqa: ANN401
         raise ValueError(f"{ast.unparse(node)} is not a literal") from None
 
 
-def _contrasted(told: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the variants that the contrast compares: ways to do the same work. Others may do other work."""
-    words = [word.strip() for side in told.get("contrast", ()) for word in str(side).split(",")]
-    return tuple(word.removeprefix("variant=") for word in words if word.startswith("variant="))
-
-
 def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tuple[Knob, ...]:
     """Return the knobs that a scenario has, with its defaults."""
     offered = [*STEP, *MACHINE]
@@ -271,7 +253,10 @@ def _knobs(told: Mapping[str, Any], methods: Collection[str], path: Path) -> tup
         offered = [*INPUT, *offered]
     variants = told.get("variants", ())
     if variants:
-        offered.append(replace(VARIANT, default=variants[0], choices=variants, remedies=_contrasted(told)))
+        # Variants that the contrast compares do the same work; others may do other work.
+        words = [word.strip() for side in told.get("contrast", ()) for word in side.split(",")]
+        same = tuple(word.removeprefix("variant=") for word in words if word.startswith("variant="))
+        offered.append(replace(VARIANT, default=variants[0], choices=variants, remedies=same))
     knobs: list[Knob] = []
     for knob in (*offered, *told.get("knobs", ())):
         if knob.name in told.get("without", ()):

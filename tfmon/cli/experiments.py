@@ -164,7 +164,7 @@ def _run(
             program.begin(plan)
             program.experiments.run(state)
             while not program.experiments.join(POLL_S):
-                if interrupted.came():
+                if interrupted.signal:
                     program.experiments.stop()
                 show_progress(progress(program.session.snapshot()))
             show_progress("")

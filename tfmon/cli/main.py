@@ -17,11 +17,7 @@ class Commands(click.Group):
     """The commands of tfmon. An unknown one is answered with the nearest, or with how to race a scenario."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own type
-        """Find a command.
-
-        Raises:
-            click.UsageError: there is none of that name.
-        """
+        """Return the command that the first word names."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)

@@ -27,11 +27,7 @@ class TakesCommand(click.Command):
     """A command whose words after `--` are a command line of the user's own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep what follows `--`, and parse the rest.
-
-        Raises:
-            click.UsageError: nothing follows `--`.
-        """
+        """Keep what follows `--`, and parse the rest."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_OWN_COMMAND] = tuple(args[at + 1 :])
@@ -64,15 +60,11 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
 
 def why_no_screen() -> str:
     """Return why no screen can be drawn here; empty where one can be."""
-    if not sys.stdout.isatty():
-        return "stdout is no terminal"
-    if not sys.stdin.isatty():
-        return "stdin is no terminal"
-    if not sys.stderr.isatty():
-        return "stderr is no terminal, and the screen is drawn there"
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
-        return f"the terminal (TERM={os.environ.get('TERM', '')}) cannot show it"
-    return ""
+    for name, use in (("stdout", ""), ("stdin", ""), ("stderr", ", and the screen is drawn there")):
+        if not getattr(sys, name).isatty():
+            return f"{name} is no terminal{use}"
+    terminal = os.environ.get("TERM", "")
+    return f"the terminal (TERM={terminal}) cannot show it" if terminal in ("dumb", "unknown", "") else ""
 
 
 # ---------------- the options

@@ -131,9 +131,9 @@ def _ops(profile: Profile) -> Iterator[str]:
         return
     for op in ops.top:
         name = op.name if op.name.startswith(op.type) else f"{op.type} {_site(op)}"
-        yield f"  {_cut(name, 50):<50}{op.device:>8}{_runs(op.count / profile.steps):>12}{_share(op.share):>8}" + (
-            f"{_time(op.self_ns):>12}"
-        )
+        runs = f"{op.count / profile.steps:.3g}/step"
+        cells = f"{op.device:>8}{runs:>12}{_share(op.share):>8}{_time(op.self_ns):>12}"
+        yield f"  {_cut(name, 50):<50}{cells}"
     yield f"  {f'all {units.count(ops.runs)} that the trace shows':<50}{'':28}{_time(ops.time_ns):>12}"
     if not isinstance(ops.parallelism, Missing) and ops.parallelism >= 1.05:
         yield f"  {ops.parallelism:.2g} ran at once while any ran"
@@ -185,10 +185,6 @@ def _time(value_ns: float) -> str:
 
 def _share(value: float) -> str:
     return units.percent(100 * value)
-
-
-def _runs(value: float) -> str:
-    return f"{value:.3g}/step"
 
 
 def _cut(text: str, width: int) -> str:

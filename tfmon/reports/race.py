@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.race import Machine
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot
 from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
@@ -29,14 +29,14 @@ def to_json(found: Analysis) -> dict[str, Any]:
 
     Units are in the names. What is not known is None, and named under its lane's `missing` with the reason.
     """
-    snapshot, verdict = found.snapshot, found.verdict
+    snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
     return {
         **head(),
         "scenario": snapshot.race.scenario,
         "mode": snapshot.race.mode,
         "seconds": _seconds(snapshot),
         "interrupted": snapshot.race.interrupted or None,
-        "machine": _machine(snapshot.machine),
+        "machine": {**asdict(machine), "gpus": list(machine.gpus), "no_gpu": machine.no_gpu or None},
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "winner": verdict.winner,
@@ -146,10 +146,7 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
     if progress is None:
         return None
     return {
-        "epoch": progress.epoch,
-        "epochs": progress.epochs,
-        "batch": progress.batch,
-        "batches": progress.batches,
+        **{name: getattr(progress, name) for name in ("epoch", "epochs", "batch", "batches")},
         "metrics": {name: value if math.isfinite(value) else None for name, value in progress.metrics.items()},
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,
@@ -162,19 +159,6 @@ def _seconds(snapshot: Snapshot) -> float | None:
     if snapshot.race.started_ns is None or not ends:
         return None
     return round((max(ends) - snapshot.race.started_ns) / 1e9, 3)
-
-
-def _machine(machine: Machine) -> dict[str, Any]:
-    return {
-        "hostname": machine.hostname,
-        "system": machine.system,
-        "cpu_name": machine.cpu_name,
-        "cores": machine.cores,
-        "usable_cores": machine.usable_cores,
-        "memory_bytes": machine.memory_bytes,
-        "gpus": list(machine.gpus),
-        "no_gpu": machine.no_gpu or None,
-    }
 
 
 def _discarded(found: Analysis) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from tfmon import units
@@ -24,19 +24,17 @@ SIGNALS = tuple(
 class Interruption:
     """Whether a signal that ends the program has come."""
 
-    def __init__(self) -> None:
+    def __init__(self, react: Callable[[], None]) -> None:
         self.signal = ""
         """Name of the first signal that came; empty if none did."""
+        self._react = react
         self._came = threading.Event()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Remember a signal."""
+        """Remember the signal if it is the first, and react to it."""
         self.signal = self.signal or signal.Signals(number).name
         self._came.set()
-
-    def came(self) -> bool:
-        """Return whether a signal has come."""
-        return self._came.is_set()
+        self._react()
 
     def wait(self) -> bool:
         """Wait a moment; return whether a signal has come."""
@@ -49,12 +47,12 @@ class Interruption:
 
 
 @contextlib.contextmanager
-def interruption() -> Iterator[Interruption]:
-    """Catch the signals that would end the program.
+def interruption(react: Callable[[], None] = lambda: None) -> Iterator[Interruption]:
+    """Catch the signals that would end the program, and call `react` at each.
 
     Thread: the main thread.
     """
-    interrupted = Interruption()
+    interrupted = Interruption(react)
     before = {number: signal.signal(number, interrupted.handle) for number in SIGNALS}
     try:
         yield interrupted

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
-from types import FrameType
 
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
@@ -18,7 +16,7 @@ from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
-from tfmon.runner.headless import SIGNALS
+from tfmon.runner.headless import interruption
 from tfmon.runner.program import Program
 from tfmon.runner.settings import ScreenSettings
 from tfmon.ui.app import MonitorApp
@@ -35,7 +33,6 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
 
     Thread: the main thread, for the signals.
     """
-    caught: list[str] = []
     yield_to_lanes()
     program.announce(info)
     app = MonitorApp(
@@ -56,20 +53,17 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         suspend=suspend_job if has_shell() else None,
     )
 
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        caught.append(signal.Signals(number).name)
+    def leave() -> None:
         app.request_quit()
-        args = (program, f"interrupted by {caught[0]}")
+        args = (program, interrupted.reason)
         threading.Thread(target=_leave_anyway, args=args, name="tfmon-leave", daemon=True).start()
 
-    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
-    try:
-        ending = app.run(mouse=screen.mouse)
-    finally:
-        program.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return f"interrupted by {caught[0]}" if caught and ending != "quit" else ""
+    with interruption(leave) as interrupted:
+        try:
+            ending = app.run(mouse=screen.mouse)
+        finally:
+            program.close()
+    return interrupted.reason if ending != "quit" else ""
 
 
 def _leave_anyway(program: Program, reason: str) -> None:

@@ -99,8 +99,7 @@ def plan_race(
     lanes = []
     for spec in name_lanes(specs):
         settings = {**info.defaults(), **common, **spec.settings}
-        _check_finite(settings)
-        _check_batch(info, settings.get("batch_size"))
+        _check(info, settings)
         lanes.append(LanePlan(spec, settings, lane_environment(spec, _uuid_of(spec, found))))
     race = Race(
         scenario=info.name,
@@ -170,15 +169,11 @@ def _uuid_of(spec: LaneSpec, found: GpuSearch | None) -> str | None:
     raise DeviceAbsentError(f"{spec.device} is not there", f"this machine has {known}")
 
 
-def _check_finite(settings: Settings) -> None:
-    """Raise UsageError for a number that neither a message to the lane nor JSON can hold."""
+def _check(info: ScenarioInfo, settings: Settings) -> None:
+    """Raise UsageError for a number that no message or JSON can hold, and for a batch larger than the data."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
-
-
-def _check_batch(info: ScenarioInfo, batch_size: object) -> None:
-    if info.examples is not None and isinstance(batch_size, int) and batch_size > info.examples:
-        raise UsageError(
-            f"batch_size={batch_size} is larger than the data of {info.name}; it can be at most {info.examples}"
-        )
+    size, most = settings.get("batch_size"), info.examples
+    if most is not None and isinstance(size, int) and size > most:
+        raise UsageError(f"batch_size={size} is larger than the data of {info.name}; it can be at most {most}")

@@ -19,7 +19,7 @@ from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
-from tfmon.model.race import Machine, Race
+from tfmon.model.race import Race
 from tfmon.model.session import Session
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Probe
@@ -68,14 +68,16 @@ class Program:
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
 
-    def plan(self, info: ScenarioInfo) -> RacePlan:
-        """Plan the race of a scenario with the options of the command line.
+    def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
+        """Plan the race of a scenario, by default with the options of the command line.
 
         Raises:
             TfmonError: it cannot be raced.
         """
-        plan, no_gpu = plan_race(info, self._options, self._find_gpus)
-        self.session.set_machine(self._describe(no_gpu))
+        plan, no_gpu = plan_race(info, race_options or self._options, self._find_gpus)
+        gpus = self._search.gpus if self._search is not None else ()
+        machine = replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
+        self.session.set_machine(machine)
         return plan
 
     def begin(self, plan: RacePlan) -> None:
@@ -173,18 +175,10 @@ class Program:
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""
-        plan, no_gpu = plan_race(
-            find_scenario(scenario), RaceOptions(python=self._options.python), self._find_gpus
-        )
-        self.session.set_machine(self._describe(no_gpu))
-        return plan
+        return self.plan(find_scenario(scenario), RaceOptions(python=self._options.python))
 
     def _find_gpus(self) -> GpuSearch:
         with self._searching:
             if self._search is None:
                 self._search = find_gpus(self._options.python)
             return self._search
-
-    def _describe(self, no_gpu: str) -> Machine:
-        gpus = self._search.gpus if self._search is not None else ()
-        return replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)

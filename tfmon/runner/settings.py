@@ -40,11 +40,7 @@ class Seconds(click.FloatRange):
         super().__init__(min=min, max=max, min_open=min_open)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the number.
-
-        Raises:
-            click.BadParameter: it is out of range.
-        """
+        """Return the number, or raise click.BadParameter if it is out of range."""
         number = super().convert(value, param, ctx)
         if math.isnan(number):
             self.fail(f"{value} is not a span of time.", param, ctx)
@@ -60,11 +56,7 @@ class OneOf(Kind):
         self._words = words
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return the word.
-
-        Raises:
-            click.BadParameter: it is not in the list.
-        """
+        """Return the word, or raise click.BadParameter if it is not in the list."""
         words = self._words()
         if value not in words:
             self.fail(f"{value!r} is not one of {', '.join(words)}", param, ctx)
@@ -77,11 +69,7 @@ class Interpreter(Kind):
     name = "path"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        """Return it as it is written.
-
-        Raises:
-            click.BadParameter: it cannot be run.
-        """
+        """Return it as it is written, or raise click.BadParameter if it cannot be run."""
         if value and shutil.which(os.path.expanduser(value)) is None:  # noqa: PTH111 - it may be a bare command
             self.fail(f"{value} is not a program that can be run; name a Python that has TensorFlow", param, ctx)
         return value
@@ -114,7 +102,7 @@ class Setting:
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """Return its environment variable."""
         return f"TFMON_{self.name.upper()}"
 
     def read(self, value: object) -> Value:

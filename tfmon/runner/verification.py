@@ -6,7 +6,6 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from tfmon import units
 from tfmon.analysis.statistics import log_speeds, ratio
@@ -22,7 +21,6 @@ NARROW = 0.02
 """A race ends early when half the width of the interval over the ratio is as small as this."""
 ABOUT_S = 20.0
 """Time a claim takes before one was measured: TensorFlow is loaded twice, then comes the race."""
-_UNTESTABLE: Final = "not testable here"
 
 
 def verify_claims(infos: Sequence[ScenarioInfo], python: Path, seconds: float) -> tuple[list[ClaimResult], str]:
@@ -60,25 +58,27 @@ def verify_claims(infos: Sequence[ScenarioInfo], python: Path, seconds: float) -
 
 def _verify(info: ScenarioInfo, claim: Claim, python: Path, seconds: float) -> tuple[ClaimResult, bool, str]:
     """Return the result of one claim, whether it took a race, and why that was interrupted, or ""."""
+
+    def untestable(reason: str) -> ClaimResult:
+        return ClaimResult(info.name, claim, "not testable here", reason=reason)
+
     if not claim.first:
         return ClaimResult(info.name, claim, "corrected", reason=claim.corrected), False, ""
     if claim.needs == "mac" and platform.system() != "Darwin":
-        return ClaimResult(info.name, claim, _UNTESTABLE, reason="it needs a Mac"), False, ""
+        return untestable("it needs a Mac"), False, ""
     lanes = (claim.first, claim.second)
     program = Program(RaceOptions(lanes=lanes, python=python, seconds=seconds, until_ci=NARROW))
     try:
         plan = program.plan(info)
     except TfmonError as error:
         program.close()
-        return ClaimResult(info.name, claim, _UNTESTABLE, reason=error.message), False, ""
+        return untestable(error.message), False, ""
     interrupted = headless.run(program, plan, quiet=True)
     raced = program.session.snapshot().lanes
     for lane in raced:
         if lane.phase == FAILED and lane.trouble is not None:
-            reason = f"{lane.title} failed: {lane.trouble.message}"
-            return ClaimResult(info.name, claim, _UNTESTABLE, reason=reason), True, interrupted
+            return untestable(f"{lane.title} failed: {lane.trouble.message}"), True, interrupted
     found = ratio(log_speeds(raced[0].slices), log_speeds(raced[1].slices))
     if found is None:
-        reason = "too few slices were measured; a longer --seconds may do"
-        return ClaimResult(info.name, claim, _UNTESTABLE, reason=reason), True, interrupted
+        return untestable("too few slices were measured; a longer --seconds may do"), True, interrupted
     return ClaimResult(info.name, claim, judge(claim, found), found, claim.corrected), True, interrupted
