@@ -23,15 +23,10 @@ def test_ten_thousand_lines_arrive_in_order_and_none_is_lost(start):
     assert numbers == list(range(10_000))
 
 
-def test_events_carry_the_name_of_their_lane(start):
+def test_lines_that_cannot_be_read_are_told_and_those_around_them_arrive(start):
     child = start("bad_lines", lane="cpu #2")
     assert child.end
     assert {event.lane for event in child.events} == {"cpu #2"}
-
-
-def test_lines_that_cannot_be_read_are_told_and_those_around_them_arrive(start):
-    child = start("bad_lines")
-    assert child.end
     assert child.phases == ["first", "last"]
     assert len(child.problems) == 4
     assert "JSON" in child.problems[0]
@@ -99,9 +94,3 @@ def test_the_environment_is_the_monitors_with_what_the_plan_adds_and_takes_away(
     child = start("its_environment", GIVEN="here", TAKEN=None)
     assert child.end
     assert child.phases == ["here", "not set"]
-
-
-def test_a_child_that_has_ended_takes_no_request(start):
-    child = start("an_exit_code")
-    assert child.end
-    assert child.send(Run()) is False
