@@ -105,22 +105,18 @@ class TestMachine:
         assert second.steal_pct == pytest.approx(25)
 
     def test_a_lane_that_ended_in_between_leaves_the_load_of_others_unknown(self, probe, proc, clock):
-        proc.put(100)
+        proc.put(100, own_s=1)
         list(probe.sample())
+        proc.put(100, own_s=1.01)
+        clock.pass_s(1)
+        host, tree = probe.sample()
+        assert (host.others_cpu_pct, tree.cpu_pct) == (0, pytest.approx(1)), "more than the machine's is rounding"
         proc.drop(100)
         clock.pass_s(1)
         (host,) = probe.sample()
         assert host.others_cpu_pct == Missing("a lane has ended")
         assert host.cpu_pct == 0
         assert host.steal_pct == Missing("this system does not report stolen time")
-
-    def test_more_in_the_lanes_than_on_the_machine_is_rounding(self, probe, proc, clock):
-        proc.put(100, own_s=1)
-        list(probe.sample())
-        proc.put(100, own_s=1.01)
-        clock.pass_s(1)
-        host, tree = probe.sample()
-        assert (host.others_cpu_pct, tree.cpu_pct) == (0, pytest.approx(1))
 
     def test_an_error_of_the_system_leaves_the_lanes_alone(self, build, proc):
         def refuse():
@@ -327,31 +323,22 @@ time.sleep(60)
 
 
 @pytest.fixture
-def run_lane():
-    """Start a script as a lane is started: leading a session and a group of its own."""
-    started = []
-
-    def run(script: str) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            [sys.executable, "-S", "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        started.append(child)
+def lane():
+    """A lane with a busy family, leading a session and a group of its own."""
+    program = [sys.executable, "-S", "-c", BUSY_FAMILY]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        return child
-
-    yield run
-    for child in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait(timeout=10)
-        child.stdout.close()
+        try:
+            assert child.stdout.readline() == "ready\n"
+            yield child
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
 
 
 @pytest.mark.process
 class TestRealChildren:
-    def test_busy_grandchildren_and_a_double_fork_count(self, run_lane):
-        lane = run_lane(BUSY_FAMILY)
+    def test_busy_grandchildren_and_a_double_fork_count_until_killed(self, lane):
         probe = HostProbe(lambda: {"lane": lane.pid})
         alone = HostProbe(lambda: {"lane": lane.pid})
         alone._processes.rows = lambda: {  # what a look at the lane's own process alone would find
@@ -370,14 +357,9 @@ class TestRealChildren:
         assert second_alone.cpu_pct / 100 * (second_alone.at_ns - first_alone.at_ns) / 1e9 < 0.1
         assert first.processes == second.processes == 4
         assert second.private_bytes > 1_000_000
-
-    def test_a_lane_that_is_killed_ends_quietly(self, run_lane):
-        lane = run_lane("import time; print('ready', flush=True); time.sleep(60)")
-        probe = HostProbe(lambda: {"lane": lane.pid})
-        assert trees(probe)["lane"].processes == 1
-        os.kill(lane.pid, signal.SIGKILL)
+        os.killpg(lane.pid, signal.SIGKILL)
         lane.wait(timeout=10)
-        assert trees(probe) == {}
+        wait_for(lambda: trees(probe) == {}, what="the end of the whole family")
         assert LinuxProcesses().usage(lane.pid) is PsutilProcesses().usage(lane.pid) is None
 
     @LINUX

@@ -156,13 +156,6 @@ class TestProcesses:
         assert busy.used_by_pid == {4242: 38 * GB, 777: None, 778: 0}
         assert idle.used_by_pid == many
 
-    def test_library_without_the_third_version(self, load_driver, clock):
-        load_driver("-DWITHOUT_V3")
-        with pytest.raises(pynvml.NVMLError):
-            pynvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
-        busy, _ = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
-        assert busy.used_by_pid == {4242: 38 * GB}
-
     @pytest.mark.parametrize(("version", "listed"), [("535.54.03", {}), ("535.104.05", {4242: 38 * GB})])
     def test_drivers_with_a_broken_list(self, driver, probe, version, listed):
         driver.play(TWO_GPUS + f"driver {version}\n")

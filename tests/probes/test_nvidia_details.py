@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pynvml
 import pytest
 from support.nvml import BUSY, TWO_GPUS, take
 
@@ -44,9 +45,13 @@ class TestClocks:
         assert take(probe)[0].clock_reasons == ()
 
     def test_older_driver(self, load_driver, clock):
-        driver = load_driver("-DWITHOUT_EVENT_REASONS")
+        driver = load_driver("-DWITHOUT_EVENT_REASONS", "-DWITHOUT_V3")
         driver.play(TWO_GPUS + "reasons 0 20\n")
-        (reason,) = take(NvidiaProbe([BUSY], clock_ns=clock))[0].clock_reasons
+        with pytest.raises(pynvml.NVMLError):
+            pynvml._nvmlGetFunctionPointer("nvmlDeviceGetComputeRunningProcesses_v3")
+        (busy,) = take(NvidiaProbe([BUSY], clock_ns=clock))
+        assert busy.used_by_pid == {4242: 38_000_000_000}
+        (reason,) = busy.clock_reasons
         assert reason.level == "warning"
         assert reason.text.startswith("hot")
 
