@@ -60,18 +60,15 @@ def steps_seen(race) -> int:
 
 
 def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, script, monkeypatch, tmp_path):
-    (tmp_path / "more").mkdir()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "more"))
-    path = script(TOLD.format("[sys.argv, sys.path, sorted(set(sys.modules) - {'sitecustomize'}), os.getcwd()]"))
+    own = tmp_path / "more" / "sitecustomize.py"
+    own.parent.mkdir()
+    own.write_text("import sys; sys.own = __file__\n")
+    monkeypatch.setenv("PYTHONPATH", str(own.parent))
+    customized = "sys.own, sys.modules['sitecustomize'].__file__"
+    path = script(TOLD.format(f"[sys.argv, sys.path, sorted(sys.modules), os.getcwd(), {customized}]"))
     without = subprocess.run([sys.executable, path, "--a", "b c"], capture_output=True, text=True, check=True)
-    assert told(watch(path, "--a", "b c")) == json.loads(without.stdout)
-
-
-def test_the_scripts_own_sitecustomize_runs(watch, script, monkeypatch, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("import sys; sys.own = __file__\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    path = script(TOLD.format("[sys.own, sys.modules['sitecustomize'].__file__]"))
-    assert told(watch(path)) == [str(tmp_path / "sitecustomize.py")] * 2
+    found = told(watch(path, "--a", "b c"))
+    assert found == json.loads(without.stdout) and found[-2:] == [str(own)] * 2
 
 
 @pytest.mark.parametrize(

@@ -20,25 +20,6 @@ Start = Callable[..., Race]
 
 SMALL_DENSE = built_in_folder() / "small_dense.py"
 
-OUT_OF_MEMORY = """
-import numpy as np
-import tensorflow as tf
-from tfmon.trainer import Scenario
-
-class Greedy(Scenario):
-    def data(self):
-        return np.zeros(64, np.float32)
-
-    def model(self):
-        return None
-
-    def step(self, model):
-        def train(x):
-            raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-
-        return train
-"""
-
 
 def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(race: Start) -> None:
     info, batch_size = read_scenario(SMALL_DENSE, "built-in"), 500
@@ -89,18 +70,6 @@ def test_a_gpu_that_is_not_there_is_told_as_absent(race: Start) -> None:
     assert lane.lane.trouble is not None
     assert lane.lane.trouble.kind == "device_absent"
     assert "TensorFlow" in lane.lane.trouble.message
-
-
-def test_memory_that_runs_out_is_named_with_advice(race: Start, tmp_path: Path) -> None:
-    path = tmp_path / "greedy.py"
-    path.write_text(OUT_OF_MEMORY)
-    lane = race(path)
-    lane.until_event(LaneEnded)
-    assert lane.lane.phase == FAILED
-    assert lane.lane.trouble is not None
-    assert lane.lane.trouble.kind == "out_of_memory"
-    assert lane.lane.trouble.message.startswith("out of memory: ")
-    assert "batch size" in lane.lane.trouble.hint
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def place(path: Path) -> str:
     ("text", "what"),
     [
         ("import tfmon_has_no_such_module  # here\n", "ModuleNotFoundError: No module named"),
+        ("x = 1\nif x  # here\n", "SyntaxError: "),
         (HEAD.replace("return np.zeros((64, 4)", "return np.zeros((64, -4)").replace("(64, 1), np.float32)",
          "(64, 1), np.float32)  # here"), "ValueError: negative dimensions are not allowed"),
         (HEAD.replace("keras.layers.Dense(1)])", "keras.layers.Dense(-1)])  # here"), "ValueError: "),
@@ -84,7 +85,7 @@ def place(path: Path) -> str:
             "KeyError: 'no label'",
         ),
     ],
-    ids=["import", "data", "model", "step", "mapped function", "mapped Python function"],
+    ids=["import", "syntax", "data", "model", "step", "mapped function", "mapped Python function"],
 )  # fmt: skip
 def test_an_error_is_placed_in_the_users_file(tf: Any, scenario_file: Write, text: str, what: str) -> None:
     path = scenario_file(text)
@@ -93,11 +94,6 @@ def test_an_error_is_placed_in_the_users_file(tf: Any, scenario_file: Write, tex
     assert error.message.startswith(place(path))
     assert what in error.message
     assert "\n" not in error.message
-
-
-def test_a_syntax_error_is_placed(tf: Any, scenario_file: Write) -> None:
-    path = scenario_file("x = 1\nif x\n")
-    assert failure(path).message.startswith("mine.py:2: SyntaxError: ")
 
 
 def test_a_model_that_is_not_compiled_is_refused(tf: Any, scenario_file: Write) -> None:
@@ -129,9 +125,20 @@ def test_a_file_must_define_one_scenario(scenario_file: Write, classes: str, tol
         load(path)
 
 
-def test_data_that_do_not_fit_into_memory_are_told_with_advice(tf: Any, scenario_file: Write) -> None:
-    path = scenario_file(HEAD.replace("(64, 4), np.float32)", "(2**44, 2**14), np.int8)"))
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD.replace("(64, 4), np.float32), np.zeros((64, 1), np.float32)", "(2**44, 2**14), np.int8)  # here"),
+        HEAD + "    def step(self, model):\n"
+        "        def train(x, y):\n"
+        "            raise tf.errors.ResourceExhaustedError(None, None, 'OOM')  # here\n"
+        "        return train\n",
+    ],
+    ids=["NumPy", "TensorFlow"],
+)
+def test_memory_that_runs_out_is_told_with_advice(tf: Any, scenario_file: Write, text: str) -> None:
+    path = scenario_file(text)
     error = failure(path)
     assert error.kind == "out_of_memory"
-    assert error.message.startswith("out of memory: mine.py:8: ")
+    assert error.message.startswith(f"out of memory: {place(path)}")
     assert "batch size" in error.hint

@@ -87,27 +87,23 @@ def test_arrays_are_trained_on_in_their_order_and_over_again(tf: Any) -> None:
     ]
 
 
-def test_a_list_of_arrays_is_a_pair_as_a_tuple_is(tf: Any) -> None:
-    feed = Pipelines(scenario([np.arange(4.0), np.arange(4)])).open(settings(2))
-    assert take(feed, 1) == [[[0, 1], [0, 1]]]
-
-
-def test_one_array_gives_batches_of_one_part(tf: Any) -> None:
-    feed = Pipelines(scenario(np.arange(4.0))).open(settings(2))
-    assert take(feed, 2) == [[[0, 1]], [[2, 3]]]
+@pytest.mark.parametrize(
+    ("data", "first", "second"),
+    [([np.arange(4.0), np.arange(4)], [[0, 1], [0, 1]], [[2, 3], [2, 3]]), (np.arange(4.0), [[0, 1]], [[2, 3]])],
+    ids=["list", "array"],
+)
+def test_a_list_is_a_pair_and_one_array_gives_batches_of_one_part(
+    tf: Any, data: Any, first: Any, second: Any
+) -> None:
+    assert take(Pipelines(scenario(data)).open(settings(2)), 2) == [first, second]
 
 
 @pytest.mark.parametrize("prefetch", ["off", 2, "auto"])
 def test_a_dataset_keeps_its_order_with_every_prefetch(tf: Any, prefetch: int | str) -> None:
     pipelines = Pipelines(scenario(tf.data.Dataset.range(5)))
     assert pipelines.examples == 5
-    assert take(pipelines.open(settings(2, prefetch)), 3) == [[[0, 1]], [[2, 3]], [[4, 0]]]
-
-
-def test_every_opening_starts_at_the_first_example(tf: Any) -> None:
-    pipelines = Pipelines(scenario(np.arange(8.0)))
-    take(pipelines.open(settings(2)), 3)
-    assert take(pipelines.open(settings(2)), 1) == [[[0, 1]]]
+    for _ in range(2):  # every opening starts at the first example
+        assert take(pipelines.open(settings(2, prefetch)), 3) == [[[0, 1]], [[2, 3]], [[4, 0]]]
 
 
 def test_a_batch_larger_than_the_data_is_refused(tf: Any) -> None:
@@ -150,15 +146,13 @@ def test_full_batches_have_a_known_size_and_others_none(tf: Any) -> None:
     assert take(feed, 3) == [[[0, 1, 2, 3]], [[4]], [[0, 1, 2, 3]]]
 
 
-def test_the_signature_leaves_the_batch_size_open(tf: Any) -> None:
+def test_the_signature_leaves_the_batch_size_open_and_parts_without_a_rank_or_a_batch(tf: Any) -> None:
     pipelines = Pipelines(scenario((np.zeros((6, 3), np.float32), np.zeros(6, np.int64))))
     assert pipelines.signature(settings(2)) == [
         tf.TensorSpec([None, 3], tf.float32),
         tf.TensorSpec([None], tf.int64),
     ]
 
-
-def test_the_signature_of_parts_without_a_rank_or_a_batch_stays_open(tf: Any) -> None:
     def shapeless(_self: Any, examples: Any, batch_size: int) -> Any:
         whole = examples.batch(batch_size, drop_remainder=True)
         return whole.map(lambda x: (tf.numpy_function(lambda part: part, [x], tf.float64), tf.constant(1.0)))
@@ -198,10 +192,7 @@ def test_the_least_of_machine_and_control_group_is_free(tmp_path: Path) -> None:
     assert free_bytes(tmp_path) == 1.5 * GIB
     write(tmp_path, "sys/fs/cgroup/memory.max", "max\n")
     assert free_bytes(tmp_path) == 4 * GIB
-
-
-def test_version_1_of_control_groups_is_read_too(tmp_path: Path) -> None:
-    for name, value in (("limit_in_bytes", 3 * GIB), ("usage_in_bytes", GIB)):
+    for name, value in (("limit_in_bytes", 3 * GIB), ("usage_in_bytes", GIB)):  # version 1
         write(tmp_path, f"sys/fs/cgroup/memory/memory.{name}", f"{value}\n")
     assert free_bytes(tmp_path) == 2 * GIB
 

@@ -143,15 +143,3 @@ print({weight.value.device for weight in model.weights})
     variable, result = function.split()
     assert variable.endswith("CPU:0") and result.endswith("CPU:1"), "a function computes where it is called"
     assert "CPU:0" in fit and "CPU:1" not in fit, "a scope around fit leaves the weights where the model was built"
-
-
-def test_a_sleep_in_a_mapped_function_happens_while_it_is_traced(tf: Any) -> None:
-    calls: list[int] = []
-
-    def note(x: Any) -> Any:
-        calls.append(1)  # stands for time.sleep
-        return x
-
-    dataset = tf.data.Dataset.range(100).map(note)
-    assert len(list(dataset)) == 100
-    assert len(calls) == 1

@@ -13,7 +13,6 @@ from support.waiting import wait_for
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, runs_in_python
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
-from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.setups import SetupBuilder, Steps
 
 from .running import OneStep
@@ -85,13 +84,6 @@ def test_mixed_precision_computes_in_16_bits_with_weights_in_32(steps: Steps, va
     assert np.isfinite(float(step(*BATCH)))
 
 
-def test_a_form_that_was_made_is_kept(steps: Steps) -> None:
-    first = steps.make(PLAIN)
-    steps.make({**PLAIN, "mixed_precision": "bfloat16"})
-    assert steps.make(PLAIN) is first
-    assert kernels(steps.make(PLAIN)) == {"float32"}
-
-
 def test_all_forms_train_the_same_weights_and_optimizer(steps: Steps) -> None:
     variables = [*steps._model.trainable_variables]
     optimizer = steps._model.optimizer
@@ -108,6 +100,9 @@ def test_all_forms_train_the_same_weights_and_optimizer(steps: Steps) -> None:
     assert all(now is before for now, before in zip(steps._model.trainable_variables, variables, strict=True))
     assert losses[-1] < losses[8] < losses[0]
     assert int(optimizer.iterations) == 20
+    kept = steps.make(PLAIN)
+    steps.make({**PLAIN, "mixed_precision": "bfloat16"})
+    assert steps.make(PLAIN) is kept and kernels(kept) == {"float32"}
 
 
 def test_a_step_that_runs_in_python_is_called_as_it_is(steps: Steps) -> None:
@@ -117,15 +112,6 @@ def test_a_step_that_runs_in_python_is_called_as_it_is(steps: Steps) -> None:
 
     steps._scenario.step = lambda _model: own
     assert steps.make(PLAIN) is own
-
-
-def test_a_model_that_is_not_compiled_is_refused(tf: Any) -> None:
-    class Bare(Scenario):
-        def model(self) -> Any:
-            return tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(2)])
-
-    with pytest.raises(ScenarioError, match="compile"):
-        Steps(Bare(PLAIN), [tf.TensorSpec([None, 8])])
 
 
 def test_a_scenario_with_neither_model_nor_step_is_told_so(tf: Any) -> None:
@@ -144,14 +130,6 @@ def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
     return builder, delivered
 
 
-def test_a_pipeline_is_delivered_under_its_request(tf: Any) -> None:
-    builder, delivered = start(Pipelines(scenario(np.arange(8.0))))
-    builder.request(7, "batch_size", 2)
-    request, setup = delivered.get(timeout=DEADLINE_S)
-    assert (request, setup.settings, setup.step) == (7, settings(2), None)
-    assert take(setup.feed, 1) == [[[0, 1]]]
-
-
 def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
     def no_sevens(_self: Any, examples: Any, batch_size: int) -> Any:
         if batch_size == 7:
@@ -164,7 +142,8 @@ def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
     request, error = delivered.get(timeout=DEADLINE_S)
     assert (request, str(error)) == (1, "not seven")
     request, setup = delivered.get(timeout=DEADLINE_S)
-    assert (request, setup.settings) == (2, settings(4, 1)), "of the failed request nothing is left"
+    assert (request, setup.settings, setup.step) == (2, settings(4, 1), None), "nothing is left of the failed one"
+    assert take(setup.feed, 1) == [[[0, 1, 2, 3]]]
 
 
 def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: Any) -> None:
