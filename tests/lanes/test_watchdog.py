@@ -96,7 +96,7 @@ def test_a_lane_that_speaks_now_and_then_is_left_alone(bench):
         assert bench.after(10) == []
 
 
-def test_a_unresponsive_lane_is_told_once_with_its_last_sign_of_life(bench):
+def test_an_unresponsive_lane_is_told_once_with_its_last_sign_of_life(bench):
     bench.heard("cpu")
     assert bench.after(19) == []
     assert bench.after(3) == [("stall", "cpu", 100.5)]
@@ -139,6 +139,13 @@ def test_a_late_beat_is_a_gap_and_no_stall(bench):
     assert bench.after(19) == []
 
 
+def test_a_little_lateness_is_no_gap_and_the_clock_of_sleep_stands_still_meanwhile(bench):
+    bench.now_s += 1.4
+    bench.after(0.5)
+    assert bench.gaps == []
+    assert abs(time_asleep_ns() - time_asleep_ns()) < 50_000_000
+
+
 def test_a_sleep_that_the_stamps_do_not_count_is_told_with_its_length(bench):
     bench.after(1)
     bench.slept_s += 3_600
@@ -146,16 +153,6 @@ def test_a_sleep_that_the_stamps_do_not_count_is_told_with_its_length(bench):
     assert bench.gaps == [(101.0, 101.5, 3_600.5)]
     bench.after(5)
     assert len(bench.gaps) == 1
-
-
-def test_a_little_lateness_is_no_gap(bench):
-    bench.now_s += 1.4
-    bench.after(0.5)
-    assert bench.gaps == []
-
-
-def test_the_clock_of_sleep_stands_still_while_the_machine_is_awake():
-    assert abs(time_asleep_ns() - time_asleep_ns()) < 50_000_000
 
 
 # ---------------------------------------------------------------- how long a lane may say nothing
@@ -169,81 +166,60 @@ def seen(*lanes: LaneState, **race) -> Snapshot:
     return Snapshot(0, Machine(), Race(**race), lanes)
 
 
-@pytest.mark.parametrize("phase", [READY, PAUSED, DONE, FAILED, ABSENT])
-def test_nothing_is_expected_of_a_lane_that_has_nothing_to_say(phase):
-    lane = replace(LANE, phase=phase)
-    assert not expected(lane, seen(lane, mode=CONCURRENT))
-
-
-@pytest.mark.parametrize("phase", [STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP])
-def test_a_lane_that_gets_ready_is_expected_to_report_in_any_slice(phase):
-    lane = replace(LANE, phase=phase)
-    assert expected(lane, seen(lane, OTHER, training="gpu:0"))
-
-
 @pytest.mark.parametrize(
-    ("race", "expected_lanes"),
+    ("phase", "race", "is_expected"),
     [
-        ({"mode": CONCURRENT}, ["cpu", "gpu:0"]),
-        ({"mode": TURNS, "training": "cpu"}, ["cpu"]),
-        ({"mode": TURNS, "training": ""}, []),
-        ({"mode": CONCURRENT, "exclusive": "gpu:0", "training": "gpu:0"}, ["gpu:0"]),
+        *((phase, {"mode": CONCURRENT}, False) for phase in (READY, PAUSED, DONE, FAILED, ABSENT)),
+        *((phase, {"training": "gpu:0"}, True) for phase in (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP)),
+        (RACING, {"mode": CONCURRENT}, True),
+        (RACING, {"mode": TURNS, "training": "cpu"}, True),
+        (RACING, {"mode": TURNS, "training": "gpu:0"}, False),
+        (RACING, {"mode": TURNS, "training": ""}, False),
+        (RACING, {"mode": CONCURRENT, "exclusive": "gpu:0", "training": "gpu:0"}, False),
     ],
 )
-def test_a_lane_that_races_is_expected_to_report_in_its_slice_only(race, expected_lanes):
-    snapshot = seen(LANE, OTHER, **race)
-    assert [lane.spec.name for lane in snapshot.lanes if expected(lane, snapshot)] == expected_lanes
+def test_a_lane_is_expected_to_report_as_it_gets_ready_and_in_its_slice(phase, race, is_expected):
+    lane = replace(LANE, phase=phase)
+    assert expected(lane, seen(lane, OTHER, **race)) == is_expected
 
 
-def test_a_lane_alone_is_always_expected_lanes():
+def test_a_lane_that_races_by_itself_is_always_expected_to_report():
     assert expected(LANE, seen(LANE, mode=TURNS))
 
 
-@pytest.mark.parametrize(
-    ("heartbeat", "seconds"),
-    [
-        (Heartbeat(), LEAST_S),
-        (Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=SECOND), LEAST_S),
-        (Heartbeat(longest_window_ns=3 * SECOND), 90),
-        (Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND), 180),
-    ],
-    ids=["nothing known", "quick steps", "slow steps", "a long compilation"],
-)
-def test_patience_grows_with_the_lanes_own_steps_and_warm_up(heartbeat, seconds):
-    assert patience_s(replace(LANE, heartbeat=heartbeat)) == seconds
-
-
-@pytest.mark.parametrize("phase", [IMPORTING, BUILDING, TRACING, WARMING_UP])
-def test_getting_ready_may_take_ten_minutes(phase):
-    assert patience_s(replace(LANE, phase=phase)) == PREPARING_S >= 600
-
-
-def test_a_child_has_a_minute_for_its_first_word():
-    assert patience_s(replace(LANE, phase=STARTING)) == STARTING_S
-
-
-def test_a_script_loads_and_prepares_before_its_first_word():
-    assert patience_s(replace(LANE, phase=STARTING, command="python train.py")) == PREPARING_S
+SCRIPT = "python train.py"
+QUICK = Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=SECOND)
+COMPILED = Heartbeat(longest_window_ns=SECOND // 5, warm_up_ns=60 * SECOND)
 
 
 @pytest.mark.parametrize(
-    ("progress", "seconds"),
+    ("known", "seconds"),
     [
-        (None, SCRIPT_S),
-        (Progressed(at_ns=0, doing="fit", batch=3, batches=10), SCRIPT_S),
-        (Progressed(at_ns=0, doing="fit", batch=3), SCRIPT_S),
-        (Progressed(at_ns=0, doing="fit", batch=10, batches=10), PREPARING_S),
-        (Progressed(at_ns=0, doing="validation", batch=10, batches=10), PREPARING_S),
-        (Progressed(at_ns=0, doing=""), PREPARING_S),
+        ({"heartbeat": Heartbeat()}, LEAST_S),
+        ({"heartbeat": QUICK}, LEAST_S),
+        ({"heartbeat": Heartbeat(longest_window_ns=3 * SECOND)}, 90),
+        ({"heartbeat": COMPILED}, 180),
+        *(({"phase": phase}, PREPARING_S) for phase in (IMPORTING, BUILDING, TRACING, WARMING_UP)),
+        ({"phase": STARTING}, STARTING_S),
+        ({"phase": STARTING, "command": SCRIPT}, PREPARING_S),
+        ({"requested": {"xla": KnobRequest(1, True, 0)}}, PREPARING_S),
+        ({"command": SCRIPT}, SCRIPT_S),
+        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="fit", batch=3, batches=10)}, SCRIPT_S),
+        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="fit", batch=3)}, SCRIPT_S),
+        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="fit", batch=10, batches=10)}, PREPARING_S),
+        (
+            {"command": SCRIPT, "progress": Progressed(at_ns=0, doing="validation", batch=10, batches=10)},
+            PREPARING_S,
+        ),
+        ({"command": SCRIPT, "progress": Progressed(at_ns=0, doing="")}, PREPARING_S),
     ],
-    ids=["its own loop", "within an epoch", "of unknown length", "callbacks", "validation", "after fit"],
 )
-def test_between_its_steps_a_script_may_do_other_things(progress, seconds):
-    assert patience_s(replace(LANE, command="python train.py", progress=progress)) == seconds
+def test_how_long_a_lane_may_say_nothing_depends_on_what_it_does_and_did(known, seconds):
+    assert patience_s(replace(LANE, **known)) == seconds
 
 
-def test_a_knob_that_is_asked_for_may_mean_a_compilation():
-    assert patience_s(replace(LANE, requested={"xla": KnobRequest(1, True, 0)})) == PREPARING_S
+def test_getting_ready_may_take_ten_minutes():
+    assert PREPARING_S >= 600
 
 
 @pytest.mark.parametrize(
