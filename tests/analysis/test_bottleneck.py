@@ -15,9 +15,7 @@ from tfmon.analysis.rules import Evidence, find_kinds
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing
-from tfmon.model.session import (
-    Snapshot,
-)
+from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 
@@ -158,17 +156,14 @@ GPUS = {
 
 class TestOnAGpu:
     @pytest.mark.parametrize("case", GPUS)
-    def test_each_kind_of_lane_is_told(self, case):
+    def test_each_kind_of_lane_is_told_and_the_device_is_as_busy_as_it_is_said_to_be(self, case):
         changed, kind = GPUS[case]
-        assert kind_of(simulate(Gpu(**{**HOST_US, **changed}))).kind == kind
-
-    @pytest.mark.parametrize("case", GPUS)
-    def test_the_device_is_as_busy_as_it_is_said_to_be(self, case):
-        gpu = Gpu(**{**HOST_US, **GPUS[case][0]})
+        gpu = Gpu(**{**HOST_US, **changed})
         state = simulate(gpu)
+        assert kind_of(state).kind == kind
         shares = shares_of(state)
         if isinstance(shares.device_pct, Missing):
-            assert GPUS[case][1] in ("dispatch", "eager")
+            assert kind in ("dispatch", "eager")
         else:
             assert shares.device_pct == pytest.approx(100 * busy_share(state, gpu), abs=3)
 

@@ -191,7 +191,7 @@ class TestSeries:
         demo.session.set_experiment(TuneState("cpu", attempts=(Attempt("cpu", OFF, AUTO),), over=True))
         assert plan_tuning(demo.session.snapshot(), "cpu", everything=True).first == 1
 
-    def test_undo_finds_the_last_change_that_is_in_force(self):
+    def test_undo_finds_the_last_change_that_is_in_effect(self):
         demo = waiting_demo()
         settings = dict(demo.session.snapshot().lanes[0].settings)
         gone = Attempt("cpu", OFF, AUTO, outcome=KEPT)
@@ -235,10 +235,11 @@ class TestWords:
     def test_a_gain(self, estimate, text):
         assert gain_text(estimate) == text
 
-    def test_news_tells_what_is_tried_and_then_what_came_of_it_while_that_is_in_force(self):
+    def test_news_tells_what_is_tried_and_then_what_came_of_it_while_that_is_in_effect(self):
         demo = waiting_demo()
         lane = demo.session.snapshot().lanes[0]
         attempt = plan_attempt(lane, Advice("cache", True, ""), "input", COMMON)
+        assert news(demo.session.snapshot()) == ""
         demo.session.set_experiment(TuneState("cpu"))
         assert news(demo.session.snapshot()) == "measuring what limits it"
         demo.session.set_experiment(TuneState("cpu", attempts=(attempt,)))
@@ -250,6 +251,3 @@ class TestWords:
         assert news(demo.session.snapshot()) == "cache on: +38 % (CI +31 to +44), kept"
         demo.apply("cpu", "cache", False)
         assert news(demo.session.snapshot()) == ""
-
-    def test_without_a_trial_there_is_none(self):
-        assert news(racing_demo().session.snapshot()) == ""

@@ -1,4 +1,4 @@
-"""What a measured ratio says about a claim."""
+"""What a measured ratio says about a claim, and what its interval excludes."""
 
 from __future__ import annotations
 
@@ -8,38 +8,28 @@ from tfmon.model.claims import Claim, judge
 from tfmon.model.readings import Estimate
 
 
-def claim(**fields) -> Claim:
-    return Claim("an-id", "an article", "says so", "cpu,graph=on", "cpu,graph=off", **fields)
-
-
-def estimate(low: float, high: float) -> Estimate:
-    return Estimate((low + high) / 2, low, high, 12)
-
-
 @pytest.mark.parametrize(
-    ("low", "high", "outcome"),
-    [(1.01, 1.2, "supported"), (0.8, 0.99, "contradicted"), (0.9, 1.1, "too close to call")],
-)
-def test_faster_needs_an_interval_above_one(low, high, outcome):
-    assert judge(claim(), estimate(low, high)) == outcome
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "outcome"),
-    [(3.1, 3.5, "supported"), (1.5, 2.9, "contradicted"), (2.5, 3.5, "too close to call")],
-)
-def test_at_least_needs_an_interval_above_it(low, high, outcome):
-    assert judge(claim(at_least=3), estimate(low, high)) == outcome
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "outcome"),
+    ("low", "high", "outcome", "expected"),
     [
-        (0.95, 1.05, "supported"),
-        (1.15, 1.3, "contradicted"),
-        (0.7, 0.85, "contradicted"),
-        (0.95, 1.2, "too close to call"),
+        (1.01, 1.2, "supported", {}),
+        (0.8, 0.99, "contradicted", {}),
+        (0.9, 1.1, "too close to call", {}),
+        (3.1, 3.5, "supported", {"at_least": 3}),
+        (1.5, 2.9, "contradicted", {"at_least": 3}),
+        (2.5, 3.5, "too close to call", {"at_least": 3}),
+        # "At most" holds in both directions.
+        (0.95, 1.05, "supported", {"at_most": 1.1}),
+        (1.15, 1.3, "contradicted", {"at_most": 1.1}),
+        (0.7, 0.85, "contradicted", {"at_most": 1.1}),
+        (0.95, 1.2, "too close to call", {"at_most": 1.1}),
     ],
 )
-def test_at_most_holds_in_both_directions(low, high, outcome):
-    assert judge(claim(at_most=1.1), estimate(low, high)) == outcome
+def test_a_claim_is_judged_by_the_whole_interval(low, high, outcome, expected):
+    claim = Claim("an-id", "an article", "says so", "cpu,graph=on", "cpu,graph=off", **expected)
+    assert judge(claim, Estimate((low + high) / 2, low, high, 12)) == outcome
+
+
+def test_an_estimate_has_a_relative_half_width_and_excludes_what_lies_outside():
+    estimate = Estimate(2.0, 1.5, 2.6, 5)
+    assert estimate.half_width == pytest.approx(0.275)
+    assert [estimate.clear_of(value) for value in (1.4, 1.5, 2.0, 2.6, 2.7)] == [True, False, False, False, True]

@@ -6,12 +6,19 @@ from collections.abc import Callable, Iterable
 
 from xspace_writer import Mark, mark, plane, space
 
+from tfmon.model.readings import Missing, Reading
 from tfmon.profile.trace import Space
 from tfmon.profile.xspace import decode
 
 PERIOD = 1000
 """From the beginning of a step to that of the next."""
 Marks = list[Mark]
+
+
+def us(value: Reading) -> float:
+    """Return a time in microseconds; one that is missing has none."""
+    assert not isinstance(value, Missing), value.reason
+    return round(value / 1000, 6)
 
 
 def trace(lines: dict[str, Iterable[Mark]], *devices: bytes, errors: Iterable[str] = ()) -> Space:
@@ -73,6 +80,11 @@ def single(name: str, at: float, length: float, kernel: float) -> Marks:
         mark(f"EagerLocalExecute: {name}", at, length),
         mark("KernelAndDeviceFunc::Run", at + length - kernel, kernel),
     ]
+
+
+def one_call(ops: Iterable[tuple[str, float, float]], **lines: Marks) -> Space:
+    """One step of 900 µs in a function that runs these operations; `lines` are of other threads."""
+    return trace({"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": processing(1, ops), **lines})
 
 
 def graph_lane(input_us: float = 100, call_us: float = 800, op_us: float = 700, steps: int = 4) -> Space:

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from made_lanes import PERIOD, calling, each_step, graph_lane, marker, processing, single, trace, waiting
+from made_lanes import (
+    PERIOD,
+    calling,
+    each_step,
+    graph_lane,
+    marker,
+    one_call,
+    processing,
+    single,
+    trace,
+    us,
+    waiting,
+)  # fmt: skip
 from xspace_writer import mark, plane, space
 
 from tfmon.model.readings import Missing
@@ -12,12 +24,6 @@ from tfmon.profile.operations import tells
 from tfmon.profile.result import Profile
 from tfmon.profile.trace import Space, TraceError
 from tfmon.profile.xspace import decode
-
-
-def us(value) -> float:
-    """Return a time in microseconds; one that is missing has none."""
-    assert not isinstance(value, Missing), value.reason
-    return round(value / 1000, 6)
 
 
 def bound(space_: Space) -> str:
@@ -103,8 +109,7 @@ class TestOperations:
         assert [op.name for op in profile_of(trace({"python": loop, "tf_Compute/1": work})).ops.top] == ["a"]
 
     def test_python_in_the_step_is_none_of_the_pipelines(self):
-        work = processing(1, [("net/PyFunc:PyFunc", 100, 400)])
-        profile = profile_of(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": work}))
+        profile = profile_of(one_call([("net/PyFunc:PyFunc", 100, 400)]))
         assert [op.type for op in profile.ops.top] == ["PyFunc"]
         assert isinstance(profile.input.python_ns, Missing)
 
@@ -118,17 +123,12 @@ class TestOperations:
 
     def test_self_time_is_without_what_ran_inside_on_the_same_thread(self):
         ops = [("f/call:PartitionedCall", 100, 300), ("f/MatMul:MatMul", 150, 200), ("f/Inner:Pow", 160, 30)]
-        lines = {"python": [marker(0, 0), *calling(0, 900, 1)], "tf_Compute/1": processing(1, ops)}
-        found = {op.type: us(op.self_ns) for op in profile_of(trace(lines)).ops.top}
+        found = {op.type: us(op.self_ns) for op in profile_of(one_call(ops)).ops.top}
         assert found == {"PartitionedCall": 100, "MatMul": 170, "Pow": 30}
 
     def test_parallelism_is_their_time_over_the_time_in_which_any_ran(self):
-        lines = {
-            "python": [marker(0, 0), *calling(0, 900, 1)],
-            "tf_Compute/1": processing(1, [("a:MatMul", 100, 300)]),
-            "tf_Compute/2": processing(1, [("b:MatMul", 200, 300)]),
-        }
-        ops = profile_of(trace(lines)).ops
+        second = {"tf_Compute/2": processing(1, [("b:MatMul", 200, 300)])}
+        ops = profile_of(one_call([("a:MatMul", 100, 300)], **second)).ops
         assert (us(ops.time_ns), us(ops.busy_ns), ops.parallelism) == (600, 400, pytest.approx(1.5))
 
     def test_the_ten_that_took_most_come_first_with_their_runs(self):
@@ -150,8 +150,7 @@ class TestOperations:
         "name", ["ThreadpoolListener::Record", "end: copy.2", "MemoryAllocation", "a:b:c", ":Mul"]
     )
     def test_other_events_are_no_operations(self, name):
-        work = processing(1, [("a:Mul", 100, 10), (name, 200, 50)])
-        assert profile_of(trace({"python": [marker(0, 0), *calling(0, 900, 1)], "x": work})).ops.runs == 1
+        assert profile_of(one_call([("a:Mul", 100, 10), (name, 200, 50)])).ops.runs == 1
 
 
 class TestEager:
@@ -170,9 +169,7 @@ class TestEager:
         assert us(call.python_ns) == 950 - 4 * 60
         assert us(profile.other_ns) == 0
         assert [(op.name, op.count, us(op.self_ns)) for op in profile.ops.top] == [("MatMul", 16, 80)]
-
-    def test_what_limits_it(self):
-        assert bound(self.lane(op_us=60, kernel_us=20)) == "eager"
+        assert profile.bottleneck.kind == "eager"
         assert bound(self.lane(op_us=200, kernel_us=190)) == "compute"
 
     def test_a_function_called_by_an_eager_step_counts_by_its_operations(self):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, marker, single, trace, waiting
+from made_lanes import PERIOD, calling, each_step, gpu, gpu_lane, marker, single, trace, us, waiting
 from xspace_writer import mark
 
 from tfmon.model.readings import Missing
@@ -11,11 +11,6 @@ from tfmon.profile.breakdown import profile_of
 from tfmon.profile.result import GpuTime, Ops
 
 COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
-
-
-def us(value) -> float:
-    assert not isinstance(value, Missing), value.reason
-    return round(value / 1000, 6)
 
 
 def launching(input_us: float, call_us: float):
@@ -134,10 +129,8 @@ def test_what_a_gpu_did_before_the_capture_does_not_count():
 
 
 def test_lines_that_the_profiler_derives_are_not_counted():
-    derived = {
-        name: kernel(0, 1000)
-        for name in ("Steps", "TensorFlow Ops", "TensorFlow Name Scope", "XLA Modules", "XLA Ops")
-    }
+    names = ("Steps", "TensorFlow Ops", "TensorFlow Name Scope", "XLA Modules", "XLA Ops")
+    derived = {name: kernel(0, 1000) for name in names}
     one = device(gpu_lane(launching(50, 100), {COMPUTE: kernel(200, 100), **derived}))
     assert us(one.kernels_ns) == 100
 
@@ -195,13 +188,8 @@ class TestHostOnly:
     """What a Mac's Metal plugin leaves: a host plane without any of the GPU."""
 
     def lane(self, kind: str = "notTraced-nonXla"):
-        return trace(
-            {
-                "python": each_step(
-                    4, lambda n, at: [marker(n, at), *waiting(at, 500), *calling(at + 500, 400, n + 1, kind)]
-                )
-            }
-        )
+        loop = each_step(4, lambda n, at: [marker(n, at), *waiting(at, 500), *calling(at + 500, 400, n + 1, kind)])
+        return trace({"python": loop})
 
     def test_it_tells_the_hosts_side_and_makes_nothing_up(self):
         profile = profile_of(self.lane(), on_gpu=True)

@@ -85,10 +85,7 @@ def test_a_real_trace_is_exported_whole(path, tmp_path):
     assert [one["name"] for one in complete].count("train") == 5
 
 
-def test_nothing_to_show_is_an_empty_list(tmp_path):
+def test_nothing_is_an_empty_list_and_a_file_that_cannot_be_written_is_told(tmp_path):
     assert exported(decode(space()), tmp_path) == []
-
-
-def test_a_file_that_cannot_be_written_is_told_in_words(tmp_path):
     with pytest.raises(TraceError, match="cannot be written"):
         write_chrome(decode(space()), tmp_path)

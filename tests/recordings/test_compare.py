@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.recordings import RECORDED
-from support.ui import CPU_MACHINE, Demo, racing_demo
+from support.ui import CPU_MACHINE, Demo
 
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_95
 from tfmon.model.lane_events import LibrariesLoaded
@@ -130,9 +130,3 @@ def test_a_lane_that_failed_is_noted_and_has_no_ratio(header):
     assert [pair.change for pair in found.lanes] == [None, None]
     assert "two: gpu:0: no module named 'keras_hub'" in found.notes
     assert "n/a" in to_text(found)
-
-
-def test_a_race_with_a_changed_knob_compares_what_ran_last(header):
-    demo = racing_demo()
-    lanes = compare(side(header, demo), side(header, demo)).lanes
-    assert lanes[0].change.ratio == 1.0

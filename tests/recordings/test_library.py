@@ -8,7 +8,7 @@ import pytest
 
 from tfmon.recordings import library
 from tfmon.recordings.header import RecordingError
-from tfmon.recordings.library import find, recordings, run_id
+from tfmon.recordings.library import find, run_id
 
 NAMES = ("20260101-100000-conv.jsonl.gz", "20260101-110000-dense.jsonl.gz", "20260102-100000-conv.jsonl")
 
@@ -66,13 +66,6 @@ def test_what_is_not_there_or_not_clear_is_said(word, problem):
 def test_an_exact_id_wins_over_longer_ones(place):
     (place / "20260102-100000-conv-2.jsonl").touch()
     assert find("20260102-100000-conv") == place / NAMES[2]
-
-
-def test_no_folder_is_no_recording(monkeypatch, place):
-    monkeypatch.setenv(library.FOLDER_VARIABLE, str(place / "none"))
-    assert recordings() == []
-    with pytest.raises(RecordingError, match="there are 0 recordings"):
-        find("last")
 
 
 def test_names_of_scenarios_make_safe_names_of_files(place):

@@ -181,25 +181,36 @@ class Os:
         return getattr(os, name)
 
 
-def test_a_full_disk_stops_the_recording_and_not_the_race(place, session, keep, monkeypatch):
-    monkeypatch.setattr(recorder, "os", Os(FullDisk(2_500)))
-    keep()
+def reason_after(session: Session, events: int) -> str:
+    """Race until the recording has stopped, and return the reason."""
     session.begin(Race("mine"), LANES)
-    for steps in range(100):
+    for steps in range(events):
         finish(session, steps)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
+    wait_for(lambda: recording_of(session) and recording_of(session).reason, 60)
+    return recording_of(session).reason
+
+
+def test_a_full_disk_stops_the_recording_and_neither_the_race_nor_the_next_recording(
+    place, session, keep, monkeypatch
+):
+    disk = FullDisk(2_500)
+    monkeypatch.setattr(recorder, "os", Os(disk))
+    one = keep()
+    assert reason_after(session, 100) == "No space left on device"
     finish(session, 100)
     found = recording_of(session)
-    assert found.reason == "No space left on device"
     assert found.stopped_ns is not None
     assert session.snapshot().lanes[0].phase == "done"
     kept = steps_in(Path(found.path))
     assert kept == list(range(len(kept)))
     assert 3 < len(kept) < 100
     assert Path(found.path).read_bytes().endswith(b"}\n"), "the torn line is removed"
-
-
-NOTHING = type("None", (), {"reason": ""})
+    disk.room = 10**9
+    session.begin(Race("second"), LANES)
+    finish(session, 2)
+    one.close()
+    assert recording_of(session).reason == "", "the next race is recorded again"
+    assert steps_in(Path(recording_of(session).path)) == [2]
 
 
 def test_a_folder_that_cannot_be_made_is_reported_and_the_race_goes_on(tmp_path, monkeypatch, session, keep):
@@ -223,20 +234,6 @@ def test_the_screen_says_since_when_nothing_is_recorded():
         assert words in "".join(text for text, _ in row)
 
 
-def test_the_next_race_is_recorded_again(place, session, keep, monkeypatch):
-    disk = FullDisk(0)
-    monkeypatch.setattr(recorder, "os", Os(disk))
-    one = keep()
-    session.begin(Race("first"), LANES)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
-    disk.room = 10**9
-    session.begin(Race("second"), LANES)
-    finish(session, 2)
-    one.close()
-    assert recording_of(session).reason == ""
-    assert steps_in(Path(recording_of(session).path)) == [2]
-
-
 def test_no_file_is_overwritten(tmp_path, session):
     path = tmp_path / "mine.jsonl"
     path.write_text("precious")
@@ -256,11 +253,7 @@ def test_a_slow_disk_costs_bounded_memory(place, session, monkeypatch, keep):
     monkeypatch.setattr(recorder, "MOST_PENDING", 10)
     monkeypatch.setattr(recorder, "FLUSH_S", 0.2)
     keep()
-    session.begin(Race("mine"), LANES)
-    for steps in range(1_000):
-        finish(session, steps)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
-    assert recording_of(session).reason == "the disk does not keep up"
+    assert reason_after(session, 1_000) == "the disk does not keep up"
 
 
 def test_events_that_wait_for_a_hanging_disk_do_not_keep_their_snapshots(place, session, monkeypatch, keep):
@@ -320,8 +313,4 @@ def test_a_race_that_takes_all_the_room_is_no_longer_recorded(place, session, ke
     monkeypatch.setattr(recorder, "CHECK_BYTES", 1_000)
     monkeypatch.setattr(library.make_room, "__defaults__", (2_000,))
     keep()
-    session.begin(Race("mine"), LANES)
-    for steps in range(100):
-        finish(session, steps)
-    wait_for(lambda: (recording_of(session) or NOTHING).reason, 60)
-    assert "all recordings may take" in recording_of(session).reason
+    assert "all recordings may take" in reason_after(session, 100)
