@@ -129,14 +129,6 @@ def test_driver_library(toolkit, tmp_path):
     assert toolkit.find("cuda-driver-library").status == OK
 
 
-def test_nothing_is_opened_without_a_sign_of_a_gpu_or_without_cuda(bench):
-    assert bench.facts().libraries is None
-    assert {bench.find(id).status for id in ("cuda-libraries", "cuda-driver-library", "cudnn")} == {NOT_APPLICABLE}
-    bench.write("proc/driver/nvidia/version", "NVRM\n")
-    bench.tensorflow(cuda=False)
-    assert bench.facts().libraries is None
-
-
 def test_process_that_breaks_down(toolkit):
     code = "#include <stdlib.h>\n__attribute__((constructor)) static void go(void) { abort(); }"
     library(toolkit, "libcudart.so.12").unlink()
@@ -147,7 +139,13 @@ def test_process_that_breaks_down(toolkit):
 
 
 def test_packages_that_another_framework_changed(bench):
-    assert bench.find("cuda-packages").status == NOT_APPLICABLE
+    assert bench.facts().libraries is None, "nothing is opened without a sign of a GPU"
+    ids = ("cuda-packages", "cuda-libraries", "cuda-driver-library", "cudnn")
+    assert {bench.find(id).status for id in ids} == {NOT_APPLICABLE}
+    bench.write("proc/driver/nvidia/version", "NVRM\n")
+    bench.tensorflow(cuda=False)
+    assert bench.facts().libraries is None, "nor without CUDA"
+    bench.tensorflow()
     bench.install("nvidia-cudnn-cu12", "9.10.2.21")
     bench.install("nvidia-cublas-cu12", "12.8.4.1")
     assert bench.find("cuda-packages").status == OK

@@ -53,18 +53,11 @@ class TestQuota:
         put(f"sys/fs/cgroup/cpu,cpuacct/{folder}cpu.cfs_quota_us", "350000\n")
         put(f"sys/fs/cgroup/cpu,cpuacct/{folder}cpu.cfs_period_us", "100000\n")
         assert quota_cores(tmp_path) == 3.5
-
-    def test_no_limit_v1(self, put, tmp_path):
-        put("proc/self/cgroup", "3:cpu,cpuacct:/a\n")
-        put("proc/self/mountinfo", V1.format(root="/"))
-        put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us", "-1\n")
-        put("sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us", "100000\n")
-        assert quota_cores(tmp_path) is None
-        put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "100000\n")
-        put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
-        assert quota_cores(tmp_path) == 1
         put("proc/self/mountinfo", OTHER.replace("/sys/fs/cgroup/memory", "/sys/fs/cgroup/cpu,cpuacct"))
         assert quota_cores(tmp_path) is None, "a limit of another controller"
+        put("proc/self/mountinfo", V1.format(root=mounted))
+        put(f"sys/fs/cgroup/cpu,cpuacct/{folder}cpu.cfs_quota_us", "-1\n")
+        assert quota_cores(tmp_path) is None
 
     @pytest.mark.parametrize("text", ["", "nonsense\n", "30 20\n - \n", "0::\n:::\n"])
     def test_files_that_make_no_sense(self, put, tmp_path, text):

@@ -91,12 +91,7 @@ def wanted_libraries(build: Build) -> tuple[str, ...]:
 
 
 def open_libraries(
-    python: str | Path,
-    home: str | Path,
-    build: Build,
-    *,
-    environ: Mapping[str, str],
-    timeout_s: float = 20.0,
+    python: str | Path, home: str | Path, build: Build, *, environ: Mapping[str, str], timeout_s: float = 20.0
 ) -> tuple[Library, ...]:
     """Open libcuda and each library that a TensorFlow opens, in a process of its interpreter.
 
@@ -153,11 +148,8 @@ def run_path(file: Path) -> list[str]:
             head = stream.read(64)
             if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
                 return []
-            start, size, count = (
-                struct.unpack_from("<Q", head, 32)[0],
-                struct.unpack_from("<H", head, 54)[0],
-                struct.unpack_from("<H", head, 56)[0],
-            )
+            (start,) = struct.unpack_from("<Q", head, 32)
+            size, count = struct.unpack_from("<HH", head, 54)
             stream.seek(start)
             table = stream.read(size * count)
             segments = [struct.unpack_from("<IIQQQQ", table, number * size) for number in range(count)]

@@ -7,6 +7,7 @@ import platform
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,26 +25,19 @@ T = TypeVar("T")
 _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
 
 
-def read_platform(
-    root: Path = Path("/"), environ: Mapping[str, str] | None = None, *, system: str = "", machine: str = ""
-) -> Platform:
+def read_platform(root: Path, environ: Mapping[str, str]) -> Platform:
     """Return what kind of system this is.
 
     Source: uname; /etc/os-release; /.dockerenv, /run/.containerenv, /proc/1/cgroup; /proc/version.
     """
-    environ = os.environ if environ is None else environ
+    match = re.search(r"^ID=[\"']?([\w.-]+)", read_text(root / "etc/os-release"), re.MULTILINE)
     return Platform(
-        system=system or platform.system(),
-        machine=machine or platform.machine(),
-        distribution=_distribution(root),
+        system=platform.system(),
+        machine=platform.machine(),
+        distribution=match[1] if match else "",
         container=_container(root, environ),
         wsl=_wsl(root),
     )
-
-
-def _distribution(root: Path) -> str:
-    match = re.search(r"^ID=[\"']?([\w.-]+)", read_text(root / "etc/os-release"), re.MULTILINE)
-    return match[1] if match else ""
 
 
 def _container(root: Path, environ: Mapping[str, str]) -> str:
@@ -176,22 +170,19 @@ class DriverReader:
 
     def __init__(self, root: Path = Path("/"), *, lists_processes: bool = True) -> None:
         self._lists_processes = lists_processes
-        module = module_version(root)
         nodes, denied = device_files(root)
-        self.driver = DriverFacts(module_version=module, nodes=nodes, denied=denied)
+        self.driver = DriverFacts(module_version=module_version(root), nodes=nodes, denied=denied)
         """What is known so far; before the call only the files."""
 
     def __call__(self, nvml: Nvml, gpus: Sequence[PhysicalGpu]) -> None:
         """Read the driver and every GPU that it lists."""
         version = _value(nvml.call("nvmlSystemGetDriverVersion"), str)
         newest = _value(nvml.call("nvmlSystemGetCudaDriverVersion_v2"), int)
-        self.driver = DriverFacts(
+        self.driver = replace(
+            self.driver,
             version=version or "",
-            module_version=self.driver.module_version,
             cuda=None if newest is None else (newest // 1000, newest % 1000 // 10),
             devices=tuple(self._describe(nvml, gpu) for gpu in gpus),
-            nodes=self.driver.nodes,
-            denied=self.driver.denied,
         )
 
     def _describe(self, nvml: Nvml, gpu: PhysicalGpu) -> GpuFacts:
@@ -242,14 +233,8 @@ def module_version(root: Path = Path("/")) -> str:
 
 def device_files(root: Path = Path("/")) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the driver's files in /dev, and those of them that this user may not open."""
-    try:
-        names = sorted(
-            entry.name
-            for entry in (root / "dev").iterdir()
-            if re.fullmatch(r"nvidia(\d+|ctl|-uvm)|dxg", entry.name)
-        )
-    except OSError:
-        return (), ()
+    found = (entry.name for entry in (root / "dev").glob("*"))
+    names = sorted(name for name in found if re.fullmatch(r"nvidia(\d+|ctl|-uvm)|dxg", name))
     denied = [name for name in names if not os.access(root / "dev" / name, os.R_OK | os.W_OK)]
     return tuple(f"/dev/{name}" for name in names), tuple(f"/dev/{name}" for name in denied)
 

@@ -30,13 +30,7 @@ from tfmon.doctor.checks import (
 )
 from tfmon.doctor.children import import_tensorflow, open_libraries
 from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library
-from tfmon.doctor.interpreter import (
-    describe_interpreter,
-    find_shadows,
-    list_distributions,
-    read_build,
-    shadows_on,
-)
+from tfmon.doctor.interpreter import describe_interpreter, find_shadows, list_distributions, read_build, shadows_on
 from tfmon.doctor.machine import DriverReader, LoadWatch, read_host, read_platform
 from tfmon.probes.gpus import LIBRARY, Obstacle, read_visibility
 from tfmon.probes.wheel import find_home, find_wheel
@@ -64,33 +58,23 @@ class Roots:
     environ: Mapping[str, str] | None = None
     library: str = LIBRARY
     """File name of the driver's library."""
-    system: str = ""
-    machine: str = ""
 
 
 HERE = Roots()
 
 
-def gather(
-    python: str | Path = sys.executable,
-    *,
-    imports: bool = True,
-    roots: Roots = HERE,
-    driver_timeout_s: float = 5.0,
-    import_timeout_s: float = 60.0,
-) -> Facts:
+def gather(python: str | Path = sys.executable, *, imports: bool = True, roots: Roots = HERE) -> Facts:
     """Return the facts about an interpreter and this machine.
 
     Takes well under a second without `imports`, unless the driver is slow.
 
     Args:
         imports: Import TensorFlow too, in a child.
-        roots: Where the facts are read.
     Thread: any; blocks.
     """
     environ = dict(os.environ if roots.environ is None else roots.environ)
     watch = LoadWatch()
-    platform = read_platform(roots.root, environ, system=roots.system, machine=roots.machine)
+    platform = read_platform(roots.root, environ)
     interpreter = describe_interpreter(python, environ=environ)
     hidden = shadows_on(interpreter.path)
     blocked = {str(Path(shadow).parent) for shadow in hidden}
@@ -102,7 +86,6 @@ def gather(
         build = read_build(home, distributions, wheel.distribution)
     reader = DriverReader(roots.root, lists_processes=not platform.wsl)
     visibility = read_visibility(
-        timeout_s=driver_timeout_s,
         environ=environ,
         root=roots.root,
         library=roots.library,
@@ -125,7 +108,7 @@ def gather(
     )
     libraries = _open(facts, environ)
     others = watch.finish()
-    imported = _import(facts, environ, import_timeout_s) if imports else None
+    imported = _import(facts, environ) if imports else None
     host = read_host(roots.root, others=others)
     return replace(facts, libraries=libraries, host=host, imported=imported)
 
@@ -145,11 +128,11 @@ def _open(facts: Facts, environ: Mapping[str, str]) -> tuple[Library, ...] | Non
     return open_libraries(facts.python.executable, facts.home, facts.build, environ=environ)
 
 
-def _import(facts: Facts, environ: Mapping[str, str], timeout_s: float) -> Import | None:
+def _import(facts: Facts, environ: Mapping[str, str]) -> Import | None:
     """Import TensorFlow if it would be imported; a file that shadows it is not run."""
     if facts.python.error or facts.wheel is None or facts.shadows:
         return None
-    return import_tensorflow(facts.python.executable, environ=environ, timeout_s=timeout_s)
+    return import_tensorflow(facts.python.executable, environ=environ)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,7 +184,8 @@ def _cpu_folders(root: Path, pid: int | str) -> Iterator[Path]:
             continue
         if path is not None:
             top = root / _unescaped(fields[4]).lstrip("/")
-            yield from _upwards(top, _below(path, _unescaped(fields[3])))
+            parts = _below(path, _unescaped(fields[3]))
+            yield from (top.joinpath(*parts[:length]) for length in range(len(parts), -1, -1))
 
 
 def _group_paths(root: Path, pid: int | str) -> dict[str, str]:
@@ -205,11 +206,6 @@ def _below(path: str, mounted: str) -> tuple[str, ...]:
         return PurePosixPath(path).relative_to(mounted).parts
     except ValueError:
         return ()
-
-
-def _upwards(top: Path, parts: tuple[str, ...]) -> Iterator[Path]:
-    for length in range(len(parts), -1, -1):
-        yield top.joinpath(*parts[:length])
 
 
 def _unescaped(path: str) -> str:

@@ -51,10 +51,10 @@ def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> W
 
 def find_wheel(path: Sequence[str]) -> Wheel | None:
     """Return the TensorFlow that is first on an import path, or None without one."""
-    folders = [Path(folder) for folder in path if folder]
     home = find_home(path)
     if home is None:
         return None
+    folders = [Path(folder) for folder in path if folder]
     metal = next((version for name, version in _distributions(folders) if name == "tensorflow-metal"), "")
     builds = {name: version for name, version in _distributions([home]) if name in BUILDS}
     # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.

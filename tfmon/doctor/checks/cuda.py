@@ -16,7 +16,7 @@ _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 @check("cuda-driver-library", "libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
 def cuda_driver_library(facts: Facts) -> Finding:
     """Judge whether the driver's own CUDA library can be opened."""
-    library = _library(facts, DRIVER)
+    library = next((one for one in facts.libraries or () if one.name == DRIVER), None)
     if library is None:
         return not_applicable(_NO_CUDA)
     if library.error:
@@ -45,7 +45,8 @@ def cuda_libraries(facts: Facts) -> Finding:
     lacking = [one for one in opened if one.error]
     evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in opened]
     if not opened:
-        return warning("they could not be opened", "that each one opens", "run it again with -v", *_errors(facts))
+        errors = [one.error for one in facts.libraries if one.error]
+        return warning("they could not be opened", "that each one opens", "run it again with -v", *errors)
     if not lacking:
         wheel = all(one.wheel for one in opened)
         return ok(f"all {len(opened)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
@@ -112,14 +113,6 @@ def library_path(facts: Facts) -> Finding:
         evidence = [f"{one.name}: {one.path}" for one in taken]
         return warning(found, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
     return ok("hides no library of TensorFlow", value)
-
-
-def _library(facts: Facts, name: str) -> Library | None:
-    return next((one for one in facts.libraries or () if one.name == name), None)
-
-
-def _errors(facts: Facts) -> list[str]:
-    return [one.error for one in facts.libraries or () if one.error]
 
 
 def _needs_other(library: Library) -> bool:
