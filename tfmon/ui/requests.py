@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -138,21 +138,15 @@ def may_act(app: MonitorApp) -> bool:
         return True
     if isinstance(experiment, TuneState):
         attempt, key = experiment.latest, key_of("tune", app.view.keys)
-        change = (
-            ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in attempt.change.items())
-            if attempt
-            else ""
-        )
-        doing = f"{_lane_id(app.snapshot, experiment.lane)} is {f'trying {change}' if change else 'being tuned'}"
+        settings = attempt.change.items() if attempt else ()
+        change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
+        id = next((one.spec.id for one in app.snapshot.lanes if one.spec.name == experiment.lane), experiment.lane)
+        doing = f"{id} is {f'trying {change}' if change else 'being tuned'}"
     else:
         key = key_of("crossover", app.view.keys)
         doing = f"a crossover over {short_name(experiment.knob)} is running"
     app.say(f"{doing}; {key}, {key_of('choose', app.view.keys)} stops it")
     return False
-
-
-def _lane_id(snapshot: Snapshot, name: str) -> str:
-    return next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == name), name)
 
 
 def step_knob(app: MonitorApp, name: str, direction: int) -> None:
@@ -180,11 +174,16 @@ def step_knob(app: MonitorApp, name: str, direction: int) -> None:
         app.pull()
 
 
-def undo(app: MonitorApp) -> None:
-    """Take back the change that was kept last, and say so."""
-    if not app.may_change():
-        return
+def start(app: MonitorApp, experiment: Callable[[], object]) -> None:
+    """Start an experiment, or say why it cannot be done."""
     try:
-        app.say(f"undone: {app.experiments.undo()}")
+        experiment()
     except ExperimentError as error:
         app.say(str(error))
+    app.pull()
+
+
+def undo(app: MonitorApp) -> None:
+    """Take back the change that was kept last, and say so."""
+    if app.may_change():
+        start(app, lambda: app.say(f"undone: {app.experiments.undo()}"))

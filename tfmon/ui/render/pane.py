@@ -250,7 +250,8 @@ def _figure(pane: _Pane, width: int, height: int) -> list[Row]:
     resting = lane.phase in (PAUSED, DONE) or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = DIM if resting else strong(pane.accent)
     number = units.rate(speed) if speed is not None else "---"
-    per_step = f"{units.rate(steps)} steps/s" if steps is not None else _no_speed(lane)
+    unknown = "not measured" if lane.over else "measuring"
+    per_step = f"{units.rate(steps)} steps/s" if steps is not None else unknown
     lead = (("▲ " + pane.lead, strong(pane.accent)),) if pane.lead else ()
     unit = ("examples/s", DIM if resting else STRONG)
     if height < HEIGHT:
@@ -273,10 +274,6 @@ def _short_figure(parts: list[Row], width: int) -> Row:
         if part and (not row or cells(row) + 2 + cells(part) <= width):
             row = (*row, ("  ", TEXT), *part) if row else part
     return row
-
-
-def _no_speed(lane: LaneState) -> str:
-    return "measuring" if not lane.over else "not measured"
 
 
 def _chart(pane: _Pane, width: int, height: int) -> tuple[Row, ...]:

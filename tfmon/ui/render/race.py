@@ -38,7 +38,7 @@ def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
     top = shared_top(snapshot, view, layout)
     zones: list[Zone] = []
     if layout.kind == "tiny":
-        rows = _too_small(width, height)
+        rows: list[Row] = [((line, WARN),) for line in wrap("terminal too small", width, height)]
     elif layout.kind == "lines":
         rows = _lines(analysis, view, layout, zones)
     else:
@@ -163,10 +163,6 @@ def _short_speed(lane: LaneState) -> str:
     if lane.over or speed is None:
         return lane.phase
     return f"{units.short_count(speed)} ex/s"
-
-
-def _too_small(width: int, height: int) -> list[Row]:
-    return [((line, WARN),) for line in wrap("terminal too small", width, height)]
 
 
 # ---------------------------------------------------------------- the verdict

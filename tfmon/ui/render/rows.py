@@ -52,7 +52,7 @@ def _fit(row: Row, width: int) -> Row:
     for raw, style in row:
         if left <= 0 or not raw:
             continue
-        text = raw if raw.isprintable() else _printable(raw)
+        text = raw if raw.isprintable() else "".join(one if one.isprintable() else " " for one in raw)
         size = cell_len(text)
         if size > left:
             text = crop(text, left)
@@ -105,10 +105,6 @@ def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
         ((f"  {name if place == 0 else '':<{LABEL_CELLS}}", style), (line, TEXT))
         for place, line in enumerate(lines)
     ]
-
-
-def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def plain(rows: Sequence[Row]) -> list[str]:

@@ -9,13 +9,12 @@ from textual.binding import BindingType
 from tfmon.analysis.crossover import values_of
 from tfmon.model.knobs import Knob, KnobError
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.experiments import crossover_rows, tune_rows
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import DIM, STRONG, TEXT
-from tfmon.ui.requests import short_name, undo
+from tfmon.ui.requests import short_name, start, undo
 from tfmon.ui.screens.page import ListPage, Page, bound, closer
 
 if TYPE_CHECKING:
@@ -77,14 +76,11 @@ class TunePage(Page):
         lane = self._lane()
         if not self.monitor.may_change():
             return
+        experiments = self.monitor.experiments
         if self._in_progress() is not None:
-            self.monitor.experiments.stop()
+            start(self.monitor, experiments.stop)
         elif lane is not None:
-            try:
-                self.monitor.experiments.start_tuning(lane.spec.name, everything=True)
-            except ExperimentError as error:
-                self.monitor.say(str(error))
-        self.monitor.pull()
+            start(self.monitor, lambda: experiments.start_tuning(lane.spec.name, everything=True))
 
     def action_undo(self) -> None:
         """Take back the change that was kept last."""
@@ -137,18 +133,12 @@ class CrossoverPage(ListPage):
         """Start the crossover of the chosen knob, or end the one that runs."""
         if not self.monitor.may_change():
             return
+        knobs, experiments = candidates(self.monitor.snapshot), self.monitor.experiments
         if self._in_progress:
-            self.monitor.experiments.stop()
-            self.monitor.pull()
-            return
-        knobs = candidates(self.monitor.snapshot)
-        if not knobs:
-            return
-        try:
-            self.monitor.experiments.start_crossover(knobs[self.cursor % len(knobs)].name)
-        except ExperimentError as error:
-            self.monitor.say(str(error))
-        self.monitor.pull()
+            start(self.monitor, experiments.stop)
+        elif knobs:
+            knob = knobs[self.cursor % len(knobs)].name
+            start(self.monitor, lambda: experiments.start_crossover(knob))
 
 
 def candidates(snapshot: Snapshot) -> list[Knob]:

@@ -205,17 +205,12 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     busy, most = _said(gpu.busy_pct, units.percent), _said(gpu.busy_max_pct, units.percent)
     yield "busy", f"{busy}, at most {most} ({gpu.busy_source})"
     yield "this lane", _said(lane.gpu_lane_busy_pct, units.percent, " of the GPU's time")
-    yield (
-        "memory",
-        f"{_said(gpu.used_bytes, units.memory)} of {_said(gpu.total_bytes, units.memory)}"
-        + (", shared with the CPU" if gpu.unified else ""),
-    )
+    shared = ", shared with the CPU" if gpu.unified else ""
+    yield "memory", _said(gpu.used_bytes, units.memory) + f" of {_said(gpu.total_bytes, units.memory)}{shared}"
     source = f" ({lane.gpu_memory_source})" if lane.gpu_memory_source else ""
     yield "used by lane", _said(lane.gpu_memory_used_bytes, units.memory) + source
-    yield (
-        "power",
-        f"{_said(gpu.power_w, _watts)} of {_said(gpu.power_limit_w, _watts)} {gpu.power_source}".rstrip(),
-    )
+    watts, limit = _said(gpu.power_w, _watts), _said(gpu.power_limit_w, _watts)
+    yield "power", f"{watts} of {limit} {gpu.power_source}".rstrip()
     yield "energy", _said(lane.gpu_j_per_1000_examples, _joules, " for 1 000 examples")
     yield "temperature", _said(gpu.temperature_c, lambda value: f"{value:.0f} °C")
     yield "clocks", f"{_said(gpu.sm_clock_mhz, _mhz)} of {_said(gpu.sm_clock_max_mhz, _mhz)}"
@@ -226,11 +221,8 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         yield "limited by", "; ".join(one.text for one in reasons) or "nothing"
     sent, received = gpu.pcie_sent_bytes_per_s, gpu.pcie_received_bytes_per_s
     yield "PCIe", f"{_said(received, _rate)} to the GPU, {_said(sent, _rate)} from it {gpu.pcie_source}".rstrip()
-    yield (
-        "link",
-        gpu.pcie_warning
-        or (f"generation {_said(gpu.pcie_generation, units.cores)}, {_said(gpu.pcie_width, units.cores)} lanes"),
-    )
+    generation, width = _said(gpu.pcie_generation, units.cores), _said(gpu.pcie_width, units.cores)
+    yield "link", gpu.pcie_warning or f"generation {generation}, {width} lanes"
     yield "ECC", _said(gpu.ecc_errors, units.cores, " errors that could not be corrected")
     for fault in gpu.faults:
         yield "fault", fault.text
@@ -241,10 +233,8 @@ def _of_host(host: HostSample) -> Lines:
     yield "others", _said(host.others_cpu_pct, units.percent, " by programs that are neither tfmon nor its lanes")
     yield "tfmon", _said(host.monitor_cpu_pct, lambda value: f"{value:.1f} %", " of a core by this monitor")
     yield "cores", _said(host.usable_cores, units.cores, " may be used")
-    yield (
-        "memory",
-        f"{_said(host.memory_used_bytes, units.memory)} of {_said(host.memory_total_bytes, units.memory)}",
-    )
+    used, total = _said(host.memory_used_bytes, units.memory), _said(host.memory_total_bytes, units.memory)
+    yield "memory", f"{used} of {total}"
     yield "swap", f"{_said(host.swap_in_bytes_per_s, _rate)} in, {_said(host.swap_out_bytes_per_s, _rate)} out"
     yield "steal", _said(host.steal_pct, lambda value: f"{value:.1f} %", " of a core went to other machines")
     yield "throttled", _said(host.throttled_pct, units.percent, " of the container's periods")

@@ -13,7 +13,6 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
@@ -145,14 +144,9 @@ class RaceScreen(Screen[None]):
         """Try on a lane what may help it most."""
         if not requests.may_act(self.monitor):
             return
-        lane = requests.to_improve(self.monitor.analysis, self._targets())
-        if lane is None:
-            return
-        try:
-            self.monitor.experiments.start_tuning(lane, everything=False)
-        except ExperimentError as error:
-            self.monitor.say(str(error))
-        self.monitor.pull()
+        lane, experiments = requests.to_improve(self.monitor.analysis, self._targets()), self.monitor.experiments
+        if lane is not None:
+            requests.start(self.monitor, lambda: experiments.start_tuning(lane, everything=False))
 
     def action_undo_advice(self) -> None:
         """Take back the change that was kept last."""
