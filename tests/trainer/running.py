@@ -17,7 +17,7 @@ from tfmon.trainer.channel import Mailbox
 from tfmon.trainer.loop import Loop
 from tfmon.trainer.pipeline import Pipelines
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 EventType = TypeVar("EventType")
 
 

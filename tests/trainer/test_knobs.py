@@ -22,7 +22,7 @@ from tfmon.trainer.setups import Steps
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-MEETING_S = 30.0
+MEETING_S = 120.0
 
 
 def built(name: str, **settings: Any) -> tuple[Any, Any, list[Any], Steps]:

@@ -17,7 +17,7 @@ from tfmon.trainer.scenario import ScenarioError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 
 
 def settings(batch_size: int = 4, prefetch: int | str = "off") -> dict[str, Any]:

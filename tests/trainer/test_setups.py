@@ -20,7 +20,7 @@ from .test_pipeline import scenario, settings, take
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 PLAIN = {"graph": True, "xla": False, "mixed_precision": "off", "sync_every_step": False}
 BATCH = (np.ones((4, 8), np.float32), np.zeros(4, np.int64))
