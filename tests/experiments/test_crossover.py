@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.lanes import RacingGroup
 from support.waiting import wait_for
 
 from tfmon.analysis.crossover import curve_of
-from tfmon.experiments.control import ExperimentControl
 from tfmon.model.lane_state import RACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
@@ -15,20 +13,6 @@ from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
 pytestmark = pytest.mark.process
 
 GPU_FASTER_ABOVE = {"gpu:0": {"EQUAL_AT": "24"}}
-
-
-@pytest.fixture
-def group(tmp_path):
-    group = RacingGroup(tmp_path)
-    yield group
-    group.stop()
-
-
-@pytest.fixture
-def bench(group):
-    bench = ExperimentControl(group.session, group)
-    yield bench
-    bench.stop()
 
 
 def begin(group, *lanes: str, mode: str = TURNS, **environment) -> None:
@@ -114,13 +98,11 @@ def test_what_cannot_be_raced_is_refused_and_a_batch_is_never_larger_than_the_da
         bench.start_crossover("batch_size")
 
 
-def test_one_lane_is_too_few(group, bench):
-    begin(group, "cpu")
-    with pytest.raises(ExperimentError, match="this race has fewer"):
-        bench.start_crossover("batch_size")
-
-
-def test_the_knob_that_tells_the_lanes_apart_has_no_curve(group, bench):
-    begin(group, "cpu,batch_size=8", "cpu,batch_size=16")
-    with pytest.raises(ExperimentError, match="needs another knob"):
+@pytest.mark.parametrize(
+    ("lanes", "why"),
+    [(["cpu"], "this race has fewer"), (["cpu,batch_size=8", "cpu,batch_size=16"], "needs another knob")],
+)
+def test_two_lanes_that_the_knob_does_not_tell_apart_are_needed(group, bench, lanes, why):
+    begin(group, *lanes)
+    with pytest.raises(ExperimentError, match=why):
         bench.start_crossover("batch_size")

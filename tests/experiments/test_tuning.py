@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.lanes import RacingGroup
 from support.waiting import wait_for
 
 from tfmon.analysis.tuning import best_of, news
 from tfmon.experiments import tuning
-from tfmon.experiments.control import ExperimentControl
 from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, KEPT, REFUSED, STOPPED, TURNS, UNDONE, WITHDRAWN
@@ -25,20 +23,6 @@ def quick(monkeypatch):
     """These children take no time to settle."""
     monkeypatch.setattr(tuning, "SHORTEST_S", 0.05)
     monkeypatch.setattr(tuning, "STEADY_NS", 100_000_000)
-
-
-@pytest.fixture
-def group(tmp_path):
-    group = RacingGroup(tmp_path)
-    yield group
-    group.stop()
-
-
-@pytest.fixture
-def bench(group):
-    bench = ExperimentControl(group.session, group)
-    yield bench
-    bench.stop()
 
 
 def begin(group, *lanes: str, mode: str = TURNS, **environment: str) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.lanes import RacingGroup
+from support.lanes import RacingGroup, group
 from support.waiting import wait_for
 
 from tfmon.lanes.watchdog import Watchdog
+
+__all__ = ["group"]
 
 FAULTY = Path(__file__).parent / "children" / "faulty.py"
 STALL_S = 0.6
@@ -69,11 +71,3 @@ def start() -> Iterator[Callable[..., object]]:
     yield run
     for terminal in terminals:
         terminal.close()
-
-
-@pytest.fixture
-def group(tmp_path) -> Iterator[RacingGroup]:
-    """A group of sound children."""
-    group = RacingGroup(tmp_path)
-    yield group
-    group.stop()

@@ -6,7 +6,7 @@ import json
 from dataclasses import fields
 from typing import get_args
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ui import START, Demo
 
@@ -73,11 +73,7 @@ LINES = st.lists(
 )
 
 
-def plain(value: object) -> None:
-    json.dumps(value, allow_nan=False)
-
-
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(LINES)
 def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
     demo = Demo(mode="turns")
@@ -95,5 +91,5 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
             assert not {id for text, _ in row for id in text if id < " " or "\x7f" <= id < "\xa0"}
     for lane in snapshot.lanes:
         assert lane_rows(analyse(snapshot), lane, 100)
-    plain(to_json(analyse(snapshot)))
+    json.dumps(to_json(analyse(snapshot)), allow_nan=False)
     assert "\x1b" not in to_text(analyse(snapshot))

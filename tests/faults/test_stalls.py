@@ -19,23 +19,16 @@ WITHIN_S = 3.0
 
 
 @BOTH_MODES
-def test_it_is_told_with_since_when_and_the_others_go_on(faulty_group, mode):
+def test_it_is_told_with_since_when_and_gets_its_slices_and_the_others_go_on(faulty_group, mode):
     faulty_group.race_with("hangs_for_ever", mode=mode)
     faulty_group.wait_for_stall()
     faulty = faulty_group.faulty
     assert faulty.phase == RACING
     assert faulty.points[-1].at_ns <= faulty.heartbeat.stalled_since_ns
+    for lane in ("cpu", "gpu:0", "cpu", "gpu:0") if mode == TURNS else ():
+        wait_for(lambda lane=lane: faulty_group.session.snapshot().race.training == lane, 30, f"a slice of {lane}")
     faulty_group.wait_for_steps("cpu", 200)
     assert faulty_group.sound.heartbeat.stalled_since_ns is None
-
-
-def test_it_is_frozen_while_another_is_measured_and_gets_a_slice_in_every_round(faulty_group):
-    faulty_group.race_with("hangs_for_ever", mode=TURNS)
-    faulty_group.wait_for_stall()
-    for _ in range(2):
-        wait_for(lambda: faulty_group.session.snapshot().race.training == "cpu", 30, "the other's turn")
-        wait_for(lambda: faulty_group.session.snapshot().race.training == "gpu:0", 30, "its turn")
-    faulty_group.wait_for_steps("cpu", 100)
 
 
 @BOTH_MODES
@@ -61,6 +54,9 @@ def test_a_process_that_somebody_else_stopped_is_a_stall_too(faulty_group):
     os.kill(faulty_group.pid("gpu:0"), signal.SIGCONT)
     faulty_group.wait_for_steps("gpu:0")
     assert faulty_group.faulty.heartbeat.stalled_since_ns is None
+    faulty_group.ask_stack("gpu:0")
+    wait_for(lambda: faulty_group.faulty.stack is not None, 30, "a stack of a lane that is well")
+    faulty_group.wait_for_steps("gpu:0", 100)
 
 
 @pytest.mark.parametrize(("fault", "mode"), [("hangs_for_ever", CONCURRENT), ("hangs_in_c", TURNS)])
@@ -73,14 +69,6 @@ def test_it_tells_where_it_stands(faulty_group, fault, mode):
     assert any(f"in {fault}" in line and "faulty.py" in line for line in lines)
     assert any(line.startswith(("Thread 0x", "Current thread 0x")) for line in lines)
     assert not faulty_group.sound.over
-
-
-def test_a_sound_lane_tells_where_it_stands_and_trains_on(faulty_group):
-    faulty_group.race_with("exits", mode=CONCURRENT, FAULT_AT="1000000")
-    faulty_group.wait_for_steps("gpu:0")
-    faulty_group.ask_stack("gpu:0")
-    wait_for(lambda: faulty_group.faulty.stack is not None, 30, "a stack")
-    faulty_group.wait_for_steps("gpu:0", 100)
 
 
 def test_a_lane_that_never_said_it_could_is_not_sent_a_signal_that_would_end_it(group):

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.lanes import CHILDREN, RacingGroup
+from support.lanes import CHILDREN, group
 from support.waiting import wait_for
 
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered
+
+__all__ = ["group"]
 
 
 def gone(pid: int) -> bool:
@@ -83,10 +85,3 @@ def start(reader) -> Iterator[Callable[..., Child]]:
         if not child.ended:
             child.kill(signal.SIGKILL)
     assert reader.wait_ended(children, 10)
-
-
-@pytest.fixture
-def group(tmp_path) -> Iterator[RacingGroup]:
-    group = RacingGroup(tmp_path)
-    yield group
-    group.stop()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+
+import pytest
 
 from support.waiting import wait_for
 from tfmon.lanes.group import LaneGroup
@@ -67,3 +70,11 @@ class RacingGroup(LaneGroup):
     def wait_for_steps(self, name: str, more: int = 1) -> None:
         before = self.lane(name).steps
         wait_for(lambda: self.lane(name).steps >= before + more, 30, f"{name} trains")
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Iterator[RacingGroup]:
+    """A group of sound children."""
+    group = RacingGroup(tmp_path)
+    yield group
+    group.stop()
