@@ -11,7 +11,7 @@ from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command, ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.reader import PipeReader
-from tfmon.lanes.spare import SpareWorker, assigned_environment
+from tfmon.lanes.spare import SpareWorker
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Assign, Request, Stop
@@ -69,10 +69,12 @@ class Children:
         """
         command = Command(plan.command, lane.spec.kind, lane.settings) if plan.command else None
         process = None if command is not None else self.spare.take(lane, plan.python)
-        hello = self.spare.hello if process is not None else None
-        environment = assigned_environment(lane.environment) if process is not None else {}
+        hello, environment = None, {}
         if process is None:
             process = self._start_process(lane.spec.name, plan.python, lane.environment, command)
+        else:
+            hello = self.spare.hello
+            environment = {key: value for key, value in lane.environment.items() if value is not None}
         self._processes[lane.spec.name] = process
         process.send(
             Assign(

@@ -9,6 +9,10 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 
+BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+"""The variables of every process. A spare worker touches no device before it is a lane, so all others can be set
+then: CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
+
 
 @dataclass(frozen=True, slots=True)
 class LanePlan:
@@ -45,9 +49,8 @@ def lane_environment(spec: LaneSpec, gpu_uuid: str | None) -> dict[str, str | No
     A GPU is named by its UUID, which means the same in every order of devices and in a container. Memory growth
     lets the lanes and the user's other programs share the GPU.
     """
-    common: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     if spec.kind == "cpu":
-        return {**common, "CUDA_VISIBLE_DEVICES": "-1"}
+        return {**BASE, "CUDA_VISIBLE_DEVICES": "-1"}
     if gpu_uuid is None:
-        return common
-    return {**common, "CUDA_VISIBLE_DEVICES": gpu_uuid, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        return dict(BASE)
+    return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuid, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}

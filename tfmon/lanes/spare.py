@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-from tfmon.lanes.plan import LanePlan
+from tfmon.lanes.plan import BASE, LanePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import Hello, Prepared
 from tfmon.model.requests import Prepare
-
-BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""The environment of a spare worker. It touches no device before it is a lane, so everything else can be set then:
-CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
 
 Start = Callable[[str, Path, "dict[str, str | None]"], LaneProcess]
 
@@ -106,8 +102,3 @@ class SpareWorker:
             case LaneEnded():
                 # Do not try again: what ended it would end the next one.
                 self.process, self._keep = None, False
-
-
-def assigned_environment(environment: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the variables that a spare worker has to set to become a lane with this environment."""
-    return {key: value for key, value in environment.items() if value is not None}
