@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tfmon.model import lane_statistics as histogram
 from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
-from tfmon.model.ports import ExperimentError
+from tfmon.model.ports import Controls, ExperimentError
 from tfmon.model.race import CrossoverState, Machine, Race
 from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.session import Session
@@ -88,31 +88,20 @@ class FakeControls:
             KnobRequested(lane=lane, at_ns=self.clock(), request=len(self.calls), knob=knob, value=value)
         )
 
-    def pause(self, lanes: Sequence[str]) -> None:
-        self.calls.append(("pause", tuple(lanes)))
-
-    def resume(self, lanes: Sequence[str]) -> None:
-        self.calls.append(("resume", tuple(lanes)))
-
-    def set_mode(self, mode: str) -> None:
-        self.calls.append(("set_mode", mode))
-
-    def restart(self, lanes: Sequence[str]) -> None:
-        self.calls.append(("restart", tuple(lanes)))
-
-    def kill(self, lane: str) -> None:
-        self.calls.append(("kill", lane))
-
-    def ask_stack(self, lane: str) -> None:
-        self.calls.append(("ask_stack", lane))
-
     def race(self, scenario: str) -> None:
         self.calls.append(("race", scenario))
         if self.race_error is not None:
             raise self.race_error
 
-    def stop(self) -> None:
-        self.calls.append(("stop",))
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return what records a call that has no effect; lists of lanes become tuples."""
+        if name not in dir(Controls):
+            raise AttributeError(name)
+
+        def record(*given: object) -> None:
+            self.calls.append((name, *(tuple(one) if isinstance(one, list) else one for one in given)))
+
+        return record
 
 
 @dataclass
@@ -123,23 +112,22 @@ class FakeExperiments:
     refusal: str = ""
 
     def start_crossover(self, knob: str) -> None:
-        self.calls.append(("start_crossover", knob))
-        if self.refusal:
-            raise ExperimentError(self.refusal)
+        self._record("start_crossover", knob)
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
-        self.calls.append(("start_tuning", lane, everything))
-        if self.refusal:
-            raise ExperimentError(self.refusal)
+        self._record("start_tuning", lane, everything)
 
     def undo(self) -> str:
-        self.calls.append(("undo",))
-        if self.refusal:
-            raise ExperimentError(self.refusal)
+        self._record("undo")
         return "prefetch auto"
 
     def stop(self) -> None:
         self.calls.append(("stop",))
+
+    def _record(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.refusal:
+            raise ExperimentError(self.refusal)
 
 
 class Demo:

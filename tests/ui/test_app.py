@@ -385,12 +385,3 @@ async def test_no_color_takes_every_colour_out_and_an_empty_one_does_not(monkeyp
             if colour is not None
         }
         assert colours <= {"default"}
-
-
-async def test_a_theme_can_be_changed_while_it_runs():
-    app = app_of(racing_demo())
-    async with app.run_test(size=(80, 24)) as pilot:
-        before = app.palette
-        app.theme = "textual-light"
-        await until(pilot, lambda: app.palette["lane0"] != before["lane0"])
-        assert app.palette["text"].bgcolor != before["text"].bgcolor
