@@ -151,7 +151,10 @@ class Lane(Meter):
             return 0
         now_ns = time.monotonic_ns()
         gap_ns, self._clock_stopped_ns = now_ns - self._clock_stopped_ns, 0
-        self.shift(now_ns - self.clock.last_end_ns)
+        by_ns = now_ns - self.clock.last_end_ns
+        self.clock.began_ns += by_ns
+        self.clock.last_end_ns += by_ns
+        self.stretch_began_ns += by_ns
         return gap_ns
 
     def end_stretch(self) -> None:
@@ -227,10 +230,6 @@ class Lane(Meter):
         super().slice_ended(granted, time.monotonic_ns())
 
     # ------------------------------------------------------------ the end
-
-    def abandon(self) -> None:
-        """Stop being the lane, in a forked child."""
-        self.reporter.abandon()
 
     def _leave(self) -> None:
         """Send what is left of the last window, and let the other lanes train."""

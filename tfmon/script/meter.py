@@ -206,12 +206,6 @@ class Meter(LaneControl):
         warm_ns = self.clock.last_end_ns - self._warm_up_began_ns
         return warm_ns > WARM_UP_NS and self.clock.done >= WARM_UP_STEPS
 
-    def shift(self, by_ns: int) -> None:
-        """Shift the window: a time without steps was no part of it."""
-        self.clock.began_ns += by_ns
-        self.clock.last_end_ns += by_ns
-        self.stretch_began_ns += by_ns
-
     def send_rest(self) -> None:
         """Send what is left of the last window; one without steps reports the examples of steps in no window."""
         if self.clock.steps:

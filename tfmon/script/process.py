@@ -57,5 +57,5 @@ def _abandon() -> None:
     """In a forked child: its steps are not the lane's."""
     global _lane, _refused
     if _lane is not None:
-        _lane.abandon()
+        _lane.reporter.abandon()
     _lane, _refused = None, True

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TypeVar
 from tfmon.model.knobs import KnobError
 from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed, LibrariesLoaded, PhaseEntered, Prepared
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
-from tfmon.model.requests import Assign, Prepare, Request, Stop
+from tfmon.model.requests import Assign, Prepare, Stop
 from tfmon.trainer import runtime
 from tfmon.trainer.channel import Inbox, Mailbox, Reporter, die_with_parent, exit_now
 from tfmon.trainer.pipeline import MemoryShortageError
@@ -87,12 +87,14 @@ def print_stacks_on_signal() -> bool:
 
 
 def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
-    request = _next(mailbox)
+    mailbox.wait()
+    request = mailbox.take()
     if isinstance(request, Prepare):
         if not _import_tensorflow(runtime.load_yielding):
             return
         reporter.send(Prepared(at_ns=time.monotonic_ns()))
-        request = _next(mailbox)
+        mailbox.wait()
+        request = mailbox.take()
     if isinstance(request, Stop):
         return
     if not isinstance(request, Assign):
@@ -104,12 +106,6 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     reporter.send(_set_up_device(request))
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
     _in_user_code(path, lambda: _train(path, request, mailbox, reporter))
-
-
-def _next(mailbox: Mailbox[Any]) -> Request | None:
-    mailbox.wait()
-    request: Request | None = mailbox.take()
-    return request
 
 
 def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter) -> None:

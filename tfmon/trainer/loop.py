@@ -144,7 +144,8 @@ class Loop(LaneControl):
             if self.slices.current is None:
                 clock.marks.add(PROFILE)
         if self._may_sample():
-            self._sample_step()
+            self._stepper.sample(self.sampler, self.step_ns)
+            self.begin_window(clock.last_end_ns)
         end_ns = self.slices.due_ns(self.stretch_began_ns)
         if self.unconfirmed:
             before_ns = clock.last_end_ns
@@ -214,10 +215,6 @@ class Loop(LaneControl):
 
     def _may_sample(self) -> bool:
         return self.steady and self._steps_left() >= 2 and self.sampler.due(time.monotonic_ns())
-
-    def _sample_step(self) -> None:
-        self._stepper.sample(self.sampler, self.step_ns)
-        self.begin_window(self.clock.last_end_ns)
 
     # ------------------------------------------------------------ messages
 
