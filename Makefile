@@ -14,7 +14,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak sshd oom docs picture example clean
+.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak oom docs picture example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,9 +64,6 @@ attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles, a
 soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").
 	$(BIN)/python tests/benchmarks/soak.py $(ARGS)
 
-sshd: $(VENV)/dev.stamp  ## Try a lost SSH connection over an sshd of its own on loopback, where one is installed.
-	TFMON_TEST_SSHD=1 $(BIN)/python -m pytest tests/faults/test_sshd.py -rs $(ARGS)
-
 oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a systemd unit that may take 1 GiB.
 	systemd-run --user --wait --pipe --same-dir --collect --quiet --setenv=TFMON_TEST_OOM=1 --setenv=PATH="$$PATH" \
 		-p MemoryMax=1G -p MemorySwapMax=0 -p OOMPolicy=continue \
@@ -99,5 +96,5 @@ $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
 $(VENV_218)/stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV_218)
 	$(VENV_218)/bin/python -m pip install --quiet --disable-pip-version-check \
-		'$(TF_218)' psutil 'hypothesis>=6.100' 'pytest>=8.3,<9' 'pytest-asyncio>=0.25' 'pytest-timeout>=2.3'
+		'$(TF_218)' click psutil 'hypothesis>=6.100' 'pytest>=8.3,<9' 'pytest-asyncio>=0.25' 'pytest-timeout>=2.3'
 	@touch $@

@@ -21,7 +21,7 @@ def race_through(faulty_group, fault: str) -> int:
     tracemalloc.start()
     try:
         faulty_group.race_with(fault, mode=CONCURRENT)
-        wait_for(lambda: faulty_group.faulty.steps > 150, 100, "the faulty lane trains on")
+        wait_for(lambda: faulty_group.faulty.steps > 150, 200, "the faulty lane trains on")
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

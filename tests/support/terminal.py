@@ -101,7 +101,7 @@ class Terminal:
 
     def wait_for_exit(self) -> int | None:
         """Wait until the program has ended, and return its exit code."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 90
         while self.process.isalive():
             assert time.monotonic() < deadline, "tfmon did not end"
             self.read()

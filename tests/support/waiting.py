@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_for(condition: Callable[[], object], timeout_s: float = 10.0, what: str = "the condition") -> None:
+def wait_for(condition: Callable[[], object], timeout_s: float = 60.0, what: str = "the condition") -> None:
     """Return once the condition holds.
 
     Errors: AssertionError when it does not within `timeout_s`.

@@ -90,7 +90,7 @@ class LaneProcess:
             return True
 
     def expect_end(self) -> None:
-        """Note that the child is asked to end, so that its end is no failure."""
+        """Record that the child is told to end, so that its end is no failure."""
         self._end_requested = True
 
     def suspend(self) -> None:
