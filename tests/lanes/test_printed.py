@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from tfmon.lanes.pipes import LINE_CHARACTERS, NEWS_BYTES, TAIL_BYTES, TELL_EVERY_NS, Output
+from tfmon.lanes.pipes import LINE_CHARACTERS, NEWS_BYTES, TAIL_BYTES, TELL_EVERY_NS, ChildOutput
 from tfmon.model.events import LanePrinted
 
 LATER = TELL_EVERY_NS + 1
 
 
 def told(*chunks: bytes) -> list[LanePrinted]:
-    output, news = Output("cpu"), []
+    output, news = ChildOutput("cpu"), []
     for number, chunk in enumerate(chunks, 1):
         output.take(chunk)
         news.append(output.news(number * LATER))
@@ -25,7 +25,7 @@ def lines(*chunks: bytes) -> list[str]:
 
 
 def test_lines_are_told_once_they_are_whole():
-    output = Output("cpu")
+    output = ChildOutput("cpu")
     output.take(b"one\ntw")
     assert output.news(LATER).lines == ("one",)
     assert output.news(2 * LATER) is None
@@ -34,7 +34,7 @@ def test_lines_are_told_once_they_are_whole():
 
 
 def test_news_are_told_a_few_times_a_second_at_most():
-    output = Output("cpu")
+    output = ChildOutput("cpu")
     output.take(b"one\n")
     assert output.news(LATER)
     output.take(b"two\n")
@@ -66,7 +66,7 @@ def test_of_a_flood_the_newest_is_told_and_how_much_is_not():
 
 
 def test_a_line_without_end_is_not_kept():
-    output = Output("cpu")
+    output = ChildOutput("cpu")
     for _ in range(100):
         output.take(b"x" * 65_536)
     assert len(output._news) <= NEWS_BYTES and len(output._tail) <= TAIL_BYTES

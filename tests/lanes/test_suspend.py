@@ -7,7 +7,7 @@ import threading
 import pytest
 from support.waiting import wait_for
 
-from tfmon.lanes.suspend import Suspension
+from tfmon.lanes.suspend import Suspender
 from tfmon.model.lane_state import SUSPENDED
 from tfmon.model.race import CONCURRENT, TURNS
 
@@ -54,14 +54,14 @@ def test_what_was_not_stopped_need_not_go_on(group):
 class TestGaps:
     def test_one_that_is_known_is_not_told_again(self):
         told = []
-        suspension = Suspension(tuple, lambda *gap: told.append(gap))
+        suspension = Suspender(tuple, lambda *gap: told.append(gap))
         suspension.record(100, 200, 1.0)
         suspension.record(150, 201, 1.0)
         suspension.record(201, 300, 1.0)
         assert [gap[:2] for gap in told] == [(100, 200), (201, 300)]
 
     def test_what_is_to_happen_after_a_time_waits_for_the_time_that_was_lost(self):
-        suspension = Suspension(tuple, lambda *gap: None)
+        suspension = Suspender(tuple, lambda *gap: None)
         called = threading.Event()
         rung = threading.Event()
         suspension.call_after(0.05, called.set)

@@ -21,7 +21,7 @@ SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", physical_gpu=3)
 TWO_GPUS = GpuSearch(gpus=(FIRST, SECOND))
 NO_GPU = GpuSearch(reason="the NVIDIA driver is not installed", hint="install it")
 
-CARD = ScenarioInfo(
+INFO = ScenarioInfo(
     name="net",
     path=Path("/scenarios/net.py"),
     origin="file",
@@ -34,7 +34,7 @@ CARD = ScenarioInfo(
 
 
 def plan(
-    *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, info: ScenarioInfo = CARD, **more
+    *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, info: ScenarioInfo = INFO, **more
 ) -> RacePlan:
     return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda: found)[0]
 
@@ -55,19 +55,19 @@ def never() -> GpuSearch:
 
 
 def test_the_cpu_races_the_first_gpu_or_else_two_variants_race_on_the_cpu_and_the_reason_is_told():
-    race, no_gpu = plan_race(CARD, RaceOptions(), lambda: TWO_GPUS)
+    race, no_gpu = plan_race(INFO, RaceOptions(), lambda: TWO_GPUS)
     assert names(race) == ["cpu", "gpu:0"]
     assert no_gpu == ""
-    race, no_gpu = plan_race(CARD, RaceOptions(), lambda: NO_GPU)
+    race, no_gpu = plan_race(INFO, RaceOptions(), lambda: NO_GPU)
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
     assert no_gpu == "the NVIDIA driver is not installed"
 
 
 def test_a_contrast_may_set_several_knobs_but_none_that_is_set_for_all_lanes():
-    race = plan(info=replace(CARD, contrast=("width=8,prefetch=off", "width=16,prefetch=2")))
+    race = plan(info=replace(INFO, contrast=("width=8,prefetch=off", "width=16,prefetch=2")))
     assert values(race, "width") == [8, 16]
     assert values(race, "prefetch") == ["off", 2]
-    race = plan(sets=("width=64",), info=replace(CARD, contrast=("width=8", "width=16")))
+    race = plan(sets=("width=64",), info=replace(INFO, contrast=("width=8", "width=16")))
     assert set(values(race, "width")) == {64}
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
     assert names(plan(sets=("prefetch=1",))) == ["cpu"]
@@ -75,14 +75,14 @@ def test_a_contrast_may_set_several_knobs_but_none_that_is_set_for_all_lanes():
 
 def test_a_contrast_that_cannot_be_is_blamed_on_the_file():
     with pytest.raises(UsageError, match=r"the contrast of net\.py: .*depth"):
-        plan(info=replace(CARD, contrast=("depth=1", "depth=2")))
+        plan(info=replace(INFO, contrast=("depth=1", "depth=2")))
 
 
-# ------------------------------------------------------------ lanes that were asked for
+# ------------------------------------------------------------ lanes that were requested
 
 
 def test_cpu_lanes_need_no_search_for_gpus():
-    race, no_gpu = plan_race(CARD, RaceOptions(lanes=("cpu", "cpu")), never)
+    race, no_gpu = plan_race(INFO, RaceOptions(lanes=("cpu", "cpu")), never)
     assert names(race) == ["cpu #1", "cpu #2"]
     assert no_gpu == ""
 
@@ -97,8 +97,8 @@ def test_a_setting_of_a_lane_goes_before_one_for_all_lanes_and_that_before_the_d
 def test_what_the_command_line_says_is_in_the_plan():
     race = plan("cpu", steps=50, seconds=2.5, python=Path("/usr/bin/python3"))
     assert (race.steps, race.seconds, race.python) == (50, 2.5, Path("/usr/bin/python3"))
-    assert (race.race.scenario, race.race.title, race.scenario) == ("net", "A net", CARD.path)
-    assert race.race.knobs == CARD.knobs
+    assert (race.race.scenario, race.race.title, race.scenario) == ("net", "A net", INFO.path)
+    assert race.race.knobs == INFO.knobs
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_batch_may_be_as_large_as_the_data_and_no_larger():
     with pytest.raises(UsageError, match="batch_size=2000 is larger"):
         plan(sets=("batch_size=2000",))
     # Where the file does not say how many examples there are, the trainer finds out.
-    assert values(plan("cpu,batch_size=100000", info=replace(CARD, examples=None)), "batch_size") == [100_000]
+    assert values(plan("cpu,batch_size=100000", info=replace(INFO, examples=None)), "batch_size") == [100_000]
 
 
 def test_too_many_lanes_are_refused():
@@ -146,7 +146,7 @@ def test_too_many_lanes_are_refused():
 @pytest.mark.parametrize("where", ["lane", "set", "default"])
 def test_a_number_that_the_wire_and_json_cannot_carry_is_refused(value, where):
     rate = Knob("rate", default=float(value) if where == "default" else 0.5, help="A rate.", low=0.0)
-    info = replace(CARD, knobs=(*CARD.knobs, rate))
+    info = replace(INFO, knobs=(*INFO.knobs, rate))
     lane = f"cpu,rate={value}" if where == "lane" else "cpu"
     with pytest.raises(UsageError, match="rate=inf is not possible"):
         plan(lane, sets=(f"rate={value}",) if where == "set" else (), info=info)

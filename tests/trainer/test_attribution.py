@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tfmon.model.lane_events import Profiled, ProfileFailed, SliceEnded, Window
-from tfmon.model.requests import Profile, Run, RunSlice, SetKnob
+from tfmon.model.requests import Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import capture
 from tfmon.trainer.control import PROFILE
 from tfmon.trainer.step_clock import COMPILE, TRACE
@@ -81,7 +81,7 @@ def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running: 
     warm_up = len(step.batches)
     loop.tell(Run())
     loop.until_windows(1)
-    loop.tell(Profile(folder=str(tmp_path), steps=7))
+    loop.tell(TakeProfile(folder=str(tmp_path), steps=7))
     profiled = loop.until_event(Profiled)
     assert profiled.folder == str(tmp_path) and Path(profiled.path).is_file()
     loop.until(lambda: loop.windows[-1].at_ns > profiled.at_ns, "a window after it")
@@ -144,7 +144,7 @@ def test_where_the_profiler_is_taken_the_share_is_unknown_and_a_profile_is_refus
         loop = running(Steps())
         loop.until_ready()
         loop.tell(Run())
-        loop.tell(Profile(folder=str(tmp_path), steps=7))
+        loop.tell(TakeProfile(folder=str(tmp_path), steps=7))
         failed = loop.until_event(ProfileFailed)
     finally:
         tf.profiler.experimental.stop(save=False)

@@ -12,7 +12,7 @@ import pytest
 from tfmon.model import lane_statistics as histogram
 from tfmon.model.lane_events import KnobApplied, KnobRefused, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, SLICE_START
-from tfmon.model.requests import Pause, Profile, Run, RunSlice, SetKnob
+from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import control, step_clock
 from tfmon.trainer.control import PAUSE, PROFILE, SLICE_START_NS, WARM_UP, WINDOW_NS, LaneControl, Slices
 from tfmon.trainer.step_clock import (
@@ -256,8 +256,8 @@ class TestKnobs:
         assert (refused.request, refused.reason) == (2, "there is no such knob")
 
     def test_a_profile_waits_for_the_next_window(self, lane: Lane) -> None:
-        lane.handle(Profile(folder="x", steps=3))
-        assert lane.profile_request == Profile(folder="x", steps=3)
+        lane.handle(TakeProfile(folder="x", steps=3))
+        assert lane.profile_request == TakeProfile(folder="x", steps=3)
 
 
 class TestSampler:

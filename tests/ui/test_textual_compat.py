@@ -21,7 +21,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 import tfmon.ui
-from tfmon.ui.textual_compat import RATE_S, ByteRate, Output
+from tfmon.ui.textual_compat import RATE_S, ByteRate, TerminalOutput
 
 from .pilot import app_of, until
 
@@ -96,7 +96,7 @@ def test_only_one_module_uses_private_names_of_textual_and_none_shadows_one():
 
 def test_a_frame_waits_for_the_one_before_and_is_requested_once():
     free: list[int] = []
-    output = Output(io.StringIO(), lambda: free.append(1))
+    output = TerminalOutput(io.StringIO(), lambda: free.append(1))
     assert output.may_draw()
     output.expect()
     assert not output.may_draw()
@@ -116,7 +116,7 @@ async def test_nothing_is_painted_while_the_terminal_is_busy_and_all_once_it_is_
     monkeypatch.setattr(App, "_display", lambda _app, _screen, renderable: painted.append(renderable))
     app = app_of(racing_demo())
     async with app.run_test(size=(80, 24)) as pilot:
-        app.output = Output(io.StringIO(), app._draw_again)
+        app.output = TerminalOutput(io.StringIO(), app._draw_again)
         app.output.expect()
         painted.clear()
         app.screen.refresh()
@@ -128,7 +128,7 @@ async def test_nothing_is_painted_while_the_terminal_is_busy_and_all_once_it_is_
 
 def test_the_rate_of_bytes_sent_is_that_of_the_last_seconds_and_not_known_at_first():
     file = io.StringIO()
-    output = Output(file, lambda: None)
+    output = TerminalOutput(file, lambda: None)
     output.write("abc")
     output.write("⣿─")
     assert (output.sent_bytes, file.getvalue()) == (3 + 6, "abc⣿─")

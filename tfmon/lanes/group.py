@@ -16,7 +16,7 @@ from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.scheduler import Scheduler
-from tfmon.lanes.suspend import Suspension
+from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
 from tfmon.model.events import (
     BadLine,
@@ -31,7 +31,7 @@ from tfmon.model.events import (
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, StackReported
 from tfmon.model.lane_state import PAUSED, READY
-from tfmon.model.requests import Profile, ReportStack, SetKnob
+from tfmon.model.requests import ReportStack, SetKnob, TakeProfile
 from tfmon.model.session import Session
 
 
@@ -68,7 +68,7 @@ class LaneGroup:
         """What each lane is requested to train under; a restart uses it."""
         self._scheduler = Scheduler(self._children, self)
         self._memory_kills = MemoryKills()
-        self.suspension = Suspension(self._children.all, self._record_suspension)
+        self.suspension = Suspender(self._children.all, self._record_suspension)
         self._stopped = False
 
     # ---------------------------------------------------------------- whole races
@@ -151,7 +151,7 @@ class LaneGroup:
         """Have a lane train some steps under the profiler; its answer comes as an event."""
         self._record_request("profile", [lane])
         with self._lock:
-            self._children.send(lane, Profile(folder=str(folder), steps=steps))
+            self._children.send(lane, TakeProfile(folder=str(folder), steps=steps))
 
     def set_mode(self, mode: str) -> None:
         """Let the lanes train in turns or concurrently."""

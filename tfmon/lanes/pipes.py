@@ -88,7 +88,7 @@ class MetricLines:
             self._sink(BadLine(lane=self.lane, at_ns=at_ns, problem=clean(problem, 200), lines=lines))
 
 
-class Output:
+class ChildOutput:
     """Takes what a process prints, in chunks that end anywhere."""
 
     def __init__(self, lane: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfmon.lanes.launch import BOOTSTRAP, Command, dismiss_guard, launch
-from tfmon.lanes.pipes import MetricLines, Output
+from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.requests import Request
@@ -62,7 +62,7 @@ class LaneProcess:
         self._request_fd = launched.request_fd
         self.pid = self._popen.pid
         self._metrics = MetricLines(lane, self._tell)
-        self._output = Output(lane)
+        self._output = ChildOutput(lane)
         self._suspended = False
         self._end_requested = False
         self._gate = threading.Lock()

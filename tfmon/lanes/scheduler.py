@@ -9,7 +9,7 @@ from tfmon.model.race import TURNS
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 
 
-class Processes(Protocol):
+class LaneProcesses(Protocol):
     """The processes of the lanes, and a spare worker."""
 
     def send(self, lane: str, request: Request) -> None:
@@ -62,7 +62,7 @@ class Scheduler:
     Thread: one at a time; the caller holds a lock.
     """
 
-    def __init__(self, processes: Processes, race: RaceActions) -> None:
+    def __init__(self, processes: LaneProcesses, race: RaceActions) -> None:
         self._processes = processes
         self._race = race
         self.begin((), TURNS, 0.5)

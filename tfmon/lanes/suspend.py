@@ -13,7 +13,7 @@ from typing import Any
 from tfmon.lanes.process import LaneProcess
 
 
-class Suspension:
+class Suspender:
     """Suspends the lanes along with tfmon, and knows how long everything was suspended.
 
     Thread: any; `suspend_lanes` and `continue_lanes` may also run in a signal's handler.
@@ -73,7 +73,7 @@ class Suspension:
         timer.start()
 
 
-def suspend_with(suspension: Suspension, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
+def suspend_with(suspension: Suspender, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:
     """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process, from now on; return how to end that.
 
     Whoever handled the signals before is called in between: Textual gives the terminal back and takes it again.

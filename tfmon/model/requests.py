@@ -57,7 +57,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
+class TakeProfile:
     """Train some steps under TensorFlow's profiler; answered by Profiled or ProfileFailed."""
 
     folder: str
@@ -75,4 +75,4 @@ class Stop:
     """End now."""
 
 
-Request: TypeAlias = Assign | Prepare | SetKnob | Run | RunSlice | Pause | Profile | ReportStack | Stop
+Request: TypeAlias = Assign | Prepare | SetKnob | Run | RunSlice | Pause | TakeProfile | ReportStack | Stop

@@ -10,8 +10,8 @@ from pathlib import Path
 from tfmon.analysis.rules import BottleneckKind, Evidence, find_kinds, sentence
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.profile import gpu, loop_thread, operations
-from tfmon.profile.gpu import Gpu
-from tfmon.profile.loop_thread import Build, LoopThread
+from tfmon.profile.gpu import GpuTrace
+from tfmon.profile.loop_thread import FunctionBuild, LoopThread
 from tfmon.profile.operations import OpRun, executed
 from tfmon.profile.result import Call, Input, Mode, Op, Ops, Profile, ProfileBottleneck, Repeat
 from tfmon.profile.trace import STEP, Space, Times, both, total, unite, without
@@ -112,7 +112,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
     )
 
 
-def _rest(loop: LoopThread, gpus: Sequence[Gpu], host_only: bool) -> tuple[Reading, float]:
+def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[Reading, float]:
     """Return the time that the loop was outside of pipeline and step: while a GPU worked, and otherwise."""
     steps = len(loop.steps)
     rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
@@ -157,7 +157,7 @@ def _retraced(loop: LoopThread) -> int:
     return sum(bisect_left(starts, start) < bisect_left(starts, end) for start, end in loop.steps)
 
 
-def _repeats(builds: Sequence[Build]) -> tuple[Repeat, ...]:
+def _repeats(builds: Sequence[FunctionBuild]) -> tuple[Repeat, ...]:
     repeats = []
     for function in dict.fromkeys(one.function for one in builds):
         costs = [one.cost_ps for one in builds if one.function == function]

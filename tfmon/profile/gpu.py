@@ -22,7 +22,7 @@ _DETAILS = "memcpy_details"
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
+class GpuTrace:
     """What a GPU did; the times may overlap."""
 
     name: str
@@ -40,14 +40,14 @@ class Gpu:
         return max((times[-1][1] for times in (self.kernels, self.h2d, self.d2h) if times), default=0)
 
 
-def read(space: Space) -> list[Gpu]:
+def read(space: Space) -> list[GpuTrace]:
     """Return the GPUs that did anything."""
     planes = [plane for plane in space.planes if plane.name.startswith(_PLANE)]
     found = [_read(plane) for plane in planes]
     return [gpu for gpu in found if gpu.kernels or gpu.h2d or gpu.d2h]
 
 
-def busy(gpu: Gpu, loop: LoopThread) -> GpuTime:
+def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
     """Return what a GPU did in the capture, a step."""
     steps, window = len(loop.steps), loop.window
 
@@ -91,7 +91,7 @@ def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
     return amount / len(loop.steps)
 
 
-def _read(plane: Plane) -> Gpu:
+def _read(plane: Plane) -> GpuTrace:
     kernels: list[Interval] = []
     copies: dict[str, list[Interval]] = {"h2d": [], "d2h": []}
     sizes: dict[str, list[tuple[int, int | None]]] = {"h2d": [], "d2h": []}
@@ -107,7 +107,7 @@ def _read(plane: Plane) -> Gpu:
         else:
             kernels.append(span)
             runs.append(OpRun(*_title(event), name, *span, event.end_ps - event.start_ps))
-    return Gpu(name, unite(kernels), unite(copies["h2d"]), unite(copies["d2h"]), sizes, tuple(runs))
+    return GpuTrace(name, unite(kernels), unite(copies["h2d"]), unite(copies["d2h"]), sizes, tuple(runs))
 
 
 def _work(plane: Plane) -> Iterator[TraceEvent]:

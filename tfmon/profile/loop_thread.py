@@ -35,7 +35,7 @@ _FUNCTION = re.compile(r"_inference_(.+?)_\d+(?![^_\W])")
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class FunctionBuild:
     """A call in which a function was traced, or compiled by XLA."""
 
     function: str
@@ -64,8 +64,8 @@ class LoopThread:
     """In the calls, where TensorFlow's runtime was at work."""
     traced: Times
     """In calls that traced."""
-    tracings: tuple[Build, ...]
-    compilings: tuple[Build, ...]
+    tracings: tuple[FunctionBuild, ...]
+    compilings: tuple[FunctionBuild, ...]
 
     @property
     def compiled(self) -> Times:
@@ -156,15 +156,15 @@ def _lying_in(events: list[TraceEvent], start_ps: int, end_ps: int) -> list[Trac
     return events[first : bisect_left(events, (end_ps,), lo=first)]
 
 
-def _tracings(events: list[TraceEvent]) -> Iterator[Build]:
+def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
     """Find the calls that traced; a function traced while another one is built is part of that."""
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
         own = _lying_in(building, call.start_ps, call.end_ps)
-        yield Build(call.name, (call.start_ps, call.end_ps), sum(one.end_ps - one.start_ps for one in own))
+        yield FunctionBuild(call.name, (call.start_ps, call.end_ps), sum(one.end_ps - one.start_ps for one in own))
 
 
-def _compilings(events: list[TraceEvent]) -> Iterator[Build]:
+def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
     """Find what XLA compiled: all of its work within one call is one compilation."""
     found = outermost(event for event in events if _COMPILE.fullmatch(event.name))
     if not found:
@@ -175,11 +175,11 @@ def _compilings(events: list[TraceEvent]) -> Iterator[Build]:
         if own:
             seen.update(one.start_ps for one in own)
             times = unite((one.start_ps, one.end_ps) for one in own)
-            yield Build(call.name, (call.start_ps, call.end_ps), total(times))
+            yield FunctionBuild(call.name, (call.start_ps, call.end_ps), total(times))
     for one in found:
         if one.start_ps not in seen:
             name = function_name(f"{one.name} {one.stats.get('name', '')}") or "a function"
-            yield Build(name, (one.start_ps, one.end_ps), one.end_ps - one.start_ps)
+            yield FunctionBuild(name, (one.start_ps, one.end_ps), one.end_ps - one.start_ps)
 
 
 def function_name(internal: str) -> str:

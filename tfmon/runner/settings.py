@@ -63,7 +63,7 @@ class OneOf(Kind):
         return value
 
 
-class Interpreter(Kind):
+class InterpreterPath(Kind):
     """A program, by its path or as the shell finds it; "" for the interpreter that runs tfmon."""
 
     name = "path"
@@ -121,7 +121,7 @@ MODES = ("turns", "concurrent")
 THEME = OneOf(_themes)
 SETTINGS = (
     Setting("scenario", "small-dense", click.STRING, "What is raced where no scenario is named."),
-    Setting("python", "", Interpreter(), 'The interpreter that trains; "" for the one that runs tfmon.'),
+    Setting("python", "", InterpreterPath(), 'The interpreter that trains; "" for the one that runs tfmon.'),
     Setting("mode", "turns", OneOf(lambda: MODES), "Lanes train in turns, or concurrent: all at once."),
     Setting("slice", 0.5, Seconds(0.2, 60), "Length of one lane's slice in seconds."),
     Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),

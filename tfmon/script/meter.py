@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import KnobValue
-from tfmon.model.requests import Profile
+from tfmon.model.requests import TakeProfile
 from tfmon.script.reporting import ScriptReporter
 from tfmon.trainer.capture import Capture, CaptureError
 from tfmon.trainer.control import WARM_UP, GpuMemory, LaneControl
@@ -66,7 +66,7 @@ class Meter(LaneControl):
         self._feed_totals = (0, 0)
         self._loss: Any = None
         self._sampling = False
-        self._capture: tuple[Capture, Profile] | None = None
+        self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker: contextlib.AbstractContextManager[Any] | None = None
 
     # ------------------------------------------------------------ steps
@@ -257,7 +257,7 @@ class Meter(LaneControl):
         self.sampler.add(sample, done_ns, done_ns - self._began_ns - self.step_ns)
         self.begin_window(done_ns)
 
-    def _begin_capture(self, request: Profile) -> None:
+    def _begin_capture(self, request: TakeProfile) -> None:
         if "tensorflow" not in sys.modules:
             self.report_profile_failure(request, NO_TENSORFLOW)
             return

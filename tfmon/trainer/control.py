@@ -23,7 +23,7 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START
-from tfmon.model.requests import Pause, Profile, Request, Run, RunSlice, SetKnob
+from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer.step_clock import KNOB_CHANGE, OutlierWindows, Sampler, Samples, StepClock, TraceWatch
 
 WINDOW_NS = 200_000_000
@@ -149,7 +149,7 @@ class LaneControl:
         self.stretch_began_ns = 0
         self.step_ns = 0.0
         """What a step of the last window took."""
-        self.profile_request: Profile | None = None
+        self.profile_request: TakeProfile | None = None
         """The profile that is to be taken before the next window that may have one."""
         self.unconfirmed: list[SetKnob] = []
         """Knob changes whose first step has not been trained yet."""
@@ -185,7 +185,7 @@ class LaneControl:
                 # A pause that arrives when the slice has just ended finds the lane paused.
                 if self.slices.pause():
                     self.enter(PAUSED)
-            case Profile():
+            case TakeProfile():
                 self.profile_request = request
             case _:
                 pass
@@ -336,10 +336,10 @@ class LaneControl:
 
     # ------------------------------------------------------------ profiles
 
-    def report_profile(self, request: Profile, path: Path, note: str = "") -> None:
+    def report_profile(self, request: TakeProfile, path: Path, note: str = "") -> None:
         """Report that a profile was written."""
         self._sink.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, path=str(path), note=note))
 
-    def report_profile_failure(self, request: Profile, reason: str) -> None:
+    def report_profile_failure(self, request: TakeProfile, reason: str) -> None:
         """Report that no profile was taken, and why."""
         self._sink.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=request.folder, reason=reason))

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from tfmon.model.knobs import KnobError, find
 from tfmon.model.lane_events import Finished, Window
 from tfmon.model.lane_state import SLICE_START, WARMING_UP
-from tfmon.model.requests import Assign, Profile, Request, SetKnob, Stop
+from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.trainer import runtime
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureError, ComputingShares
 from tfmon.trainer.channel import Mailbox, Reporter
@@ -179,7 +179,7 @@ class Loop(LaneControl):
 
     # ------------------------------------------------------------ steps in no window
 
-    def _take_profile(self, request: Profile) -> None:
+    def _take_profile(self, request: TakeProfile) -> None:
         """Train some steps under the profiler, before the window that is about to begin."""
         self.profile_request = None
         try:

@@ -32,7 +32,7 @@ RATE_S = 10.0
 Result = TypeVar("Result")
 
 
-class Output:
+class TerminalOutput:
     """The terminal's end of Textual's driver, in place of its file.
 
     A frame is only drawn when the terminal has taken the one before: over a slow link the next frame shows the
@@ -105,7 +105,7 @@ class TerminalApp(App[Result]):
 
     def __init__(self, *, ansi_color: bool | None) -> None:
         super().__init__(ansi_color=ansi_color)
-        self.output: Output | None = None
+        self.output: TerminalOutput | None = None
         """None where there is no terminal, as in a test."""
         self._byte_rate = ByteRate()
         self._frame_skipped = False
@@ -154,7 +154,7 @@ class TerminalApp(App[Result]):
         return False
 
     def get_driver_class(self) -> type[Driver]:
-        """Return what makes Textual's driver, with an `Output` between it and the terminal."""
+        """Return what makes Textual's driver, with an `TerminalOutput` between it and the terminal."""
         driver_class = super().get_driver_class()
 
         def make(app: TerminalApp[Result], **options: Any) -> Driver:  # noqa: ANN401 - whatever Textual passes
@@ -185,9 +185,9 @@ class TerminalApp(App[Result]):
         """Leave the pointer as it is: Textual would write for every new page, and hang once 30 writes wait."""
 
 
-def watch(driver: Driver, on_free: Callable[[], None]) -> Output:
+def watch(driver: Driver, on_free: Callable[[], None]) -> TerminalOutput:
     """Put an output between a driver that has not been started and its terminal, and return it."""
-    output = Output(driver._file, on_free)  # type: ignore[attr-defined]
+    output = TerminalOutput(driver._file, on_free)  # type: ignore[attr-defined]
     hand_over = driver.write
 
     def write(data: str) -> None:
