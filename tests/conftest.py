@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from hypothesis import HealthCheck, settings
 # A busy machine is no failure: properties ask what holds, not how quickly it is found.
 settings.register_profile("tfmon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tfmon")
+
+# A shell starts what it runs in the background with SIGINT ignored, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
 os.environ["TFMON_RECORDINGS"] = _FOLDER
