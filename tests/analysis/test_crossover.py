@@ -12,6 +12,8 @@ from tfmon.analysis.crossover import (
     MOST_PAIRS,
     SURE_PAIRS,
     Curve,
+    CurvePoint,
+    ahead_text,
     curve_of,
     next_value,
     pairs_left,
@@ -21,6 +23,7 @@ from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
 from tfmon.model.race import CrossoverState, Machine, Race
+from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -150,6 +153,20 @@ class TestAnswer:
         assert known.text.startswith(
             "there is no crossing from 1 to 256: gpu:0 is faster than cpu throughout, by "
         )
+        even = curve(constant, lambda _: 2_000.0, scatter=0.001).text
+        assert even.endswith("gpu:0 is faster than cpu throughout, by 2.0×"), even
+
+    @pytest.mark.parametrize(
+        ("ratio", "text"),
+        [
+            (Estimate(2.0, 1.6, 2.5, 6), "A 2.0× (1.6 to 2.5, 6 pairs)"),
+            (Estimate(0.5, 0.4, 0.625, 6), "B 2.0× (1.6 to 2.5, 6 pairs)"),
+            (Estimate(1.0, 0.8, 1.3, 6), "– 1.0× (0.8 to 1.3, 6 pairs)"),
+            (None, "3 pairs so far"),
+        ],
+    )
+    def test_one_value_says_who_is_ahead_there_and_by_how_much(self, ratio, text):
+        assert ahead_text(CurvePoint(8, None, None, ratio, pairs=3), ("A", "B")) == text
 
     def test_values_that_are_too_close_are_told(self):
         known = curve(constant, lambda value: 1_000.0 if value < 8 else 3_000.0, scatter=0.02)

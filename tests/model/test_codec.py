@@ -12,8 +12,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.events import WINDOW
 
-from tests.support.events import WINDOW
 from tfmon.model.codec import (
     LARGEST_INT,
     LONGEST_MESSAGE_TEXT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.events import GPU, HIDDEN, SECOND, gpu_sample, phase, tree_sample, window
 
-from tests.support.events import GPU, HIDDEN, SECOND, gpu_sample, phase, tree_sample, window
 from tfmon.model.events import LaneStarted
 from tfmon.model.gpu_accounting import (
     HIDDEN as BY_CONTAINER,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
+from support.events import HIDDEN, MS, SECOND, gpu_sample, lane, phase, tree_sample, window
 
-from tests.support.events import HIDDEN, MS, SECOND, gpu_sample, lane, phase, tree_sample, window
 from tfmon.model.events import (
     BadLine,
     KnobRequested,

@@ -9,9 +9,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.events import MS
+from support.events import window as any_window
 
-from tests.support.events import MS
-from tests.support.events import window as any_window
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_statistics import (
     LATEST,

@@ -7,10 +7,10 @@ import threading
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
+from support.events import SECOND, gpu_sample, window
 
-from tests.support.events import SECOND, gpu_sample, window
 from tfmon.model.events import BadLine, Interrupted
-from tfmon.model.lane_events import LibrariesLoaded, PhaseEntered
+from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
 from tfmon.model.lane_state import IMPORTING, RACING, STARTING
 from tfmon.model.lane_statistics import WindowSums
 from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race, TuneState
@@ -62,6 +62,13 @@ def test_an_event_for_an_unknown_lane_changes_nothing_and_reaches_no_listener(se
     session.accept(bad_line("gpu:0"))
     assert session.snapshot().lanes == before
     assert heard == []
+
+
+def test_a_knob_that_a_script_offers_is_one_of_the_race_once(session):
+    for lane, knob in (("cpu", "depth"), ("gpu:1", "depth"), ("cpu", "width")):
+        session.accept(KnobOffered(lane=lane, at_ns=5, knob=knob, value=2, default=1, help="", low=1))
+    assert [(knob.name, knob.low) for knob in session.snapshot().race.knobs] == [("depth", 1), ("width", 1)]
+    assert session.snapshot().lane("gpu:1").settings == {"depth": 2}
 
 
 def test_a_snapshot_stays_as_it_was_while_more_arrives(session):
