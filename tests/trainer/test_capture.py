@@ -15,7 +15,7 @@ import pytest
 
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.result import TakeProfile
+from tfmon.profile.result import Profile
 from tfmon.trainer.capture import Capture, CaptureError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
@@ -104,7 +104,7 @@ def python_map(tf: Any) -> Iterator[Any]:
     return iter(dataset.map(through_python).prefetch(2))
 
 
-def adding_up(profile: TakeProfile) -> None:
+def adding_up(profile: Profile) -> None:
     call = profile.call
     assert not isinstance(call, Missing) and not isinstance(call.compute_ns, Missing)
     waits = known(profile.input.wait_ns) or 0.0
