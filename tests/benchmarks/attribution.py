@@ -53,7 +53,7 @@ from tfmon.model.lane_events import Profiled, ProfileFailed, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.result import TakeProfile
+from tfmon.profile.result import Profile
 from tfmon.reports.profile import to_text
 
 POINTS = 5.0
@@ -136,7 +136,7 @@ def by_windows(lane: LaneState) -> dict[str, float]:
     return {**named, **(found or {"step": shares.step_pct})}
 
 
-def by_profile(profile: TakeProfile) -> dict[str, float]:
+def by_profile(profile: Profile) -> dict[str, float]:
     """Return the same shares from a profile."""
     call = profile.call
     assert not isinstance(call, Missing)
