@@ -6,6 +6,7 @@ of one. The file is replaced only when the race ended well and has a winner.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -31,6 +32,7 @@ CHANGES = (
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / EXAMPLE.name
         _record(file)
