@@ -162,8 +162,10 @@ def knob(
 
 def _watched_step(examples: int, loss: object) -> Step:
     global _last, _in_a_lane
-    from tfmon.script import process
+    from tfmon.script import process, watching
 
+    if not watching.watcher.off:
+        watching.let_report()
     lane = process.join()
     if lane is None:
         _in_a_lane = False  # another process of this script is the lane

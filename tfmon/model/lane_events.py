@@ -252,6 +252,15 @@ class Progressed(LaneEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotMeasured(LaneEvent):
+    """Something about the steps of a user's script cannot be known, and why."""
+
+    what: str
+    """`examples`, `loss` or `steps`."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StackReported(LaneEvent):
     """The stacks of a child's threads, on request; a scenario's are read by the monitor from its stderr."""
 
@@ -274,5 +283,6 @@ FromLane: TypeAlias = (
     | Finished
     | KnobOffered
     | Progressed
+    | NotMeasured
     | StackReported
 )

@@ -19,6 +19,7 @@ from tfmon.model.lane_events import (
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
+    NotMeasured,
     PhaseEntered,
     Profiled,
     ProfileFailed,
@@ -127,6 +128,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, settings={**state.settings, event.knob: event.value})
         case Progressed():
             return replace(state, progress=event)
+        case NotMeasured():
+            return replace(state, not_measured={**state.not_measured, event.what: event.reason})
         case BadLine():
             return replace(state, bad_lines=state.bad_lines + event.lines, last_bad_line=event.problem)
         case Suspended():

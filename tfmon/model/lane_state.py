@@ -176,6 +176,8 @@ class LaneState:
     """The user's own command that the lane runs; empty for a scenario."""
     progress: Progressed | None = None
     """How far a user's script is in what Keras does for it; None before it says so."""
+    not_measured: dict[str, str] = field(default_factory=dict)
+    """What cannot be known of a user's script, such as `examples`, and why."""
     points: tuple[Point, ...] = ()
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED

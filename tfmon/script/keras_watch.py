@@ -9,9 +9,11 @@ Source: `keras.Model`, whose `fit` calls `train_function(iterator)` once a step,
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import math
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +21,12 @@ from typing import Any
 from tfmon.model.knobs import Knob, KnobError
 from tfmon.model.lane_events import Progressed
 from tfmon.script import process
+from tfmon.script.hooking import FILES, hidden, unseen
 from tfmon.script.lane import Lane
+from tfmon.script.looking import rows_of
+from tfmon.script.watching import hooks, watcher
 
+FILES.add(__file__)
 LEARNING_RATE = "learning_rate"
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
@@ -28,17 +34,45 @@ STOP = Knob(
 
 
 def watch(keras: Any) -> None:  # noqa: ANN401
-    """Watch all models of this Keras from now on."""
-    model = keras.Model
-    for name, doing in (("fit", "fit"), ("evaluate", "evaluate"), ("predict", "predict")):
-        setattr(model, name, _with_callback(getattr(model, name), doing, keras))
-    model.train_on_batch = _train_on_batch(model.train_on_batch, keras)
+    """Watch all models of this Keras, or legacy Keras, from now on."""
+    for name in ("fit", "evaluate", "predict"):
+        _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
+    _replace(keras, "train_on_batch", _train_on_batch)
+    for name in ("test_on_batch", "predict_on_batch"):
+        _replace(keras, name, _aside)
+
+
+def _replace(keras: Any, name: str, make: Callable[[Any], Any]) -> None:  # noqa: ANN401
+    owner = next(kind for kind in keras.Model.__mro__ if name in kind.__dict__)
+    hooks.replace(owner, name, make)
+
+
+def _aside(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Have the watcher of loops overlook what Keras does."""
+
+    def overlooked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        aside = False
+        try:
+            aside = watcher.step_aside()
+            with _hidden():
+                return own(*args, **kwargs)
+        except BaseException as error:
+            unseen(error)
+            raise
+        finally:
+            if aside:
+                watcher.come_back()
+
+    return overlooked
+
+
+def _hidden() -> contextlib.AbstractContextManager[Any]:
+    return hidden() if "tensorflow" in sys.modules else contextlib.nullcontext()
 
 
 def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:  # noqa: ANN401
     signature = inspect.signature(own)
 
-    @functools.wraps(own)
     def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         lane = process.join() if doing == "fit" else process.joined()
         try:
@@ -51,28 +85,48 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
         if isinstance(given, keras.callbacks.CallbackList):
             return own(*args, **kwargs)
         callback = _callback(keras, lane, args[0], doing)
-        bound.arguments["callbacks"] = [callback, *keras.tree.flatten(given or [])]
+        bound.arguments["callbacks"] = [callback, *_flat(given or [])]
         try:
             return own(*bound.args, **bound.kwargs)
         finally:
             callback.watcher.close()
 
-    return watched
+    return _aside(watched)
 
 
-def _train_on_batch(own: Callable[..., Any], keras: Any) -> Callable[..., Any]:  # noqa: ANN401
-    @functools.wraps(own)
+def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
+    """Make each call an update of the loop around it."""
+    overlooked = _aside(own)
+
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        lane = process.join()
-        if lane is None or not lane.measures_this_thread:
-            return own(self, *args, **kwargs)
-        lane.begin_step()
-        result = own(self, *args, **kwargs)
-        batch = keras.tree.flatten(args[0] if args else kwargs.get("x"))
-        lane.end_step(loss=_loss_of(result), examples=len(batch[0]) if batch else 0)
+        begun = False
+        try:
+            try:
+                begun = not hooks.off and watcher.update_begins(id(self))
+            except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+                hooks.failure(error)
+            with _hidden():
+                result = own(self, *args, **kwargs) if begun else overlooked(self, *args, **kwargs)
+        except BaseException as error:
+            if begun:
+                watcher.update_fails()
+            unseen(error)
+            raise
+        if begun:
+            try:
+                watcher.update_ends(_loss_of(result), rows_of(args[0] if args else kwargs.get("x")))
+            except Exception as error:  # noqa: BLE001
+                hooks.failure(error)
         return result
 
     return watched
+
+
+def _flat(callbacks: Any) -> list[Any]:  # noqa: ANN401
+    """Return a script's callbacks, which may be one or nested."""
+    if not isinstance(callbacks, tuple | list):
+        return [callbacks]
+    return [one for each in callbacks for one in _flat(each)]
 
 
 def _callback(keras: Any, lane: Lane, model: Any, doing: str) -> Any:  # noqa: ANN401
@@ -129,11 +183,10 @@ class Watcher:
         lane, model = self._lane, self._model
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         if self._keras.backend.backend() == "tensorflow":
-            from tfmon.script.tf_feed import TensorFlowFeed
+            from tfmon.script.tf_feed import the_feed
 
-            if not isinstance(lane.feed, TensorFlowFeed):
-                lane.feed = TensorFlowFeed()
-                lane.samples_steps = True
+            lane.feed = the_feed()
+            lane.samples_steps = True
         lane.report_model(_parameters(model))
         self._offer_knobs()
         self._own_function = own = model.train_function
@@ -141,7 +194,7 @@ class Watcher:
 
     def _timed_function(self, own: Callable[..., Any]) -> Callable[..., Any]:
         lane, feed = self._lane, self._lane.feed
-        per_call = int(getattr(self._model, "steps_per_execution", 1) or 1)
+        per_call = _steps_per_call(self._model)
         follow = getattr(feed, "follow", None)
 
         @functools.wraps(own)
@@ -151,8 +204,9 @@ class Watcher:
                 follow(args[0])
             try:
                 result = own(*args)
-            except BaseException:
+            except BaseException as error:
                 lane.cancel_step()
+                unseen(error)
                 raise
             finally:
                 if follow is not None:
@@ -238,6 +292,12 @@ class Watcher:
             raise KnobError(f"learning_rate: {error}") from error
 
 
+def _steps_per_call(model: Any) -> int:  # noqa: ANN401
+    """Return how many steps a call of the train function makes; legacy Keras keeps it in a variable."""
+    steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
+    return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
+
+
 def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
     """Return the optimizer's learning rate; None if it cannot be set, as with a schedule."""
     optimizer = getattr(model, "optimizer", None)
@@ -246,7 +306,9 @@ def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
         return None
     try:
         # Keras keeps it in 32 bits; seven digits give back what was written in the script.
-        return float(f"{float(keras.ops.convert_to_numpy(optimizer.learning_rate)):.7g}")
+        rate = optimizer.learning_rate
+        rate = rate.numpy() if hasattr(rate, "numpy") else keras.ops.convert_to_numpy(rate)
+        return float(f"{float(rate):.7g}")
     except (TypeError, ValueError, AttributeError):
         return None
 

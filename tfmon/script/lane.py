@@ -13,7 +13,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find
-from tfmon.model.lane_events import PROTOCOL, Built, Hello, KnobOffered, LaneFailed, LibrariesLoaded, Progressed
+from tfmon.model.lane_events import (
+    PROTOCOL,
+    Built,
+    Hello,
+    KnobOffered,
+    LaneFailed,
+    LibrariesLoaded,
+    NotMeasured,
+    Progressed,
+)
 from tfmon.model.lane_pipes import SETTINGS, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
@@ -95,6 +104,10 @@ class Lane(Meter):
             Built(at_ns=time.monotonic_ns(), parameters=parameters, examples=None, settings=settings)
         )
 
+    def cannot_know(self, what: str, reason: str) -> None:
+        """Report why something about this lane's steps stays unknown."""
+        self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
+
     def report_progress(self, progress: Callable[[], Progressed]) -> None:
         """Report how far the script is, now and from now on with each window."""
         self._progress = progress
@@ -125,14 +138,31 @@ class Lane(Meter):
 
     # ------------------------------------------------------------ steps
 
-    def begin_step(self) -> bool:
-        """Begin a step as soon as the lane may train; return whether it was paused before."""
+    def forget_start(self) -> None:
+        """Measure from the next step on: the one that was begun is reported in another way."""
+        self.cancel_step()
+        if self.clock.done:
+            self.stop_clock()
+        else:
+            self.clock.last_end_ns = 0
+
+    def begin_step(self, at_ns: int | None = None) -> bool:
+        """Begin a step as soon as the lane may train; return whether it was paused before.
+
+        Args:
+            at_ns: when it began, if that was before now; requests then wait for the next step.
+        """
         if self._clock_stopped_ns:
-            self.start_clock()
+            self.start_clock(at_ns)
+        paused = at_ns is None and self.obey()
+        self.start_step(at_ns)
+        return paused
+
+    def obey(self) -> bool:
+        """Do what was requested, and wait while the lane is paused; return whether it was paused."""
         paused = self.slices.paused and self.warm
         if paused or self._mailbox.waiting:
             self._handle_requests()
-        self.start_step()
         return paused
 
     def stop_clock(self) -> None:
@@ -145,16 +175,13 @@ class Lane(Meter):
             self.end_stretch()
         self._clock_stopped_ns = time.monotonic_ns()
 
-    def start_clock(self) -> int:
-        """Measure again; return the nanoseconds since `stop_clock`, 0 if the clock was running."""
+    def start_clock(self, at_ns: int | None = None) -> int:
+        """Measure again, from `at_ns` or now; return the nanoseconds since `stop_clock`, 0 if it was running."""
         if not self._clock_stopped_ns:
             return 0
-        now_ns = time.monotonic_ns()
+        now_ns = at_ns or time.monotonic_ns()
         gap_ns, self._clock_stopped_ns = now_ns - self._clock_stopped_ns, 0
-        by_ns = now_ns - self.clock.last_end_ns
-        self.clock.began_ns += by_ns
-        self.clock.last_end_ns += by_ns
-        self.stretch_began_ns += by_ns
+        self.skip_to(max(now_ns, self.clock.last_end_ns))
         return gap_ns
 
     def end_stretch(self) -> None:

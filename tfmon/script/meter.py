@@ -71,8 +71,12 @@ class Meter(LaneControl):
 
     # ------------------------------------------------------------ steps
 
-    def start_step(self) -> None:
-        """Begin a step; a sampled or profiled one if that is due."""
+    def start_step(self, at_ns: int | None = None) -> None:
+        """Begin a step; a sampled or profiled one if that is due.
+
+        Args:
+            at_ns: when it began, if that was before now.
+        """
         clock = self.clock
         in_window = self._uncounted or self._sampling or self._capture is not None
         if not in_window and clock.last_end_ns and self.steady:
@@ -80,9 +84,9 @@ class Meter(LaneControl):
         if self._capture is not None:
             self._marker = self._capture[0].step()
             self._marker.__enter__()
-        self._began_ns = time.monotonic_ns()
+        self._began_ns = at_ns or time.monotonic_ns()
         if not clock.last_end_ns:
-            self._skip_feed()
+            self.skip_feed()
             self.begin_window(self._began_ns)
 
     def cancel_step(self) -> None:
@@ -99,6 +103,7 @@ class Meter(LaneControl):
         examples: int = 0,
         input_ns: int = 0,
         call_ns: int | None = None,
+        ended_ns: int | None = None,
     ) -> None:
         """End a step, and the window if it is due.
 
@@ -108,8 +113,9 @@ class Meter(LaneControl):
             examples: those that the feed does not count.
             input_ns: the wait for the batch, as far as the feed does not know it.
             call_ns: duration of the step without its input; None if it began with `start_step`.
+            ended_ns: when it ended, if that was before now; the time since then is in no step.
         """
-        now_ns = time.monotonic_ns()
+        now_ns = ended_ns or time.monotonic_ns()
         if self._marker is not None:
             self.cancel_step()
         clock = self.clock
@@ -137,6 +143,8 @@ class Meter(LaneControl):
             self._uncounted = after
         clock.done += steps
         clock.last_end_ns = now_ns
+        if ended_ns is not None:
+            now_ns = self.skip_to(time.monotonic_ns())
         if self._sampling:
             self._finish_sample()
         elif self._capture is not None:
@@ -147,6 +155,15 @@ class Meter(LaneControl):
         full = self._uncounted >= CAPACITY
         if self._waiting or full or now_ns >= self.slices.due_ns(self.stretch_began_ns):
             self.end_stretch()
+
+    def skip_to(self, at_ns: int) -> int:
+        """Have the last step end at `at_ns`, and the window begin as much later; return `at_ns`."""
+        by_ns = at_ns - self.clock.last_end_ns
+        self.clock.began_ns += by_ns
+        self.clock.last_end_ns += by_ns
+        self.stretch_began_ns += by_ns
+        self._began_ns += by_ns
+        return at_ns
 
     def count(self) -> None:
         """Count the times of the last steps into the window."""
@@ -175,7 +192,7 @@ class Meter(LaneControl):
             return
         loss = self.read_loss()
         synced_ns = time.monotonic_ns()
-        self._take_feed()
+        self.take_feed()
         with self.reporter.lock:
             self.finish_stretch(synced_ns, loss)
             # The wait for the device and the report are no part of the next step.
@@ -197,7 +214,7 @@ class Meter(LaneControl):
     def resume(self, mark: str) -> None:
         """Begin a window after a time without training."""
         if self.slices.paused:
-            self._skip_feed()
+            self.skip_feed()
         super().resume(mark)
 
     @property
@@ -209,16 +226,17 @@ class Meter(LaneControl):
     def send_rest(self) -> None:
         """Send what is left of the last window; one without steps reports the examples of steps in no window."""
         if self.clock.steps:
-            self._take_feed()
+            self.take_feed()
             self.reporter.send(self.window(self.clock.last_end_ns, self.read_loss()))
         elif self.sampler.sums.examples or self.sampler.sums.steps:
             self.clock.marks.add(END)
             self.reporter.send(self.window(time.monotonic_ns(), None))
 
-    def _skip_feed(self) -> None:
+    def skip_feed(self) -> None:
+        """Leave what the feed counted since the last time out of the window."""
         self._feed_totals = self.feed.totals() or (0, 0)
 
-    def _take_feed(self) -> None:
+    def take_feed(self) -> None:
         """Add to the window what the feed counted since the last time."""
         totals = self.feed.totals()
         if totals is None:
@@ -237,7 +255,7 @@ class Meter(LaneControl):
             self._begin_capture(request)
         elif self.samples_steps and self.warm and self.sampler.due(time.monotonic_ns()):
             self._sampling = True
-            self._take_feed()
+            self.take_feed()
 
     def _finish_sample(self) -> None:
         """End a step between two barriers; the barrier before it is the end of the window before."""
@@ -246,7 +264,7 @@ class Meter(LaneControl):
         called_ns = clock.last_end_ns
         self.read_loss()
         done_ns = time.monotonic_ns()
-        self._take_feed()
+        self.take_feed()
         sample = Samples(
             steps=1,
             examples=clock.examples,
@@ -281,5 +299,5 @@ class Meter(LaneControl):
             self.report_profile_failure(request, str(error))
         else:
             self.report_profile(request, path)
-        self._take_feed()
+        self.take_feed()
         self.discard_steps()

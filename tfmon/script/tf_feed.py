@@ -14,6 +14,7 @@ Source: `tf.timestamp` before and after the iterator's `get_next`.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -38,6 +39,8 @@ class TensorFlowFeed(InputMeter):
         self._tf = tf
         self._kinds: set[type] = set()
         self._following = False
+        self.busy = False
+        """True while a batch is being counted."""
         self._eager_waited_s, self._eager_examples = 0.0, 0
         self._elements: dict[int, Any] = {}
         self._waited = self._make(WAITED, tf.float64)
@@ -62,23 +65,29 @@ class TensorFlowFeed(InputMeter):
                 setattr(kind, name, self._counted(getattr(kind, name), optional=name != "get_next"))
 
     def _counted(self, own: Any, *, optional: bool) -> Any:  # noqa: ANN401
-        tf = self._tf
-
         def counted(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             if not self._following:
                 return own(iterator, *args, **kwargs)
-            # An iterator that reads another one inside gives one batch, not two.
             self._following = False
             try:
-                with tf.device("CPU:0"):
-                    began = tf.timestamp()
-                with tf.control_dependencies([began]):
-                    given = own(iterator, *args, **kwargs)
-                return self._add(began, given, optional=optional)
+                return self.counted(own, iterator, args, kwargs, optional=optional)
             finally:
                 self._following = True
 
         return counted
+
+    def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:  # noqa: ANN401
+        """Return what `own(iterator, …)` gives, and count it; an iterator that it reads inside is not counted."""
+        tf = self._tf
+        self.busy = True
+        try:
+            with tf.device("CPU:0"):
+                began = tf.timestamp()
+            with tf.control_dependencies([began]):
+                given = own(iterator, *args, **kwargs)
+            return self._add(began, given, optional=optional)
+        finally:
+            self.busy = False
 
     def _add(self, began: Any, given: Any, *, optional: bool) -> Any:  # noqa: ANN401
         """Add up a batch, and return it; where possible as a tensor that is ready once the sums are."""
@@ -136,6 +145,12 @@ class TensorFlowFeed(InputMeter):
         with tf.device("CPU:0"):
             variable = tf.raw_ops.VarHandleOp(dtype=value.dtype, shape=[], shared_name=name)
             return tf.raw_ops.AssignAddVariableOp(resource=variable, value=value)
+
+
+@functools.cache
+def the_feed() -> TensorFlowFeed:
+    """Return the one of this process."""
+    return TensorFlowFeed()
 
 
 def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401

@@ -15,17 +15,20 @@ HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - path
 PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 
 
+WATCHED = frozenset(("keras", "tensorflow", "tf_keras"))
+
+
 class Finder:
-    """Finds the monitor's `tfmon`, and watches Keras once it is loaded."""
+    """Finds the monitor's `tfmon`, and watches the libraries that train once they are loaded."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":  # noqa: ANN401
-        """Return the spec of `tfmon` or `keras`; None for any other module."""
+        """Return the spec of `tfmon` or of a watched library; None for any other module."""
         if name == "tfmon":
             from importlib.util import spec_from_file_location
 
             start = os.path.join(PACKAGE, "__init__.py")  # noqa: PTH118
             return spec_from_file_location("tfmon", start, submodule_search_locations=[PACKAGE])
-        if name != "keras":
+        if name not in WATCHED:
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
@@ -55,11 +58,11 @@ class Loader:
         module.__spec__.loader = module.__loader__ = self.own
         self.own.exec_module(module)
         try:
-            from tfmon.script.keras_watch import watch
+            from tfmon.script.watching import loaded
 
-            watch(module)
+            loaded(module)
         except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            sys.stderr.write(f"tfmon: this Keras cannot be watched: {error!r}\n")
+            os.environ["TFMON_UNWATCHED"] = f"{module.__name__}: {error!r}"
 
 
 def run_next_sitecustomize() -> None:

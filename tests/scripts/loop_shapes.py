@@ -1,0 +1,532 @@
+"""Training loops of every shape, each with what it must be counted as; run by test_loops.py in a child process.
+
+    python loop_shapes.py [NAME ...]
+
+prints for each what is expected and what was counted, as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+import numpy as np
+import tensorflow as tf
+
+from tfmon.script import watching
+from tfmon.script.tf_feed import the_feed
+
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+watching.loaded(tf)
+
+import keras
+
+watching.loaded(keras)
+watcher, hooks = watching.watcher, watching.hooks
+
+BATCH = 32
+SHAPES: dict[str, tuple[Callable[[], None], dict[str, object]]] = {}
+
+
+class Lane:
+    """Adds up what the watcher reports."""
+
+    def __init__(self) -> None:
+        self.feed: object = None
+        self.steps = self.updates = self.examples = self.cancelled = self.fed = 0
+        self.unknown: dict[str, str] = {}
+        self.loss: object = None
+        self.progress: object = None
+        self.validated = 0
+
+    def begin_step(self, at_ns=None):
+        return False
+
+    def end_step(self, *, steps, loss, examples, input_ns, ended_ns):
+        assert input_ns >= 0
+        self.steps += steps
+        self.updates += watcher.updates
+        self.examples += examples
+        self.loss = loss
+
+    def cancel_step(self):
+        self.cancelled += 1
+
+    def stop_clock(self):
+        pass
+
+    def obey(self):
+        pass
+
+    def report_progress(self, progress):
+        self.validated += progress().doing == "validation"
+        self.progress = progress
+
+    def take_feed(self):
+        self.examples += self.feed.totals()[1] - self.fed if self.feed is not None else 0
+
+    def skip_feed(self):
+        self.fed = self.feed.totals()[1]
+
+    def cannot_know(self, what, reason):
+        self.unknown[what] = reason
+
+
+def shape(steps: int, updates: int | None = None, examples: int | None = None, **more):
+    """Declare a shape, and what must be counted of it."""
+
+    def declare(run):
+        SHAPES[run.__name__] = run, {"steps": steps, "updates": updates, "examples": examples, **more}
+        return run
+
+    return declare
+
+
+def data(batches: int = 10, batch: int = BATCH) -> tf.data.Dataset:
+    x = np.random.default_rng(0).random((batches * batch, 4), "float32")
+    return tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).batch(batch)
+
+
+class Net:
+    """A small model, its optimizer, and a step in a graph or eagerly."""
+
+    def __init__(self, optimizer=None, graph=True, kind=keras, **how):
+        self.model = kind.Sequential([kind.layers.Input((4,)), kind.layers.Dense(1)])
+        self.optimizer = optimizer or kind.optimizers.SGD(0.01)
+        self.step = tf.function(self.eager, **how) if graph else self.eager
+
+    def gradients(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.model(x) - y))
+        return loss, tape.gradient(loss, self.model.trainable_variables)
+
+    def eager(self, x, y):
+        loss, gradients = self.gradients(x, y)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return loss
+
+    def test(self, x, y):
+        return tf.reduce_mean(tf.square(self.model(x) - y))
+
+
+@shape(20, 20, 640, loss=True, epochs=2)
+def graph():
+    net, batches = Net(), data()
+    for _ in range(2):
+        for x, y in batches:
+            net.step(x, y)
+
+
+@shape(20, 20, 640, loss=True)
+def eager():
+    net, batches = Net(graph=False), data()
+    for _ in range(2):
+        for x, y in batches:
+            net.step(x, y)
+
+
+@shape(20, 20, 640, validated=2)
+def validation_after_epochs():
+    net, batches, held = Net(), data(), data(3)
+    test = tf.function(net.test)
+    for _ in range(2):
+        for x, y in batches:
+            net.step(x, y)
+        for x, y in held:
+            test(x, y)
+
+
+@shape(20, 20, 640)
+def validation_within_an_epoch():
+    net, batches, held = Net(), data(), data(9)
+    for _ in range(2):
+        for number, (x, y) in enumerate(batches):
+            net.step(x, y)
+            if number % 4 == 0:
+                for place, (x, y) in enumerate(held):
+                    net.test(x, y)
+                    if place == 2:
+                        break
+
+
+@shape(50, 50, 1600)
+def next_on_repeat():
+    net, batches = Net(), iter(data().repeat())
+    for _ in range(50):
+        net.step(*next(batches))
+
+
+@shape(10, 20, 320)
+def gan_in_two_functions():
+    one, two = Net(), Net()
+    for x, y in data():
+        one.step(x, y)
+        two.step(x, y)
+
+
+@shape(10, 10, 320)
+def gan_in_one_function():
+    one, two = Net(graph=False), Net(graph=False)
+
+    @tf.function
+    def both(x, y):
+        return one.step(x, y) + two.step(x, y)
+
+    for x, y in data():
+        both(x, y)
+
+
+@shape(5, 5, 320)
+def accumulation():
+    net = Net()
+    gradients = tf.function(net.gradients)
+    total = None
+    for number, (x, y) in enumerate(data()):
+        _, found = gradients(x, y)
+        total = found if total is None else [one + two for one, two in zip(total, found, strict=True)]
+        if number % 2:
+            net.optimizer.apply_gradients(zip(total, net.model.trainable_variables, strict=True))
+            total = None
+
+
+@shape(30, 30, 960)
+def constants():
+    net, (x, y) = Net(), next(iter(data()))
+    for _ in range(30):
+        net.step(x, y)
+
+
+@shape(20, 20, 640)
+def numpy_slices():
+    net = Net()
+    x = np.ones((320, 4), "float32")
+    for _ in range(2):
+        for start in range(0, 320, BATCH):
+            net.step(tf.constant(x[start : start + BATCH]), tf.constant(x[start : start + BATCH, :1]))
+
+
+@shape(40, 40, 1280)
+def numpy_slices_and_a_validation_iterator():
+    net, held = Net(), iter(data(9, 16).repeat())
+    x = tf.ones((BATCH, 4))
+    for number in range(40):
+        net.step(x, x[:, :1])
+        if number % 10 == 5:
+            net.test(*next(held))
+
+
+@shape(9, 9, 288)
+def take_three_times():
+    net, batches = Net(), data()
+    for _ in range(3):
+        for x, y in batches.take(3):
+            net.step(x, y)
+
+
+@shape(20, unknown=["examples", "loss"])
+def loop_in_the_graph():
+    net, batches = Net(graph=False), data()
+
+    @tf.function
+    def epoch(batches):
+        for x, y in batches:
+            net.step(x, y)
+
+    for _ in range(2):
+        epoch(batches)
+
+
+@shape(20, 20, 640)
+def next_in_the_function():
+    net, batches, held = Net(graph=False), iter(data().repeat()), iter(data(4, 16).repeat())
+
+    @tf.function
+    def validate(batches):
+        return net.test(*next(batches))
+
+    @tf.function
+    def step(batches):
+        return net.step(*next(batches))
+
+    for _ in range(20):
+        step(batches)
+        validate(held)
+
+
+@shape(20, 20, 640)
+def mirrored_strategy():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        net = Net(graph=False)
+    batches = strategy.experimental_distribute_dataset(data())
+
+    @tf.function
+    def step(x, y):
+        return strategy.reduce("MEAN", strategy.run(net.step, (x, y)), axis=None)
+
+    for _ in range(2):
+        for x, y in batches:
+            step(x, y)
+
+
+@shape(20, 20, 640, loss=True)
+def train_on_batch():
+    net, held = Net(), data(2)
+    net.model.compile("sgd", "mse")
+    for _ in range(2):
+        for x, y in data():
+            net.model.train_on_batch(x, y)
+        for x, y in held:
+            net.model.test_on_batch(x, y)
+
+
+@shape(12, 36, 384)
+def gan_by_train_on_batch():
+    one, two = Net(), Net()
+    one.model.compile("sgd", "mse")
+    two.model.compile("sgd", "mse")
+    x = np.ones((BATCH, 4), "float32")
+    for _ in range(12):
+        one.model.train_on_batch(x, x[:, :1])
+        one.model.train_on_batch(x + 1, x[:, :1])
+        two.model.train_on_batch(x, x[:, :1])
+
+
+@shape(10, 10, 320)
+def assigned_in_the_graph():
+    weights = tf.Variable(tf.ones((4, 1)))
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(x @ weights - y))
+        weights.assign_sub(0.01 * tape.gradient(loss, weights))
+        return loss
+
+    for x, y in data():
+        step(x, y)
+
+
+@shape(10, 10, 320, loss=True)
+def assigned_eagerly():
+    weights, bias = tf.Variable(tf.ones((4, 1))), tf.Variable(0.0)
+    seen = tf.Variable(0)
+    for x, y in data():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(x @ weights + bias - y))
+        for variable, gradient in zip((weights, bias), tape.gradient(loss, (weights, bias)), strict=True):
+            variable.assign_sub(0.01 * gradient)
+        seen.assign_add(1)
+
+
+@shape(10, 10, 320)
+def assigned_eagerly_with_gradients_of_a_graph():
+    net = Net()
+    gradients = tf.function(net.gradients)
+    for x, y in data():
+        _, found = gradients(x, y)
+        for variable, gradient in zip(net.model.trainable_variables, found, strict=True):
+            variable.assign(variable - 0.01 * gradient)
+
+
+@shape(10, 10, 320, validated=1)
+def training_flag():
+    net = Net(graph=False)
+
+    @tf.function
+    def step(x, y, training):
+        return net.step(x, y) if training else net.test(x, y)
+
+    for x, y in data():
+        step(x, y, training=True)
+    for x, y in data(3):
+        step(x, y, training=False)
+
+
+@shape(10, 10, 320)
+def concrete_function():
+    net, batches = Net(), data()
+    x, y = next(iter(batches))
+    step = net.step.get_concrete_function(x, y)
+    for x, y in batches:
+        step(x, y)
+
+
+@shape(10, 60, 320)
+def five_updates_of_the_critic():
+    critic, other = Net(), Net()
+    for x, y in data():
+        for _ in range(5):
+            critic.step(x, y)
+        other.step(x, y)
+
+
+@shape(10, 10, 320, loss=False, unknown=["loss"])
+def xla_without_a_return_value():
+    net = Net(graph=False)
+
+    @tf.function(jit_compile=True)
+    def step(x, y):
+        net.step(x, y)
+
+    for x, y in data():
+        step(x, y)
+
+
+@shape(0)
+def fit_and_evaluate():
+    net = Net()
+    net.model.compile("sgd", "mse", run_eagerly=True)
+    net.model.fit(data(), epochs=2, verbose=0)
+    net.model.evaluate(data(), verbose=0)
+    net.model.predict(data(), verbose=0)
+
+
+@shape(10, 10, 320)
+def a_loop_after_fit_that_evaluates():
+    net = Net()
+    net.model.compile(net.optimizer, "mse")
+    net.model.fit(data(), verbose=0)
+    for number, (x, y) in enumerate(data()):
+        net.step(x, y)
+        if number == 4:
+            net.model.evaluate(data(), verbose=0)
+
+
+@shape(10, 10, 320, loss=False)
+def loss_scaling():
+    net = Net(keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.01)), graph=False)
+    for x, y in data():
+        net.step(x, y)
+
+
+@shape(10, 10, 320, loss=True)
+def loss_scaling_in_a_graph():
+    net = Net(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam(0.01)))
+    for x, y in data():
+        net.step(x, y)
+
+
+@shape(30, 30, 960)
+def a_validation_iterator_that_stays():
+    net, batches, held = Net(), iter(data().repeat()), iter(data(4, 16).repeat())
+    for number in range(30):
+        net.step(*next(batches))
+        if number % 5 == 4:
+            net.test(*next(held))
+
+
+@shape(10, 10, 320)
+def two_datasets():
+    net = Net()
+    for (x, _), (_, y) in zip(data(), data(), strict=True):
+        net.step(x, y)
+
+
+@shape(10, 20, 320)
+def two_datasets_with_an_update_each():
+    one, two = Net(), Net()
+    others = iter(data(20))
+    for x, y in data():
+        one.step(x, y)
+        two.step(*next(others))
+
+
+@shape(100, 100, 3200)
+def one_batch_for_ever():
+    net, batches = Net(), iter(data())
+    x, y = next(batches)
+    for _ in range(100):
+        net.step(x, y)
+
+
+@shape(12, 12, 384)
+def left_by_break():
+    net, batches = Net(), data()
+    for _ in range(3):
+        for number, (x, y) in enumerate(batches):
+            net.step(x, y)
+            if number == 3:
+                break
+
+
+@shape(10, 10, 320)
+def legacy_optimizer_of_tensorflow():
+    weights = tf.Variable(tf.ones((4, 1)))
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.01)
+    for x, y in data():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(x @ weights - y))
+        optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+
+
+@shape(10, 10, 320)
+def numpy_iterator():
+    net = Net()
+    for x, y in data().as_numpy_iterator():
+        net.step(tf.constant(x), tf.constant(y))
+
+
+@shape(10, 10, 320)
+def in_a_second_thread():
+    next(iter(data()))
+    thread = threading.Thread(target=gan_in_one_function)
+    thread.start()
+    for _ in data():
+        pass
+    thread.join()
+
+
+@shape(10, 10, 310)
+def a_last_batch_that_is_smaller():
+    net = Net()
+    for x, y in data(31, 10).unbatch().batch(BATCH):
+        net.step(x, y)
+
+
+@shape(20, 20, 640, loss=True)
+def tf_keras_loop():
+    import tf_keras
+
+    watching.loaded(tf_keras)
+    for graph, optimizer in (
+        (True, tf_keras.optimizers.Adam(0.01)),
+        (False, tf_keras.optimizers.legacy.SGD(0.01)),
+    ):
+        net = Net(optimizer, graph, tf_keras)
+        for x, y in data():
+            net.step(x, y)
+
+
+def main() -> None:
+    for name in sys.argv[1:] or SHAPES:
+        run, expected = SHAPES[name]
+        lane = Lane()
+        lane.fed = the_feed().totals()[1]
+        watcher.__init__(lambda lane=lane: watching._tensorflow.joined(lane) or lane)  # type: ignore[misc]
+        run()
+        watcher.finish()
+        lane.take_feed()
+        found = {
+            "steps": lane.steps,
+            "updates": lane.updates,
+            "examples": lane.examples,
+            "loss": lane.loss is not None,
+            "unknown": sorted(lane.unknown),
+            "validated": lane.validated,
+            "epochs": lane.progress().epochs_done if lane.progress is not None else 0,
+            "failures": hooks.failures,
+        }
+        print(json.dumps([name, expected, found]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Training loops of every shape are counted exactly: those of loop_shapes.py, in one child process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
+
+HERE = Path(__file__).parent
+NAMES = [line[4:-4] for line in (HERE / "loop_shapes.py").read_text().splitlines() if line.endswith("():")]
+LEAST_SHAPES = 35
+
+
+@pytest.fixture(scope="module")
+def counted() -> dict[str, list[dict[str, object]]]:
+    """Run all shapes, one after the other."""
+    found = subprocess.run(
+        [sys.executable, HERE / "loop_shapes.py"], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert found.returncode == 0, found.stderr[-2_000:]
+    lines = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("[")]
+    return {name: [expected, counted] for name, expected, counted in lines}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_loop_is_counted_exactly(counted, name):
+    expected, found = counted[name]
+    assert {key: found[key] for key, value in expected.items() if value is not None} == {
+        key: value for key, value in expected.items() if value is not None
+    }
+    assert found["failures"] == 0
+
+
+def test_no_shape_is_missing():
+    assert len(NAMES) >= LEAST_SHAPES

@@ -1,0 +1,67 @@
+"""Watches the libraries of a script as it loads them, with one watcher for all its training loops."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING, Any
+
+from tfmon.script import process
+from tfmon.script.hooking import Hooks, wanted
+from tfmon.script.steps import StepWatcher
+
+if TYPE_CHECKING:
+    from tfmon.script.lane import Lane
+    from tfmon.script.tf_hooks import TensorFlowHooks
+
+_tensorflow: TensorFlowHooks | None = None
+
+
+def loaded(module: Any) -> None:  # noqa: ANN401
+    """Watch a library that the script has just loaded."""
+    global _tensorflow
+    if not wanted():
+        return
+    if module.__name__ == "tensorflow":
+        from tfmon.script.tf_hooks import TensorFlowHooks
+
+        _tensorflow = TensorFlowHooks(watcher, hooks)
+        _tensorflow.install()
+        os.register_at_fork(after_in_child=watcher.retire)
+        return
+    from tfmon.script.keras_watch import watch
+
+    watch(module)
+    if _tensorflow is not None:
+        _tensorflow.watch_optimizers(module)
+
+
+def let_report() -> None:
+    """Watch no loop any more: the script reports its steps itself."""
+    lane = process.joined()
+    watcher.retire(reported=True)
+    if lane is not None and watcher.lane is not None:
+        lane.forget_start()
+
+
+def _join() -> Lane | None:
+    """Return this process's lane if it measures the calling thread."""
+    lane = process.join()
+    if lane is None or not lane.measures_this_thread:
+        return None
+    if _tensorflow is not None:
+        lane.samples_steps = True
+        _tensorflow.joined(lane)
+    atexit.register(watcher.finish)
+    return lane
+
+
+def _hooks_failed(reason: str) -> None:
+    watcher.retire()
+    lane = process.joined()
+    if lane is not None:
+        lane.cannot_know("steps", f"tfmon's hooks failed and were removed ({reason}); tfmon.report still works")
+
+
+watcher = StepWatcher(_join)
+hooks = Hooks(_hooks_failed)
