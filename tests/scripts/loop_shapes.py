@@ -27,7 +27,7 @@ tf.config.set_logical_device_configuration(
 )
 watching.loaded(tf)
 
-import keras
+import keras  # noqa: E402 - TensorFlow is watched before it is loaded
 
 watching.loaded(keras)
 watcher, hooks = watching.watcher, watching.hooks

@@ -152,6 +152,7 @@ class StepWatcher:
             return False
         if not self.aside:
             self.finish()
+            self._doing = ""
         self.aside += 1
         return True
 

@@ -317,7 +317,7 @@ class TensorFlowHooks:
             mark.optimizer = mark.optimizer or optimizer
 
     def _marks(self) -> Iterator[tuple[Mark, bool]]:
-        """Yield the marks of the graph that is built now and of those around it; tell whether a loop lies between."""
+        """Yield the marks of the graph built now and of those around it, and whether a loop lies between."""
         graph, inside = self._graph(), False
         while graph is not None and hasattr(graph, "outer_graph"):
             mark = getattr(graph, MARK, None)
