@@ -18,8 +18,10 @@ import functools
 import math
 from typing import Any
 
+from tfmon.script.hooking import FILES, unseen
 from tfmon.script.meter import InputMeter
 
+FILES.add(__file__)
 WAITED = "tfmon_waited"
 """Seconds waited for batches."""
 ELEMENTS = "tfmon_elements_"
@@ -60,19 +62,22 @@ class TensorFlowFeed(InputMeter):
         if iterator is None or kind in self._kinds or not hasattr(kind, "get_next"):
             return
         self._kinds.add(kind)
-        for name in ("get_next", "get_next_as_optional"):
+        for name in ("__next__", "get_next", "get_next_as_optional"):
             if hasattr(kind, name):
-                setattr(kind, name, self._counted(getattr(kind, name), optional=name != "get_next"))
+                setattr(kind, name, self._counted(getattr(kind, name), optional=name == "get_next_as_optional"))
 
     def _counted(self, own: Any, *, optional: bool) -> Any:  # noqa: ANN401
         def counted(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            if not self._following:
-                return own(iterator, *args, **kwargs)
-            self._following = False
+            following, self._following = self._following, False
             try:
+                if not following:
+                    return own(iterator, *args, **kwargs)
                 return self.counted(own, iterator, args, kwargs, optional=optional)
+            except BaseException as error:
+                unseen(error)
+                raise
             finally:
-                self._following = True
+                self._following = following
 
         return counted
 
