@@ -35,6 +35,7 @@ from tfmon.model.lane_state import (
     IMPORTING,
     LOG_LINES,
     LOWER_THE_BATCH,
+    NO_INPUT_HINT,
     NO_STEPS_HINT,
     NOT_SAMPLED,
     OUT_OF_MEMORY,

@@ -33,6 +33,7 @@ SUSPENDED = "suspended"
 
 OUT_OF_MEMORY = "out_of_memory"
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
+NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 NO_STEPS_HINT = (
     "Keras' fit is seen by itself; in a loop of your own: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
