@@ -126,6 +126,7 @@ class MonitorApp(TerminalApp[Ending]):
         if self._on_terminal is not None:
             self._on_terminal()
         self.theme_changed_signal.subscribe(self, self._dress)
+        self.app_resume_signal.subscribe(self, self._paint_whole)
         self._dress(self.current_theme)
         self.set_interval(PULL_S, self._tick)
         self.call_after_refresh(self._on_first_paint)
@@ -139,6 +140,10 @@ class MonitorApp(TerminalApp[Ending]):
     def _show_no_race(self, reason: str) -> None:
         self.view = replace(self.view, no_race=reason)
         self.pull()
+
+    def _paint_whole(self, _: object) -> None:
+        """Paint every cell: after `fg` the terminal shows nothing of what was painted before."""
+        self.refresh(layout=True)
 
     def _dress(self, theme: Theme) -> None:
         variables = self.theme_variables
