@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import short_name as short_name
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import TuneState
@@ -17,7 +18,6 @@ from tfmon.ui.keys import key_of
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
-_SHORT = {"batch_size": "batch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,6 @@ class NewValue:
 
     lane: str
     value: KnobValue
-
-
-def short_name(knob: str) -> str:
-    """Return a knob's name as the panes and the keys show it."""
-    return _SHORT.get(knob, knob.replace("_", " "))
 
 
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
