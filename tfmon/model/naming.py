@@ -1,6 +1,6 @@
 """What lanes are called: by their device and every setting in which they differ now. Pure.
 
-The session keeps `LaneState.differs` and `LaneState.mark` up to date, so that title, table, verdict and JSON agree.
+The session keeps `LaneState.differs` and `LaneState.mark` up to date: title, table, verdict and JSON agree.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class RunInfo:
         """One line on what came of it: the problem, the failure, the verdict, or that it has none yet."""
         if self.problem or self.failure:
             return self.problem or self.failure
-        return self.verdict or ("still running" if self.running else "not closed: tfmon was killed")
+        return self.verdict or ("still running" if self.running else "was not closed: tfmon was killed")
 
 
 class OpenReplay(ReplayControls, Protocol):
@@ -190,8 +190,8 @@ class OpenReplay(ReplayControls, Protocol):
 class Runs(Protocol):
     """The recordings of the user, each named by its id.
 
-    Every method may read the disk for a second: call them off the screen's thread. All but `list` raise TfmonError,
-    whose text says what was wrong, for a run that is gone or cannot be read.
+    Every method may read the disk for a second: call them off the screen's thread. All raise TfmonError, whose
+    text says what was wrong: the folder cannot be read, or a run is gone or damaged.
     """
 
     def list(self) -> Sequence[RunInfo]:
