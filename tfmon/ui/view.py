@@ -9,6 +9,22 @@ from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.style import Charset
 
+SHARED, OWN, LOG = "shared", "own", "log"
+SCALES = (SHARED, OWN, LOG)
+"""Which scale the charts have: one for all lanes, one for each, or a logarithmic one for all."""
+SPANS_S = (60, 300, 1_800)
+"""How much time the charts show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The vertical axis of a chart."""
+
+    low: float = 0.0
+    high: float = 0.0
+    """As `low` before there is anything to draw."""
+    log: bool = False
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -27,8 +43,26 @@ class View:
     """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
     """True once the user has quit and the lanes are ending."""
-    top: float = 0.0
-    """Top of the scale that all charts share, examples/s."""
+    metric: str = "throughput"
+    """What the charts show: an id of `tfmon.ui.render.series`."""
+    scale: str = SHARED
+    """One of `SCALES`."""
+    span_s: int = SPANS_S[0]
+    """How much time the charts show."""
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    """The scales as last drawn, by the lane's name or `SHARED`; a new one keeps near them."""
+    cursor: int | None = None
+    """Cells from the right end of the charts to the moment that is read off; None for none."""
+    cursor_width: int = 0
+    """Cells of the chart that it is in."""
+    zoomed: bool = False
+    """True while the focused lane has the whole width."""
+    zoomed_from: str | None = None
+    """The focus before that."""
+    frozen: bool = False
+    """True while the display does not follow the race."""
+    back_ns: int = 0
+    """How far the charts are scrolled back."""
     sent_bytes_per_s: float | None = None
     """What the screen sent to the terminal, over the last 10 s; None before that is known."""
     readonly: bool = False

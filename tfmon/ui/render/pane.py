@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,9 +11,10 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, lifecycle, readings
+from tfmon.ui.render import chart, lifecycle, plots, readings
+from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import BLANK, Row, cells, crop, fit
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, Charset, faint, lane_style, strong
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.view import View
 
 # ---------------------------------------------------------------- large figures
@@ -54,8 +54,6 @@ def large(text: str) -> tuple[str, str, str]:
 # ---------------------------------------------------------------- the pane
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
-CHART_NS = 1_000_000_000
-"""Interval at which charts are drawn again."""
 _FRAME_CELLS = 4
 """Cells of a line for its frame and the space inside."""
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
@@ -85,18 +83,23 @@ def chart_width(pane_width: int) -> int:
     return pane_width - _FRAME_CELLS - chart.LABEL_CELLS
 
 
-def axis_end_ns(snapshot: Snapshot) -> int:
-    """Return the right end of the time axis, or the last window once no lane trains or will.
+def chart_rect(snapshot: Snapshot, lane: LaneState, rect: Rect) -> Rect | None:
+    """Return where the chart of a pane is, without its scale and its time axis; None where there is none."""
+    inner = rect.height - 2
+    any_gpu = any(one.spec.kind == "gpu" for one in snapshot.lanes)
+    height = _plan(inner - _figure_height(inner), any_gpu)[1] - 1
+    if height < 1 or lane.phase in (FAILED, ABSENT):
+        return None
+    x, bottom = rect.x + _FRAME_CELLS // 2 + chart.LABEL_CELLS, rect.y + rect.height - 2
+    return Rect(x, bottom - height, chart_width(rect.width), height)
 
-    It is the last full second, so that charts move once a second, however often the figures do.
-    """
-    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
-    ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
-    return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
+
+def _figure_height(height: int) -> int:
+    return HEIGHT if height >= 14 else 1
 
 
 def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
-    """Return the pane of the lane at that place: `height` rows of `width` cells; the chart's top is `view.top`."""
+    """Return the pane of the lane at that place: `height` rows of `width` cells; `view` has the chart's scale."""
     lane, verdict = analysis.snapshot.lanes[index], analysis.verdict
     leads = lane.spec.name == verdict.winner and verdict.ratio is not None
     pane = _Pane(
@@ -170,7 +173,7 @@ def _state(pane: _Pane) -> str:
 
 def _body(pane: _Pane, width: int, height: int) -> list[Row]:
     """Return the lines that fit, the most important ones first and in a fixed order."""
-    large = 3 if height >= 14 else 1
+    large = _figure_height(height)
     makers = _makers(pane, width)
     any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
     shown, chart_height = _plan(height - large, any_gpu)
@@ -180,7 +183,7 @@ def _body(pane: _Pane, width: int, height: int) -> list[Row]:
             continue
         rows.append(BLANK if name.startswith("gap") else makers[name]())
     if chart_height:
-        rows += _chart(pane, width, chart_height)
+        rows += plots.chart_rows(pane.lane, pane.snapshot, pane.view, width, chart_height, pane.accent)
     return rows
 
 
@@ -274,29 +277,3 @@ def _short_figure(parts: list[Row], width: int) -> Row:
         if part and (not row or cells(row) + 2 + cells(part) <= width):
             row = (*row, ("  ", TEXT), *part) if row else part
     return row
-
-
-def _chart(pane: _Pane, width: int, height: int) -> tuple[Row, ...]:
-    """Return throughput over the last minute, `height` rows with the time axis."""
-    lane = pane.lane
-    until_ns = axis_end_ns(pane.snapshot)
-    axis = chart.time_axis(until_ns, chart_width(width + _FRAME_CELLS))
-    values = chart.past_throughput(lane.points, until_ns, axis, chart.parts_per_cell(pane.view.charset))
-    edge = faint(pane.accent) if lane.phase in (PAUSED, DONE) else pane.accent
-    foot: Row = (("0 ┴".rjust(chart.LABEL_CELLS), DIM), (chart.axis_row(lane.knob_marks, axis), DIM))
-    return (*_area(values, pane.view.top, height - 1, pane.view.charset, edge, faint(pane.accent)), foot)
-
-
-@functools.lru_cache(maxsize=64)
-def _area(
-    values: tuple[float | None, ...], top: float, height: int, charset: Charset, edge: str, inside: str
-) -> tuple[Row, ...]:
-    """Return the area under the values, with the scale at its left; cached until a value changes."""
-    lines = chart.plot(values, top, height, charset)
-    blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
-    rows: list[Row] = []
-    for place, line in enumerate(lines):
-        above = lines[place - 1] if place else " " * len(line)
-        runs = ((text, edge if at_top else inside) for text, at_top in chart.edge_runs(line, above))
-        rows.append(((chart.scale_label(top) if place == 0 else blank_label, DIM), *runs))
-    return tuple(rows)

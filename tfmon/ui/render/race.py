@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tfmon import units
@@ -11,13 +12,13 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart
+from tfmon.ui.render import chart, series
 from tfmon.ui.render.bars import Zone, header_row, keys_row, message_of, status_row
-from tfmon.ui.render.layout import Layout, arrange
-from tfmon.ui.render.pane import axis_end_ns, chart_width, pane_rows
+from tfmon.ui.render.layout import Layout, Rect, arrange
+from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
-from tfmon.ui.view import View, focused_index
+from tfmon.ui.view import Scale, View, focused_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +28,29 @@ class RaceFrame:
     rows: tuple[Row, ...]
     """One for each line of the terminal, each exactly as wide."""
     zones: tuple[Zone, ...]
-    top: float
-    """Top of the charts' scale, to be kept for the next page."""
+    scales: Mapping[str, Scale]
+    """Those of the charts, to be kept for the next page."""
+    charts: tuple[Rect, ...] = ()
+    """Where the charts are."""
 
 
 def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
     """Draw the race for a terminal of that size."""
     snapshot = analysis.snapshot
     layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
-    top = shared_top(snapshot, view, layout)
+    view = replace(view, scales=scales_of(snapshot, view, layout))
     zones: list[Zone] = []
     if layout.kind == "tiny":
         rows: list[Row] = [((line, WARN),) for line in wrap("terminal too small", width, height)]
     elif layout.kind == "lines":
         rows = _lines(analysis, view, layout, zones)
     else:
-        rows = _panes(analysis, view, layout, top, zones)
+        rows = _panes(analysis, view, layout, zones)
     fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
     if view.charset == "ascii":
         fitted = tuple(to_ascii(row) for row in fitted)
-    return RaceFrame(fitted, tuple(zones), top)
+    found = (chart_rect(snapshot, snapshot.lanes[place.lane], place.rect) for place in layout.panes)
+    return RaceFrame(fitted, tuple(zones), view.scales, tuple(rect for rect in found if rect is not None))
 
 
 def in_sight(snapshot: Snapshot, view: View, width: int, height: int) -> tuple[str, ...]:
@@ -57,26 +61,21 @@ def in_sight(snapshot: Snapshot, view: View, width: int, height: int) -> tuple[s
     return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
 
 
-def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
-    """Return the top of the one scale that all charts share: the highest column of any of them fits."""
+def scales_of(snapshot: Snapshot, view: View, layout: Layout) -> Mapping[str, Scale]:
+    """Return the scales of the charts: the highest column of each fits."""
     if not layout.panes:
-        return view.top
+        return view.scales
     width = chart_width(layout.panes[0].rect.width)
-    until_ns = axis_end_ns(snapshot)
-    axis = chart.time_axis(until_ns, width)
-    per_cell = chart.parts_per_cell(view.charset)
-    columns = [chart.past_throughput(lane.points, until_ns, axis, per_cell) for lane in snapshot.lanes]
-    peak = max((value for values in columns for value in values if value is not None), default=0.0)
-    return chart.nice_top(peak, view.top)
+    return series.scales(snapshot, view, width, chart.parts_per_cell(view.charset))
 
 
 # ---------------------------------------------------------------- panes
 
 
-def _panes(analysis: Analysis, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
+def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
     snapshot = analysis.snapshot
     rows = [header_row(snapshot, layout.header.width)]
-    rows += _blocks(analysis, replace(view, top=top), layout) or _no_lanes(view, layout)
+    rows += _blocks(analysis, view, layout) or _no_lanes(view, layout)
     for place in layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     undo_key = key_of("undo", view.keys)
