@@ -2,7 +2,7 @@
 
 It says its seed, which repeats the acts. Every twenty acts it asks for the race again, in 120 columns, and the
 screen must show it. It ends with 1 if that fails, and for what `soak.py` checks: a crash, a traceback, a process
-that is left, a terminal that is not restored, a recording that cannot be read to its last event, a figure that grew.
+that is left, a terminal that is not restored, a recording that ends before its last event, a figure that grew.
 """
 
 from __future__ import annotations
