@@ -84,7 +84,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case KnobRefused():
             requested = _without(state.requested, event.knob, event.request)
-            return replace(state, requested=requested, refused=event.reason)
+            return replace(state, requested=requested, refused=event.reason, refused_ns=event.at_ns)
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()

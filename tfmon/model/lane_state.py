@@ -163,6 +163,8 @@ class LaneState:
     """Knobs requested and not answered yet."""
     refused: str = ""
     """Why the latest request was refused; empty when it was not."""
+    refused_ns: int = 0
+    """When that was."""
     steps: int = 0
     examples: int = 0
     first_loss: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from tfmon.model.lane_state import ABSENT, FAILED
@@ -35,6 +35,12 @@ class View:
     message: str = ""
     """What the last key press did, or why it did nothing."""
     message_until_ns: int = 0
+    message_done: Callable[[Snapshot], bool] | None = None
+    """Whether what the message announces has happened; None where it announces nothing."""
+    race: int = 0
+    """Number of the race that was drawn last."""
+    usual: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Seconds that the stages of getting ready took before on this machine, by the lane's name and the phase."""
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""
     seen: tuple[str, ...] = ()
@@ -61,6 +67,8 @@ class View:
     """The focus before that."""
     frozen: bool = False
     """True while the display does not follow the race."""
+    behind_s: float = 0.0
+    """How long ago the moment is at which the charts then end."""
     back_ns: int = 0
     """How far the charts are scrolled back."""
     sent_bytes_per_s: float | None = None
@@ -95,3 +103,9 @@ def with_failures(view: View, snapshot: Snapshot, shown: Collection[str]) -> Vie
 def acknowledged(view: View) -> View:
     """Return the view after the user has acknowledged every failure."""
     return replace(view, unseen=(), seen=(*view.seen, *view.unseen))
+
+
+def standing_still(view: View, shown: Snapshot, live: Snapshot, message: str) -> View:
+    """Return the view of a display that does not follow: with the message of now, and how far it is behind."""
+    behind_s = (live.at_ns - shown.at_ns + view.back_ns) / 1e9
+    return replace(view, behind_s=behind_s, message=message, message_until_ns=2**63 if message else 0)
