@@ -61,6 +61,8 @@ class ExperimentControl:
         with self._lock:
             self._check_idle()
             state, attempt = find_kept(self._session.snapshot())
+            if self._session.snapshot().lane(attempt.lane).over:
+                raise ExperimentError("the lane has ended, and its result stays as it is")
             for knob in attempt.change:
                 self._controls.set_knob(attempt.lane, knob, attempt.before[knob])
             self._session.set_experiment(state)
