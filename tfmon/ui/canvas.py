@@ -19,6 +19,8 @@ from tfmon.ui.textual_compat import TerminalApp, is_on_top
 
 MERGE_CELLS = 10
 """Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
+SHIFT_CELLS = 12
+"""To move cells costs as many bytes as to repaint about so many."""
 
 
 class Canvas(Widget):
@@ -46,13 +48,7 @@ class Canvas(Widget):
         if not terminal.may_paint():
             return
         old, self._rows = self._rows, tuple(rows)
-        runs = [
-            (y, first, last)
-            for y, (before, after) in enumerate(zip_longest(old, self._rows, fillvalue=BLANK))
-            if before != after
-            for first, last in changed_runs(before, after)
-        ]
-        if not runs:
+        if old == self._rows:
             return
         if (
             len(old) == len(self._rows)
@@ -62,7 +58,7 @@ class Canvas(Widget):
         ):
             colours = self.app.console.color_system
             system = None if colours is None else _SYSTEMS[colours]
-            terminal.paint(repaint(self._rows, runs, self._styles(), system))
+            terminal.paint(update(old, self._rows, self._styles(), system))
         else:
             self.refresh()
 
@@ -109,13 +105,42 @@ _SYSTEMS = {
 def changed_runs(before: Row, after: Row) -> list[tuple[int, int]]:
     """Return the runs of cells, first and one past the last, in which two rows differ.
 
-    Rows with characters that are not one cell wide count as one run.
+    Between the spans that both rows begin and end with, characters that are not one cell wide make one run.
     """
+    first, before, after = _unlike(before, after)
     old, new = _cells(before), _cells(after)
     if old is None or new is None:
-        return [(0, max(sum(cell_len(text) for text, _ in row) for row in (before, after)))]
+        return [(first, first + max(cells(before), cells(after)))]
+    return _runs(old, new, first)
+
+
+def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return the runs whose cells are moved one to the left, and the runs that differ after that.
+
+    A chart that goes on by a cell is written anew at its right end only.
+    """
+    shifts: list[tuple[int, int]] = []
     runs: list[tuple[int, int]] = []
-    for place, (left, right) in enumerate(zip_longest(old, new)):
+    start, before, after = _unlike(before, after)
+    old, new = _cells(before), _cells(after)
+    if old is None or new is None:
+        return [], [(start, start + max(cells(before), cells(after)))]
+    for first, last in _runs(old, new, start):
+        begin, end = first - start, last - start
+        if last - first > SHIFT_CELLS and end <= len(old):
+            rest = _runs([*old[begin + 1 : end], None], new[begin:end], first)
+            if sum(stop - begun for begun, stop in rest) + SHIFT_CELLS < last - first:
+                shifts.append((first, last))
+                runs += rest
+                continue
+        runs.append((first, last))
+    return shifts, runs
+
+
+def _runs(old: Sequence[object], new: Sequence[object], start: int) -> list[tuple[int, int]]:
+    """Return the runs of places that differ; the first place is `start`."""
+    runs: list[tuple[int, int]] = []
+    for place, (left, right) in enumerate(zip_longest(old, new), start):
         if left == right:
             continue
         if runs and place - runs[-1][1] < MERGE_CELLS:
@@ -123,6 +148,26 @@ def changed_runs(before: Row, after: Row) -> list[tuple[int, int]]:
         else:
             runs.append((place, place + 1))
     return runs
+
+
+def _unlike(before: Row, after: Row) -> tuple[int, Row, Row]:
+    """Return the spans between those that both rows begin and end with, and the first cell of the former."""
+    x = start = 0
+    for left, right in zip(before, after, strict=False):
+        if left != right:
+            break
+        x += cell_len(left[0])
+        start += 1
+    before, after = before[start:], after[start:]
+    if cells(before) == cells(after):
+        end = 0
+        for left, right in zip(reversed(before), reversed(after), strict=False):
+            if left != right:
+                break
+            end += 1
+        if end:
+            before, after = before[:-end], after[:-end]
+    return x, before, after
 
 
 def _cells(row: Row) -> list[tuple[str, str]] | None:
@@ -139,6 +184,22 @@ def _cells(row: Row) -> list[tuple[str, str]] | None:
 
 
 RESET = "\x1b[0m"
+
+
+def update(
+    before: Sequence[Row], after: Sequence[Row], styles: Mapping[str, Style], colours: ColorSystem | None
+) -> str:
+    """Return what to write so that a terminal that shows some rows shows others, as many and as wide."""
+    moves: list[str] = []
+    runs: list[tuple[int, int, int]] = []
+    for y, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old is new or old == new:
+            continue
+        shifts, changed = changes(old, new)
+        # Delete a cell and all to its right comes closer; insert one at the end of the run, and it is back.
+        moves += [f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{y + 1};{last}H\x1b[@" for first, last in shifts]
+        runs += [(y, first, last) for first, last in changed]
+    return "".join(moves) + repaint(after, runs, styles, colours)
 
 
 def repaint(
