@@ -426,7 +426,7 @@ class TestLog:
             ("event", "racing"),
             ("event", "prefetch=auto in effect from step 1,200; longest gap between steps 4.0 ms"),
             ("trouble", "no memory · use less"),
-            ("trouble", "process ended with exit code 1"),
+            ("trouble", "process exited with code 1"),
             ("event", "started, process 43; prefetch=2"),
         ]
 
