@@ -32,6 +32,7 @@ from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner.planner import RaceOptions, plan_race
+from tfmon.runner.repeat import command_line
 
 if TYPE_CHECKING:
     from tfmon.doctor.facts import OthersLoad
@@ -52,6 +53,7 @@ class Program:
     def __init__(self, race_options: RaceOptions) -> None:
         self._options = race_options
         self._machine = read_machine()
+        self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self.session = Session(self._machine, time.monotonic_ns)
@@ -83,7 +85,16 @@ class Program:
         gpus = self._search.gpus if self._search is not None else ()
         machine = replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
         self.session.set_machine(machine)
+        self._latest = plan
         return plan
+
+    def repeat(self) -> str:
+        """Return the command that repeats this race with the settings in effect; "" before it has lanes.
+
+        Raises:
+            UsageError: no command line can say a setting.
+        """
+        return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
     def begin(self, plan: RacePlan) -> None:
         """Start the lanes, the watchdog and the probes."""

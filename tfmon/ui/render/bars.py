@@ -132,7 +132,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
     if looking := plots.looking(snapshot, view):
         left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
     if message and cells(left) + cells(right) > width:
-        right = () if not view.frozen else looking
+        right = looking
     cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
         right = (*right, (f" {cost} ", DIM))
@@ -161,10 +161,14 @@ def _status(snapshot: Snapshot, view: View) -> Row:
     if shows(snapshot, view):
         focused = titles.get(view.focused or "")
         return ((f"   keys act on {focused} only · ", TEXT), *all_lanes) if focused else ()
+    if view.replay and view.focused is None:
+        return ()
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
     told = (
-        () if view.readonly else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
+        ()
+        if view.readonly or view.replay
+        else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
     )
     if view.focused is not None:
         words = f"   keys act on {titles.get(view.focused, view.focused)} only"

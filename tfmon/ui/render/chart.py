@@ -166,16 +166,13 @@ def short_number(value: float) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def axis_row(
-    marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now"), about: str = ""
-) -> str:
+def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
     """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first.
 
     Args:
         marks: The changes.
         axis: The time.
         ends: The words at its ends.
-        about: What is drawn; written beside the left end.
     """
     line = ["─"] * axis.width
     taken = [False] * axis.width
@@ -186,8 +183,6 @@ def axis_row(
         taken[place] = True
     left, right = ends
     _write(line, taken, axis.width - len(right) - 1, f" {right}")
-    if about:
-        _write(line, taken, 0, f"{left} ") and _write(line, taken, len(left) + 1, f" {about} ")
     for place, text in reversed(shown):
         words = f" {text} "
         _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)

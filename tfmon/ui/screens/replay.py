@@ -147,7 +147,7 @@ class ReplayApp(MonitorApp):
             characters=characters,
             keymap={binding: keys for binding, keys in (keymap or {}).items() if binding not in REFUSED},
         )
-        self.view = replace(self.view, readonly=True)
+        self.view = replace(self.view, replay=True)
 
     def get_default_screen(self) -> Screen[None]:
         """Return the race."""
