@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
@@ -12,6 +12,7 @@ from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackRep
 from tfmon.model.lane_history import History
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.events import (
@@ -26,6 +26,7 @@ from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.naming import named
 from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample, known
+from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 from tfmon.model.spec import LaneSpec
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.records import replace
 
 WAITS = Missing("it had no slice since the last sample")
 LEAST_NS = 50_000_000
