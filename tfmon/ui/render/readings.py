@@ -68,7 +68,7 @@ def done_row(lane: LaneState, width: int) -> Row:
         return labelled("done", (UNKNOWN, DIM))
     if lane.progress is not None and lane.progress.epochs:
         return _epoch_row(lane, width)
-    discarded = sum(lane.discarded.values())
+    discarded = lane.measurements.discarded_windows
     row = labelled(
         "done",
         (units.count(lane.steps), TEXT),

@@ -214,7 +214,7 @@ def _stretched(bar: Row, room: int) -> Row:
 
 
 def _discarded(lane: LaneState, width: int) -> Iterator[Row]:
-    discarded = sum(lane.discarded.values())
+    discarded = lane.measurements.discarded_windows
     windows = units.count(lane.measurements.windows)
     yield labelled(
         "windows", (f"{windows}, {units.count(discarded)} of them discarded" if discarded else windows, TEXT)
