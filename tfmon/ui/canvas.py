@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
-from typing import cast
+from typing import TypeAlias, cast
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -127,8 +126,9 @@ def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[
         return [], [(start, start + max(cells(before), cells(after)))]
     for first, last in _runs(old, new, start):
         begin, end = first - start, last - start
-        if last - first > SHIFT_CELLS and end <= len(old):
-            rest = _runs([*old[begin + 1 : end], None], new[begin:end], first)
+        if last - first > SHIFT_CELLS and end <= len(old[0]):
+            moved = old[0][begin + 1 : end] + "\0", [*old[1][begin + 1 : end], ""]
+            rest = _runs(moved, (new[0][begin:end], new[1][begin:end]), first)
             if sum(stop - begun for begun, stop in rest) + SHIFT_CELLS < last - first:
                 shifts.append((first, last))
                 runs += rest
@@ -137,16 +137,18 @@ def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[
     return shifts, runs
 
 
-def _runs(old: Sequence[object], new: Sequence[object], start: int) -> list[tuple[int, int]]:
-    """Return the runs of places that differ; the first place is `start`."""
+def _runs(old: _Cells, new: _Cells, start: int) -> list[tuple[int, int]]:
+    """Return the runs of cells that differ, where the first cell is `start`."""
+    (texts, styles), (new_texts, new_styles) = old, new
+    shared, longest = sorted((len(texts), len(new_texts)))
+    cells = zip(texts, new_texts, styles, new_styles, strict=False)
+    differ = [place for place, (one, other, was, now) in enumerate(cells) if one != other or was != now]
     runs: list[tuple[int, int]] = []
-    for place, (left, right) in enumerate(zip_longest(old, new), start):
-        if left == right:
-            continue
-        if runs and place - runs[-1][1] < MERGE_CELLS:
-            runs[-1] = (runs[-1][0], place + 1)
+    for place in (*differ, *range(shared, longest)):
+        if runs and place + start - runs[-1][1] < MERGE_CELLS:
+            runs[-1] = (runs[-1][0], place + start + 1)
         else:
-            runs.append((place, place + 1))
+            runs.append((place + start, place + start + 1))
     return runs
 
 
@@ -170,14 +172,19 @@ def _unlike(before: Row, after: Row) -> tuple[int, Row, Row]:
     return x, before, after
 
 
-def _cells(row: Row) -> list[tuple[str, str]] | None:
-    """Return a row as cells with their styles; None if some character is not one cell wide."""
-    cells: list[tuple[str, str]] = []
-    for text, style in row:
-        if not text.isascii() and cell_len(text) != len(text):
-            return None
-        cells += [(character, style) for character in text]
-    return cells
+_Cells: TypeAlias = tuple[str, Sequence[str]]
+"""The characters of a row, and the style of each."""
+
+
+def _cells(row: Row) -> _Cells | None:
+    """Return a row as cells; None if some character is not one cell wide."""
+    text = "".join([text for text, _ in row])
+    if not text.isascii() and any(cell_len(part) != len(part) for part, _ in row):
+        return None
+    styles: list[str] = []
+    for part, style in row:
+        styles += [style] * len(part)
+    return text, styles
 
 
 # ---------------- the escape codes that bring the changed cells of a terminal up to date, and no more. Pure

@@ -116,12 +116,14 @@ def plot(values: Sequence[float | None], top: float, height: int, charset: Chars
 
 def _plot_braille(values: Sequence[float | None], top: float, height: int) -> list[str]:
     levels = [_level(value, top, height * 4) for value in values]
-    pairs = list(zip(levels[::2], levels[1::2], strict=True))
-    rows = []
-    for row in reversed(range(height)):
-        base = row * 4
-        rows.append("".join(_braille(left - base, right - base) for left, right in pairs))
-    return rows
+    columns = [_braille_column(left, right, height) for left, right in zip(levels[::2], levels[1::2], strict=True)]
+    return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
+
+
+@functools.lru_cache(maxsize=2_048)
+def _braille_column(left: int, right: int, height: int) -> str:
+    """Return the cells of a column, the highest first."""
+    return "".join(_braille(left - row * 4, right - row * 4) for row in reversed(range(height)))
 
 
 def _braille(left: int, right: int) -> str:
@@ -135,6 +137,8 @@ def _braille(left: int, right: int) -> str:
 
 def edge_runs(line: str, above: str) -> list[tuple[str, bool]]:
     """Cut a row of the chart into runs: True for the cells at the top of their column, which tell the value."""
+    if " " not in above or line.isspace():
+        return [(line, False)] if line else []
     runs: list[tuple[str, bool]] = []
     for cell, over in zip(line, above, strict=True):
         edge = over == " " and cell != " "
