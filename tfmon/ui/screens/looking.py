@@ -29,6 +29,8 @@ class Looking:
     monitor: MonitorApp
     charts: tuple[Rect, ...]
     """Where the charts are."""
+    _clicked_at: tuple[int, int] = (-1, -1)
+    """Where the last click was. For Textual any two clicks on the screen, one soon after the other, are double."""
 
     def redraw(self) -> None:
         """Draw what is known."""
@@ -147,8 +149,11 @@ class Looking:
 
         self.monitor.app.push_screen(CopyPage(self.monitor))
 
-    def double_clicked(self, zone: Zone | None) -> bool:
-        """Zoom in on the pane that was clicked twice, or show all again; return whether it was one."""
+    def double_clicked(self, event: events.Click, zone: Zone | None) -> bool:
+        """Zoom in on a pane that is clicked twice in one place, or show all again; return whether it was."""
+        before, self._clicked_at = self._clicked_at, (event.screen_x, event.screen_y)
+        if event.chain != 2 or before != self._clicked_at:
+            return False
         if self.monitor.view.zoomed and zone is None:
             self.action_toggle_zoom()
         elif zone is not None and zone.action.startswith("focus_lane("):

@@ -94,7 +94,7 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
     def on_click(self, event: events.Click) -> None:
         """Do what was clicked: a pane takes the focus, a key at the bottom acts; twice: the pane is zoomed."""
         zone = self._zone_at(event)
-        if event.chain == 2 and self.double_clicked(zone):
+        if self.double_clicked(event, zone):
             return
         if zone is not None and zone.knob and event.button == RIGHT_BUTTON:
             self.action_step_knob(zone.knob, -1)

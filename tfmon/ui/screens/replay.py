@@ -53,6 +53,11 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self._playback = monitor.playback
         self._bar = (0, 0)
 
+    @property
+    def leaves(self) -> str:
+        """What the key does that ends tfmon here."""
+        return "quit"
+
     def redraw(self) -> None:
         """Draw the race with the time line below it."""
         width, height = self.app.size
@@ -64,7 +69,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         line, start, size = timeline_row(playback, width)
         self._bar = (start, size)
         message = "" if layout.status.height else message_of(self.monitor.view, snapshot)
-        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width))[:height]
+        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width, self.leaves))[:height]
         if self.monitor.view.charset == "ascii":
             rows = tuple(to_ascii(row) for row in rows)
         self.canvas.show(rows)
@@ -275,7 +280,7 @@ def time_of(replay: ReplayState, cell: int, width: int) -> int:
     return replay.from_ns + (replay.to_ns - replay.from_ns) * cell // max(1, width - 1)
 
 
-def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int) -> Row:
+def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int, leaves: str = "quit") -> Row:
     """Return the keys of the replay, or the message."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
@@ -287,8 +292,8 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
             pair = " ".join(key_of(one, keys) for one in (first, second) if one)
             word = word or ("pause" if replay.playing else "play")
             spans += [(pair, KEY), (f" {word}  ", DIM)]
-        for word in ("help", "quit"):
-            spans += [(key_of(word, keys), KEY), (f" {word}  ", DIM)]
+        for binding, word in (("help", "help"), ("quit", leaves)):
+            spans += [(key_of(binding, keys), KEY), (f" {word}  ", DIM)]
         if cells(spans) <= width:
             break
     return fit(spans, width)
