@@ -256,10 +256,8 @@ class MonitorApp(TerminalApp[Ending]):
         """Return the view for a race that began since: without focus, scales and failures of the one before."""
         began, usual = self.snapshot.race.number, self._usual(self.snapshot)
         self._frozen = None
-        return replace(
-            self.view, race=began, usual=usual, focused=None, scales={}, seen=(), unseen=(), zoomed=False, cursor=None,
-            frozen=False, back_ns=0,
-        )  # fmt: skip
+        fresh = replace(self.view, zoomed=False, cursor=None, frozen=False, back_ns=0)
+        return replace(fresh, race=began, usual=usual, focused=None, scales={}, seen=(), unseen=())
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""

@@ -195,7 +195,7 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         self._focus(ring[(ring.index(at) + direction) % len(ring)])
 
     def action_focus_all(self) -> None:
-        """End the cursor, else the zoom, else let keys act on all lanes and acknowledge failures that were hidden."""
+        """End the cursor, else the zoom, else let keys act on all lanes and acknowledge hidden failures."""
         if self.stop_looking():
             return
         self.monitor.view = acknowledged(self.monitor.view)

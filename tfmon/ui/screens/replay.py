@@ -27,7 +27,7 @@ from tfmon.ui.render.style import DIM, KEY, LANE_COLOURS, STRONG, TEXT, TROUBLE,
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.text import HelpPage
 
-_TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
+TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
 """Keys of a race that a replay has for something else."""
 REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
 """Keys of a race that do nothing here; remapped, they do not clash with those that do."""
@@ -43,7 +43,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         *(
             Binding(key.keys, key.action if watches(key.action) else "refuse", key.help, id=key.id, show=False)
             for key in RACE_KEYS
-            if key.id not in _TAKEN
+            if key.id not in TAKEN
         ),
         *(Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in REPLAY_KEYS),
     ]
