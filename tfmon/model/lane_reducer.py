@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 from tfmon.model import gpu_accounting
@@ -49,8 +49,14 @@ from tfmon.model.lane_state import (
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
 from tfmon.model.readings import GpuSample, TreeSample, known
+from tfmon.model.records import replace
 
 MOST_KNOB_MARKS = 64
+_OF_A_PROFILE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
+    r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
+)
+"""What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
@@ -315,7 +321,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             if event.dropped_bytes:
                 yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
             for line in event.lines:
-                yield "printed", line
+                if not _OF_A_PROFILE.match(line):
+                    yield "printed", line
         case LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
             yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
