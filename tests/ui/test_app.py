@@ -12,6 +12,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError, UsageError
+from tfmon.model.events import LaneStarted
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
@@ -389,3 +390,55 @@ async def test_no_color_takes_every_colour_out_and_an_empty_one_does_not(monkeyp
             if colour is not None
         }
         assert colours <= {"default"}
+
+
+async def test_a_message_goes_as_soon_as_what_it_announces_has_happened():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "space")
+        assert "pause requested: cpu, gpu:0" in shown(pilot)
+        for name in demo.names:
+            demo.enter(name, "paused")
+        app.pull()
+        assert "pause requested" not in shown(pilot)
+        await press(pilot, "r")
+        assert "restarting cpu, gpu:0" in shown(pilot)
+        for name in demo.names:
+            demo.session.accept(LaneStarted(lane=name, at_ns=demo.clock() + 1, pid=7, settings={}))
+        app.pull()
+        assert "restarting" not in shown(pilot)
+
+
+async def test_no_key_changes_the_result_of_a_race_that_is_over():
+    demo = racing_demo()
+    for name in demo.names:
+        demo.enter(name, "done")
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "Result" in shown(pilot))
+        before = shown(pilot)
+        for key in ("t", "space", "p", "B", "b", "g", "x", "e", "u"):
+            await press(pilot, key)
+        for _ in range(2):
+            demo.clock.ahead(6)
+            demo.sample((310, 290))
+            app.pull()
+        await pilot.pause()
+        assert shown(pilot) == before
+        called = {call[0] for call in demo.controls.calls}
+        assert not called & {"set_mode", "set_knob", "pause", "resume"}, "nothing was requested of the lanes"
+
+
+async def test_another_race_begins_with_a_view_of_its_own():
+    demo = racing_demo()
+    app = app_of(demo, usual=lambda snapshot: {"cpu": {"importing": float(snapshot.race.number)}})
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: app.view.scales)
+        await press(pilot, "tab")
+        assert (app.view.focused, app.view.usual) == ("cpu", {"cpu": {"importing": 1.0}})
+        demo.session.begin(replace(app.snapshot.race, started_ns=None), demo.specs)
+        app.pull()
+        await pilot.pause()
+        assert app.view.focused is None and app.view.usual == {"cpu": {"importing": 2.0}}
+        assert all(scale.high <= scale.low for scale in app.view.scales.values()), "the old chart's axis is gone"
