@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.events import SECOND, window
+from support.ui import Demo
 
 from tfmon.analysis.verdict import CONTENDED, find_verdict
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
@@ -63,6 +65,15 @@ class TestNothingToSay:
     def test_counts_the_pairs_that_there_are(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 3), lane("gpu:0", [300.0] * 4)))
         assert (verdict.text, verdict.winner) == ("no verdict yet: measured 3 of 5 rounds", None)
+
+    def test_a_race_that_was_too_short_says_how_much_longer_would_do(self):
+        demo = Demo(mode=TURNS)
+        demo.go()
+        demo.race(4.8)
+        for name in demo.names:
+            demo.enter(name, "done")
+        text = "no verdict: measured 4 of 5 rounds; about 2 s more would do"
+        assert find_verdict(demo.session.snapshot()).text == text
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
@@ -143,15 +154,94 @@ class TestInterleaved:
 
 
 class TestConcurrent:
-    def test_the_factor_is_that_of_the_totals_and_is_called_contended(self):
-        verdict = find_verdict(snapshot(lane("cpu", [100.0, 300.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
-        assert verdict.text == "gpu:0 is 2.5× faster than cpu"
-        assert (verdict.winner, verdict.ratio, verdict.note) == ("gpu:0", pytest.approx(2.5), CONTENDED)
-        assert (verdict.interval, verdict.ranking) == (None, ())
+    def raced(self, seconds: float, speeds=(7_000, 2_000), wobble: float = 0.02) -> Demo:
+        demo = Demo(mode=CONCURRENT)
+        demo.go()
+        demo.race(seconds, speeds, wobble)
+        return demo
+
+    def test_the_winner_is_named_with_an_interval_over_the_seconds_of_both(self):
+        verdict = find_verdict(self.raced(20).session.snapshot())
+        assert (verdict.winner, verdict.note, verdict.ranking) == ("cpu", CONTENDED, ())
+        assert verdict.interval.low < 3.5 < verdict.interval.high
+        assert 18 <= verdict.interval.pairs <= 21
+        assert verdict.text.startswith("cpu is 3.5× faster than gpu:0 (95 % CI 3.")
+
+    def test_a_lane_that_trained_for_a_second_is_compared_with_nothing(self):
+        demo = Demo(mode=CONCURRENT)
+        demo.go()
+        demo.enter("gpu:0", "paused")
+        demo.race(20, (7_000, 2_000))
+        demo.enter("gpu:0", "racing")
+        demo.race(1, (7_000, 12))
+        verdict = find_verdict(demo.session.snapshot())
+        assert (verdict.winner, verdict.ratio) == (None, None)
+        assert verdict.text in {
+            f"no verdict yet: all trained at the same time for {seconds} of 5 s" for seconds in (1, 2)
+        }
+        for name in demo.names:
+            demo.enter(name, "done")
+        assert find_verdict(demo.session.snapshot()).text.endswith(" s more would do")
+
+    def test_what_a_lane_did_while_the_other_stood_does_not_count(self):
+        demo = self.raced(10)
+        demo.enter("gpu:0", "paused")
+        demo.race(30, (70_000, 2_000))
+        assert find_verdict(demo.session.snapshot()).ratio == pytest.approx(3.5, rel=0.05)
+
+    def test_only_what_was_measured_since_the_last_change_counts(self):
+        demo = self.raced(10, (70_000, 2_000))
+        demo.apply("cpu", "batch_size", 20)
+        demo.race(10, (7_000, 2_000))
+        assert find_verdict(demo.session.snapshot()).ratio == pytest.approx(3.5, rel=0.05)
+
+    def test_equal_lanes_are_too_close_to_call(self):
+        verdict = find_verdict(self.raced(20, (5_000, 5_000), 0.2).session.snapshot())
+        assert verdict.winner is None
+        assert verdict.text.startswith("too close to call: ")
+
+    def test_steps_of_seconds_are_compared_over_longer_stretches(self):
+        demo = Demo(mode=CONCURRENT)
+        demo.go()
+        for number in range(40):
+            demo.clock.ahead(3)
+            for name, examples in zip(demo.names, (40, 10), strict=True):
+                one = {"lane": name, "span_ns": 3 * SECOND, "examples": examples, "settings": demo.settings[name]}
+                demo.session.accept(window(demo.clock(), **one, step=number))
+        verdict = find_verdict(demo.session.snapshot())
+        assert (verdict.winner, verdict.ratio) == ("cpu", pytest.approx(4))
 
     def test_a_lane_that_trained_nothing_gives_no_factor(self):
         verdict = find_verdict(snapshot(lane("cpu", [0.0]), lane("gpu:0", [500.0]), mode=CONCURRENT))
-        assert verdict.text == "no verdict: nothing was measured"
+        assert verdict.winner is None
+        assert verdict.text.startswith("no verdict")
+
+
+class TestMoreThanTheContrast:
+    @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
+    def test_it_is_said_and_named(self, mode):
+        demo = Demo((LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20})), mode=mode)
+        demo.go()
+        demo.race(20)
+        assert find_verdict(demo.session.snapshot()).also == ()
+        demo.apply(demo.names[0], "prefetch", 1)
+        demo.race(20)
+        verdict = find_verdict(demo.session.snapshot())
+        assert verdict.also == ("prefetch",)
+        assert verdict.text.endswith("; also differs: prefetch") and verdict.short.endswith(
+            "; also differs: prefetch"
+        )
+        assert verdict.text.startswith("cpu batch_size=10 prefetch=1 is ")
+        assert " faster than cpu batch_size=20 prefetch=off (" in verdict.text
+
+    def test_on_two_devices_every_knob_is_more_than_the_contrast(self):
+        demo = Demo(mode=TURNS)
+        demo.go()
+        demo.apply("gpu:0", "batch_size", 64)
+        demo.race(20)
+        verdict = find_verdict(demo.session.snapshot())
+        assert verdict.text.endswith("; also differs: batch")
+        assert " than gpu:0 batch_size=64 (" in verdict.text
 
 
 class TestWhatLimitsIt:

@@ -136,7 +136,7 @@ class TestEnd:
         ("event", "message"),
         [
             (ended(signal="SIGKILL"), "the lane was ended by SIGKILL"),
-            (ended(0), "the lane left with exit code 0 and did not say why"),
+            (ended(0), "the lane exited with code 0 and did not say why"),
             (
                 ended(signal="SIGKILL", kills=KILLED),
                 f"out of memory, it seems: the lane was ended by SIGKILL, and {KILLED}",
@@ -162,7 +162,7 @@ class TestEnd:
         ("event", "how"),
         [
             (ended(signal="SIGKILL", requested=True), "was ended by SIGKILL, as requested"),
-            (ended(0, requested=True), "left with exit code 0, as requested"),
+            (ended(0, requested=True), "exited with code 0, as requested"),
             (ended(signal="SIGKILL"), "was ended by SIGKILL"),
         ],
     )
@@ -176,7 +176,7 @@ class TestEnd:
         [
             ([window(), ended(0)], DONE, ""),
             ([ended(0)], FAILED, "the script ended, and no training step was seen"),
-            ([window(), ended(3)], FAILED, "the script left with exit code 3: last words"),
+            ([window(), ended(3)], FAILED, "the script exited with code 3: last words"),
             ([window(), ended(signal="SIGINT")], FAILED, "the script was ended by SIGINT"),
         ],
     )
@@ -187,7 +187,7 @@ class TestEnd:
 
 
 class TestRestart:
-    def test_only_the_spec_and_the_log_survive_a_restart(self):
+    def test_only_the_spec_the_log_and_the_history_of_the_charts_survive_a_restart(self):
         events = (
             Hello(at_ns=1, protocol=2, pid=42, python="3.12.1"),
             *(
@@ -206,8 +206,8 @@ class TestRestart:
             spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
             heartbeat=Heartbeat(heard_ns=50),
         )  # fmt: skip
-        assert replace(state, log=()) == fresh
-        assert len(state.log) > 3
+        assert replace(state, log=(), history=fresh.history) == fresh
+        assert len(state.log) > 3 and state.history.second.steps == 20
         assert advance(state, phase(RACING)).phase == RACING
 
     @pytest.mark.parametrize(("source", "kept"), [("same", 1), ("another", 0)])
@@ -426,7 +426,7 @@ class TestLog:
             ("event", "racing"),
             ("event", "prefetch=auto in effect from step 1,200; longest gap between steps 4.0 ms"),
             ("trouble", "no memory · use less"),
-            ("trouble", "process ended with exit code 1"),
+            ("trouble", "process exited with code 1"),
             ("event", "started, process 43; prefetch=2"),
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import pytest
@@ -12,7 +13,7 @@ from textual.command import CommandList
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.ui.keys import RACE_KEYS, watches
-from tfmon.ui.screens.replay import REFUSAL, ReplayApp, ReplayHelp
+from tfmon.ui.screens.replay import REFUSAL, TAKEN, ReplayApp, ReplayHelp
 
 from .pilot import press, shown, until
 
@@ -78,7 +79,7 @@ async def test_a_key_that_would_change_a_race_says_that_this_is_a_replay(player)
         await press(pilot, "end")
         before = player.session.snapshot()
         for key in RACE_KEYS:
-            if not watches(key.action) and key.id != "pause":
+            if not watches(key.action) and key.id not in TAKEN:
                 pilot.app.say("")
                 await press(pilot, key.keys.split(",")[0])
                 assert REFUSAL in shown(pilot), key.id
@@ -90,17 +91,22 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         await press(pilot, "end")
         before = player.session.snapshot()
-        for keys in (("k", "right"), ("c", "enter")):
-            await press(pilot, *keys)
-            assert REFUSAL in shown(pilot)
-            await press(pilot, "escape")
-        await press(pilot, "enter")
+        await press(pilot, "c")
+        assert "no crossover was measured" in shown(pilot) and len(pilot.app.screen_stack) == 1, "no empty page"
+        await press(pilot, "k", "right")
+        assert REFUSAL in shown(pilot) and "change" not in shown(pilot).splitlines()[-1]
+        await press(pilot, "question_mark")
+        assert "On this page: knobs" in shown(pilot)
+        await press(pilot, "slash", *"event back")
+        assert "one event back" in shown(pilot), "the keys of a replay"
+        await press(pilot, "escape", "escape", "i")
         assert len(pilot.app.screen_stack) == 2
+        assert "d doctor" not in shown(pilot) and "P profile" not in shown(pilot)
         await press(pilot, "escape", "question_mark")
         assert isinstance(pilot.app.screen, ReplayHelp)
         assert "one event back" in shown(pilot)
         await press(pilot, "escape", "tab")
-        assert "keys act on cpu only" in shown(pilot)
+        assert "keys act on cpu batch_size=10 only" in shown(pilot)
         assert player.session.snapshot() == before
         await press(pilot, "q")
         assert pilot.app.return_value == "quit", "at once: no lane has to end"
@@ -135,13 +141,14 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
         raise ZeroDivisionError("a window of no time")
 
     app = app_of(player)
-    async with app.run_test(size=(120, 36)):
-        monkeypatch.setattr("tfmon.ui.screens.race.draw", broken)
-        player.toggle()
-        deadline = time.monotonic() + 60
-        while app.broken is None:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0)
+    with pytest.raises(ZeroDivisionError):
+        async with app.run_test(size=(120, 36)):
+            monkeypatch.setattr("tfmon.ui.screens.race.draw", broken)
+            player.toggle()
+            deadline = time.monotonic() + 60
+            while app.broken is None:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0)
     assert isinstance(app.broken, ZeroDivisionError)
 
 
@@ -158,3 +165,13 @@ async def test_a_remapped_key_of_the_race_does_not_clash_and_the_palette_has_onl
         listed = [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
         assert any(text.startswith("faster: ×1") for text in listed)
         assert not any(text.startswith("batch size up") for text in listed)
+
+
+async def test_the_time_line_counts_as_the_header_does(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "end")
+        header, line = shown(pilot).splitlines()[0], shown(pilot).splitlines()[-2]
+        counted = re.search(r"(\d+:\d\d) · ", header)
+        assert counted and line.split()[1] == counted[1], (header, line)
+        await press(pilot, "home")
+        assert shown(pilot).splitlines()[-2].split()[1].startswith("-"), "before the start signal"

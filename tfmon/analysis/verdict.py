@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfmon import units
 from tfmon.analysis import statistics
+from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.statistics import LEAST_PAIRS, Throughput
+from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.naming import also_differing
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import Estimate, known
 from tfmon.model.session import GPU_THROTTLED, STOLEN, SWAPPING, THROTTLED, Snapshot
@@ -44,15 +48,17 @@ class Verdict:
     short: str = ""
     """The same with the lanes' ids for their names; empty where no lane is named."""
     winner: str | None = None
-    """Name of the fastest lane, if the interval of its lead is above 1 or the race is concurrent; else None."""
+    """Name of the fastest lane, if the interval of its lead is above 1; else None."""
     ratio: float | None = None
     """Throughput of the fastest lane over that of the slowest."""
     interval: Estimate | None = None
-    """The same with its 95 % interval; None in a concurrent race."""
+    """The same with its 95 % interval."""
     ranking: tuple[Rank, ...] = ()
     """Every lane but the slowest, the fastest first; empty in a concurrent race."""
     note: str = ""
     """What limits the figure; empty if nothing does."""
+    also: tuple[str, ...] = ()
+    """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
 
 
 def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None) -> Verdict:
@@ -60,8 +66,18 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
 
     `throughputs` are those of the lanes by name, where they are computed already.
 
-    Units: ratios are examples/s over examples/s; interleaved, of slices of the same round.
+    Units: ratios are examples/s over examples/s: interleaved, of slices of the same round; concurrent, of the same
+    second.
     """
+    found = _find_verdict(snapshot, throughputs)
+    also = also_differing(snapshot.lanes) if found.ratio is not None else ()
+    if not also:
+        return found
+    said = f"; also differs: {', '.join(map(short_name, also))}"
+    return replace(found, text=found.text + said, short=found.short + said, also=also)
+
+
+def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None) -> Verdict:
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
     if len(snapshot.lanes) == 1:
         return Verdict("one lane: nothing to compare it with")
@@ -79,14 +95,26 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
 
 
 def _concurrent(lanes: Sequence[LaneState]) -> Verdict:
-    ordered = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
-    winner, loser = ordered[0], ordered[-1]
-    best, worst = winner.steady.examples_per_s, loser.steady.examples_per_s
-    if not best or not worst:
-        return Verdict("no verdict: nothing was measured")
-    ratio = best / worst
-    text = f"{{}} is {units.ratio(ratio)} faster than {{}}"
-    return Verdict(*_named(text, winner, loser), winner.spec.name, ratio, note=CONTENDED)
+    """Compare the extremes by the stretches in which all lanes trained: one that began alone was alone faster."""
+    length_ns, slices = stretches(lanes)
+    ordered = sorted(zip(lanes, map(Throughput.of, slices), strict=True), key=_pace, reverse=True)
+    (winner, first), (loser, last) = ordered[0], ordered[-1]
+    found = statistics.ratio(first.logs, last.logs)
+    if found is None:
+        over = all(lane.over for lane in lanes)
+        trained_s, least_s = (count * length_ns / 1e9 for count in (len(last.slices), LEAST_PAIRS))
+        more = f"; about {least_s - trained_s:.0f} s more would do" if over else ""
+        said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
+        return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
+    factor, interval = _written(found)
+    sure = found.low > 1
+    text = (
+        f"{{}} is {factor} faster than {{}} ({interval})"
+        if sure
+        else f"too close to call: {{}} over {{}} ({interval})"
+    )
+    name = winner.spec.name if sure else None
+    return Verdict(*_named(text, winner, loser), name, found.value, found, note=CONTENDED)
 
 
 def _interleaved(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]]) -> Verdict:
@@ -97,7 +125,8 @@ def _interleaved(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput
     if len(ranking) < len(ratios):
         rounds = len(set.intersection(*({one.round for one in lane.slices} for lane, _ in lanes)))
         yet = "" if all(lane.over for lane, _ in lanes) else " yet"
-        return Verdict(f"no verdict{yet}: measured {rounds} of {LEAST_PAIRS} rounds")
+        more = "" if yet else _more_rounds(snapshot, [lane for lane, _ in lanes], LEAST_PAIRS - rounds)
+        return Verdict(f"no verdict{yet}: measured {rounds} of {LEAST_PAIRS} rounds{more}")
     best = ranking[0].ratio
     lead = statistics.ratio(first.logs, second.logs) if len(lanes) > 2 else best
     note = "; ".join([*_notes(lanes), *_fallen_clocks(snapshot)])
@@ -107,6 +136,20 @@ def _interleaved(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput
     factor, interval = _written(best)
     text = f"{{}} is {factor} faster than {{}} ({interval})"
     return Verdict(*_named(text, fastest, slowest), fastest.spec.name, best.value, best, ranking, note)
+
+
+def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
+    """Say how much longer the race had to last for so many rounds more; empty where no round was measured."""
+    ends = [one.at_ns for lane in lanes for one in lane.slices]
+    rounds = [one.round for lane in lanes for one in lane.slices]
+    if not ends or missing < 1:
+        return ""
+    apart = max(rounds) - min(rounds)
+    since_ns = min(ends) if apart else snapshot.race.started_ns
+    if since_ns is None:
+        return ""
+    seconds = missing * (max(ends) - since_ns) / max(1, apart) / 1e9
+    return f"; about {max(1, math.ceil(seconds))} s more would do"
 
 
 def _pace(lane: tuple[LaneState, Throughput]) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 from tfmon.model import gpu_accounting
@@ -36,6 +36,7 @@ from tfmon.model.lane_state import (
     IMPORTING,
     LOG_LINES,
     LOWER_THE_BATCH,
+    NO_INPUT_HINT,
     NO_STEPS_HINT,
     NOT_SAMPLED,
     OUT_OF_MEMORY,
@@ -49,8 +50,14 @@ from tfmon.model.lane_state import (
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
 from tfmon.model.readings import GpuSample, TreeSample, known
+from tfmon.model.records import replace
 
 MOST_KNOB_MARKS = 64
+_OF_A_PROFILE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
+    r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
+)
+"""What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
@@ -58,7 +65,9 @@ def advance(state: LaneState, event: Event) -> LaneState:
     heartbeat = state.heartbeat.after(event, state.phase_since_ns)
     if isinstance(event, Window) and (marks := state.heartbeat.marks(event)):
         event = replace(event, marks=(*event.marks, *marks))
-    after, log = _advance(state, event), append_log(state.log, event)
+    after = _advance(state, event)
+    slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
+    log = state.log if slice_began else append_log(state.log, event)
     same = heartbeat is after.heartbeat and log is after.log
     return after if same else replace(after, heartbeat=heartbeat, log=log)
 
@@ -84,7 +93,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case KnobRefused():
             requested = _without(state.requested, event.knob, event.request)
-            return replace(state, requested=requested, refused=event.reason)
+            return replace(state, requested=requested, refused=event.reason, refused_ns=event.at_ns)
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
@@ -98,6 +107,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 command=event.command,
                 settings=event.settings,
                 measurements=Measurements(earlier=earlier),
+                history=state.history,
                 gpu_memory_used_bytes=unknown,
                 gpu_lane_busy_pct=unknown,
             )
@@ -168,6 +178,7 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         last_loss=loss if loss is not None else state.last_loss,
         measurements=state.measurements.plus(window),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
+        history=state.history.with_window(window),
         settings=window.settings,
         computing_share=window.computing_share,
         traced=window.traced or state.traced,
@@ -200,6 +211,9 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
         tree_cpu_pct=sample.cpu_pct,
         private_bytes=sample.private_bytes,
         tree_at_ns=sample.at_ns,
+        history=state.history.with_sample(
+            sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
+        ),
         processes=sample.processes,
         pids=sample.pids,
         racing_cpu_pct=state.racing_cpu_pct.plus(sample.cpu_pct) if racing else state.racing_cpu_pct,
@@ -225,6 +239,7 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
     return replace(
         state,
         racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
+        history=state.history.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_memory_used_bytes=used,
         gpu_memory_source=source,
         gpu_lane_busy_pct=gpu_accounting.busy_pct(sample, state.pids, only_lane=certain),
@@ -267,7 +282,7 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None
 
     `stalled_since_ns` is the last sign of life of a lane that had stalled, which is a failure however it ended.
     """
-    how = f"was ended by {event.signal}" if event.signal is not None else f"left with exit code {event.exit_code}"
+    how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     if stalled_since_ns is not None:
         stalled_s = (event.at_ns - stalled_since_ns) / 1e9
         requested = ", as requested" if event.requested else ""
@@ -286,7 +301,8 @@ def _trouble_of_script(event: LaneEnded) -> Trouble:
         return Trouble(f"the script was ended by {event.signal}")
     if event.exit_code:
         last = event.output_tail[-1].strip() if event.output_tail else ""
-        return Trouble(f"the script left with exit code {event.exit_code}" + (f": {last}" if last else ""))
+        message = f"the script exited with code {event.exit_code}" + (f": {last}" if last else "")
+        return Trouble(message, NO_INPUT_HINT if last.startswith("EOFError") else "")
     return Trouble("the script ended, and no training step was seen", NO_STEPS_HINT)
 
 
@@ -308,7 +324,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             if event.dropped_bytes:
                 yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
             for line in event.lines:
-                yield "printed", line
+                if not _OF_A_PROFILE.match(line):
+                    yield "printed", line
         case LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
             yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
@@ -335,5 +352,5 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
         case Finished():
             yield "event", f"finished after {event.steps:,} steps"
         case LaneEnded():
-            how = f"ended by {event.signal}" if event.signal else f"ended with exit code {event.exit_code}"
+            how = f"ended by {event.signal}" if event.signal else f"exited with code {event.exit_code}"
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"

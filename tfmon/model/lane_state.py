@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
+from tfmon.model.lane_history import History
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.readings import Missing, Reading
-from tfmon.model.spec import LaneSpec, title
+from tfmon.model.records import replace
+from tfmon.model.slice_clock import SliceClock
+from tfmon.model.spec import LaneSpec, short_title, title
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -32,6 +35,7 @@ SUSPENDED = "suspended"
 
 OUT_OF_MEMORY = "out_of_memory"
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
+NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 NO_STEPS_HINT = (
     "Keras' fit is seen by itself; in a loop of your own: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
@@ -161,6 +165,8 @@ class LaneState:
     """Knobs requested and not answered yet."""
     refused: str = ""
     """Why the latest request was refused; empty when it was not."""
+    refused_ns: int = 0
+    """When that was."""
     steps: int = 0
     examples: int = 0
     first_loss: float | None = None
@@ -179,8 +185,12 @@ class LaneState:
     not_measured: dict[str, str] = field(default_factory=dict)
     """What cannot be known of a user's script, such as `examples`, and why."""
     points: tuple[Point, ...] = ()
+    history: History = field(default_factory=History)
+    """Of the last half hour, for the charts; the children before this one included."""
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
+    """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
+    slice_clock: SliceClock = field(default_factory=SliceClock)
     private_bytes: Reading = NOT_SAMPLED
     tree_at_ns: int | None = None
     """When CPU and memory were sampled last."""
@@ -212,11 +222,26 @@ class LaneState:
     """Whether it can report the stacks of its threads."""
     stack: StackReported | None = None
     """The stacks that it reported last."""
+    differs: tuple[str, ...] | None = None
+    """Knobs in which the lanes of the race differ now, by `naming.differing`; None where no session says so."""
+    mark: str = ""
+    """`#` and its id, where another lane has the same device and settings; otherwise empty."""
+
+    @property
+    def in_effect(self) -> dict[str, KnobValue]:
+        """Every knob with its value in effect, or before the lane has reported any, with that of its spec."""
+        return {**self.spec.settings, **self.settings}
 
     @property
     def title(self) -> str:
-        """The lane's name on the screen: its device, and the settings that distinguish it, as in effect now."""
-        return title(self.spec, self.settings)
+        """The lane's name for people: its device, and every setting in which the lanes of the race differ now."""
+        return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
+
+    @property
+    def short_title(self) -> str:
+        """The same for narrow places, such as "batch 256 · graph off"."""
+        differs = self.spec.apart if self.differs is None else self.differs
+        return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
     @property
     def steady(self) -> WindowSums:
@@ -261,8 +286,11 @@ class LaneState:
     def recent(self) -> WindowSums:
         """Return the sums over the steady windows of the last 5 s of training, since the last knob change.
 
-        These make the throughput that is shown as current.
+        These make the throughput that is shown as current. Of a lane that has ended it is all of its steady state,
+        as in the table: the same figure everywhere.
         """
+        if self.over:
+            return self.steady
         if not self.points:
             return WindowSums()
         since_ns = self.points[-1].at_ns - RECENT_NS

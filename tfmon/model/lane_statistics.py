@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Window
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.records import replace
 
 MOST_SLICES = 2_000
 """Slices kept under the settings in effect."""
@@ -207,7 +208,9 @@ class Measurements:
     earlier: tuple[EarlierSlices, ...] = ()
     """Slices before that, by the settings they ran under; the latest last."""
     discarded: dict[str, int] = field(default_factory=dict)
-    """Windows discarded from steady state, by reason."""
+    """Windows discarded from steady state, by reason; one with two reasons is in both."""
+    discarded_windows: int = 0
+    """The same windows, each counted once."""
     windows: int = 0
     """All windows, the discarded ones included."""
     constant: tuple[str, ...] = ()
@@ -219,7 +222,8 @@ class Measurements:
         """Return the measurements with one more window."""
         counted = replace(self, windows=self.windows + 1)
         if window.marks:
-            return replace(counted, discarded=_counted(self.discarded, window.marks))
+            discarded = _counted(self.discarded, window.marks)
+            return replace(counted, discarded=discarded, discarded_windows=self.discarded_windows + 1)
         return replace(
             counted,
             steady=self.steady.plus(window),
@@ -248,6 +252,7 @@ class Measurements:
             slices=slices,
             latest=tuple(one for one in self.latest if one not in hit),
             discarded=_counted(self.discarded, [reason] * len(hit)),
+            discarded_windows=self.discarded_windows + len(hit),
         )
 
     def restarted(self, settings: Settings) -> Measurements:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.events import (
@@ -22,9 +22,12 @@ from tfmon.model.events import (
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered
 from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, take_gpu_sample, trains_on
-from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CONCURRENT, Experiment, Machine, Race, RecordingState, TuneState
-from tfmon.model.readings import GpuSample, HostSample, Missing, known
+from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.naming import named
+from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
+from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample, known
+from tfmon.model.records import replace
+from tfmon.model.slice_clock import WAITS
 from tfmon.model.spec import LaneSpec
 
 HISTORY_SAMPLES = 60
@@ -60,6 +63,21 @@ class Snapshot:
                 return lane
         raise KeyError(name)
 
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Knobs in which the lanes differ now; those in which they were started to differ are first."""
+        return (self.lanes[0].differs or ()) if self.lanes else ()
+
+    @property
+    def over(self) -> bool:
+        """True when there are lanes and none of them trains on without a restart."""
+        return bool(self.lanes) and all(lane.over for lane in self.lanes)
+
+    @property
+    def has_result(self) -> bool:
+        """True when anything was measured, which no key may destroy once the race is over."""
+        return any(lane.steady.windows for lane in self.lanes)
+
     def device_name(self, lane: LaneState) -> str:
         """Return the model name of the processor that a lane trains on; empty while it is not known."""
         if lane.spec.kind == "cpu":
@@ -81,13 +99,29 @@ class Snapshot:
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
+def why_mode_stays(known: Snapshot) -> str:
+    """Return why the lanes cannot share the machine in another way; empty where they can."""
+    if len(known.lanes) == 1:
+        return "one lane has the machine for itself: turns take two"
+    return "the race is over and its result stays: r races again" if known.over else ""
+
+
 def concerns(known: Snapshot, event: Event) -> bool:
     """Return whether an event is about this race, and not about a lane that is not in it."""
     return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
 
 
 def after(known: Snapshot, event: Event) -> Snapshot:
-    """Return what is known after an event that concerns the race."""
+    """Return what is known after an event that concerns the race, with the lanes named as they now differ."""
+    then = _after(known, event)
+    pairs = zip(then.lanes, known.lanes, strict=False)
+    same = len(then.lanes) == len(known.lanes) and all(
+        lane is before or (lane.settings == before.settings and lane.differs is not None) for lane, before in pairs
+    )
+    return then if same else replace(then, lanes=named(then.lanes, then.race))
+
+
+def _after(known: Snapshot, event: Event) -> Snapshot:
     match event:
         case RaceBegan():
             at_ns = event.at_ns
@@ -97,6 +131,8 @@ def after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, machine=event.machine)
         case ClockStarted():
             return replace(known, race=replace(known.race, started_ns=event.at_ns))
+        case ModeChanged() if known.over:
+            return known
         case ModeChanged():
             lanes = known.lanes
             if event.mode != known.race.mode:
@@ -104,11 +140,21 @@ def after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=lanes)
         case ExclusiveChanged():
             lanes = known.lanes
-            if known.race.mode == CONCURRENT and len(lanes) > 1 and event.exclusive != known.race.exclusive:
+            alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over
+            if known.race.mode == CONCURRENT and alone:
                 lanes = tuple(map(restart_measurement, lanes))
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
-            return replace(known, race=replace(known.race, training=event.lane))
+            lanes = tuple(
+                replace(lane, slice_clock=lane.slice_clock.granted(event.at_ns, own=lane.spec.name == event.lane))
+                for lane in known.lanes
+            )
+            return replace(known, race=replace(known.race, training=event.lane), lanes=lanes)
+        case TreeSample():
+            sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)
+            told = known.lane(event.lane)
+            lane = _after_tree_sample(told, event, sliced=sliced)
+            return replace(known, lanes=tuple(lane if one is told else one for one in known.lanes))
         case ExperimentChanged():
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
             return replace(known, experiment=event.experiment, tuned=tuned)
@@ -132,6 +178,15 @@ def with_knob(race: Race, offered: KnobOffered) -> Race:
         return race
     limits = (offered.choices, offered.low, offered.high)
     return replace(race, knobs=(*race.knobs, Knob(offered.knob, offered.default, offered.help, "live", *limits)))
+
+
+def _after_tree_sample(lane: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
+    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
+    clock, before = lane.slice_clock, lane.tree_cpu_pct
+    if sliced and lane.phase == RACING:
+        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
+    lane = replace(advance(lane, sample), slice_clock=clock.sampled(sample.at_ns))
+    return replace(lane, tree_cpu_pct=before) if sample.cpu_pct == WAITS else lane
 
 
 def _after_gpu_sample(known: Snapshot, sample: GpuSample) -> Snapshot:

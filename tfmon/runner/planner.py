@@ -108,6 +108,7 @@ def plan_race(
         knobs=info.knobs,
         seconds=race_options.seconds,
         steps=race_options.steps,
+        slice_s=race_options.slice_s,
     )
     plan = RacePlan(
         race=race,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Generic, TypeAlias, TypeVar
 
-from rich.cells import cell_len as measured_cells
+from rich.cells import cell_len as _cell_len
 from rich.cells import set_cell_size
 
 Span: TypeAlias = tuple[str, str]
 """Text and the name of its style; see `tfmon.ui.render.style`."""
 Row: TypeAlias = tuple[Span, ...]
+Drawn = TypeVar("Drawn")
 
 TEXT = "text"
 BLANK: Row = ()
@@ -20,14 +21,20 @@ LABEL_CELLS = 13
 """Cells of a name before the text about it."""
 
 
+_measured = functools.lru_cache(maxsize=2_048)(_cell_len)
+
+
 def cell_len(text: str) -> int:
     """Return how many cells of the terminal a text takes."""
-    return len(text) if text.isascii() else measured_cells(text)
+    return len(text) if text.isascii() else _measured(text)
 
 
 def cells(row: Iterable[Span]) -> int:
     """Return how many cells of the terminal a row takes."""
-    return sum(cell_len(text) for text, _ in row)
+    total = 0
+    for text, _ in row:
+        total += len(text) if text.isascii() else _measured(text)
+    return total
 
 
 def crop(text: str, width: int) -> str:
@@ -86,16 +93,22 @@ def fit_natural(row: Iterable[Span], width: int) -> Row:
 
 def wrap(text: str, width: int, limit: int) -> list[str]:
     """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
-    if width <= 0 or limit <= 0:
-        return []
+    return list(_wrap(text, width, limit))
+
+
+@functools.lru_cache(maxsize=256)
+def _wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
+    """Do it once: what is wrapped is the same from one refresh to the next."""
+    if width <= 0 or limit <= 0 or not text:
+        return ()
     lines: list[str] = []
     for part in text.splitlines():
-        lines += textwrap.wrap(part, width) or [""]
+        lines += textwrap.wrap(part, width, break_on_hyphens=False) or [""]
     lines = [crop(line, width) for line in lines]
     if len(lines) > limit:
         lines = lines[:limit]
         lines[-1] = crop(lines[-1] + "…" if cell_len(lines[-1]) < width else lines[-1] + "……", width)
-    return lines
+    return tuple(lines)
 
 
 def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
@@ -105,6 +118,29 @@ def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
         ((f"  {name if place == 0 else '':<{LABEL_CELLS}}", style), (line, TEXT))
         for place, line in enumerate(lines)
     ]
+
+
+class Kept(Generic[Drawn]):
+    """What was drawn at a place, and from what: drawn again once that is another.
+
+    For what a dictionary makes impossible to hash. Parts that are the same objects are not compared.
+    Thread: the app's only.
+    """
+
+    def __init__(self, most: int = 64) -> None:
+        self._most = most
+        self._kept: dict[Hashable, tuple[tuple[object, ...], Drawn]] = {}
+
+    def draw(self, place: Hashable, parts: tuple[object, ...], make: Callable[[], Drawn]) -> Drawn:
+        """Return what is drawn from these parts."""
+        kept = self._kept.get(place)
+        if kept is not None and kept[0] == parts:
+            return kept[1]
+        if len(self._kept) >= self._most:
+            self._kept.clear()
+        drawn = make()
+        self._kept[place] = parts, drawn
+        return drawn
 
 
 def plain(rows: Sequence[Row]) -> list[str]:
