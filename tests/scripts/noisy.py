@@ -108,7 +108,7 @@ for each in (
 ):
     try:
         each()
-    except BaseException:
+    except BaseException:  # noqa: BLE001
         traceback.print_exc()
         print("----")
 print("trained", int(optimizer.iterations), "steps")

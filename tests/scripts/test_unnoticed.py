@@ -20,7 +20,7 @@ CHANGES = (
     (r"__autograph_generated_file\w+", "GENERATED"),
     (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+", "NOW"),
 )
-"""What differs between two runs without tfmon: addresses, times, numbers of functions, lines of the loaded library."""
+"""What differs between two runs without tfmon: addresses, times, numbers of functions, lines of its log."""
 
 
 def masked(text: str) -> str:
