@@ -37,7 +37,19 @@ def test_eight_guides_race_to_the_end_with_their_own_counts(script, tmp_path, mo
     alone = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
     said = re.findall(r"trained (\d+) examples in (\d+) steps", alone.stdout)
     assert len(said) == len(NAMES)
-    words = ["race", "--lane", "cpu", "--lane", "cpu", "--mode", "concurrent", "--json", "--no-record", "--", *command]
+    words = [
+        "race",
+        "--lane",
+        "cpu",
+        "--lane",
+        "cpu",
+        "--mode",
+        "concurrent",
+        "--json",
+        "--no-record",
+        "--",
+        *command,
+    ]
     race = [sys.executable, "-m", "tfmon", *words]
     done = subprocess.run(race, capture_output=True, text=True, cwd=tmp_path, timeout=240, check=False)
     assert done.returncode == 0, done.stderr

@@ -20,7 +20,7 @@ from typing import Any
 
 from tfmon.model.knobs import Knob, KnobError
 from tfmon.model.lane_events import Progressed
-from tfmon.script import process
+from tfmon.script import process, watching
 from tfmon.script.hooking import FILES, hidden, unseen
 from tfmon.script.lane import Lane
 from tfmon.script.looking import rows_of
@@ -86,10 +86,15 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
             return own(*args, **kwargs)
         callback = _callback(keras, lane, args[0], doing)
         bound.arguments["callbacks"] = [callback, *_flat(given or [])]
+        pipeline = watching.pipeline
+        if pipeline is not None:
+            pipeline.one_iterator = bound.arguments.get("steps_per_epoch") is not None
         try:
             return own(*bound.args, **bound.kwargs)
         finally:
             callback.watcher.close()
+            if pipeline is not None:
+                pipeline.one_iterator = False
 
     return _aside(watched)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find
+from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
@@ -57,6 +57,8 @@ class Lane(Meter):
         self._thread = threading.get_ident()
         self._clock_stopped_ns = 0
         self._ending = False
+        self._later: set[str] = set()
+        self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self._say_hello()
         Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
@@ -113,9 +115,17 @@ class Lane(Meter):
         self._progress = progress
         self.reporter.offer(progress())
 
-    def offer(self, knob: Knob, apply: Callable[[Any], None]) -> KnobValue:
-        """Offer a knob, and return its value; an impossible value of the command line ends the script."""
+    def offer(self, knob: Knob, apply: Callable[[Any], None], *, later: bool = False) -> KnobValue:
+        """Offer a knob, and return its value; an impossible value of the command line ends the script.
+
+        Args:
+            knob: the knob.
+            apply: is called with each new value between two steps; KnobError refuses it.
+            later: a new value takes effect at `begin_pending` only.
+        """
         known = knob.name in self.knobs
+        if later:
+            self._later.add(knob.name)
         try:
             value = self.knobs.offer(knob, apply)
         except KnobError as error:
@@ -239,13 +249,28 @@ class Lane(Meter):
         super().handle(request)
 
     def set_knob(self, request: SetKnob) -> None:
-        """Set one of the script's knobs, or refuse the request."""
+        """Set one of the script's knobs, or have it wait for `begin_pending`, or refuse the request."""
+        later = request.knob in self._later
         try:
-            self.knobs.set(request.knob, request.value)
+            self.knobs.set(request.knob, request.value, later=later)
         except KnobError as error:
             self.refuse_knob(request, str(error))
-        else:
+            return
+        if not later:
             self.knob_changed(request)
+            return
+        earlier = self._pending.pop(request.knob, None)
+        if earlier is not None:
+            self.refuse_knob(earlier, f"{show(request.value)} was requested after it")
+        self._pending[request.knob] = request
+
+    def begin_pending(self) -> dict[str, KnobValue]:
+        """Put the requested values in effect that wait for a new beginning, and return them."""
+        pending, self._pending = self._pending, {}
+        for request in pending.values():
+            self.knobs.settings[request.knob] = request.value
+            self.knob_changed(request)
+        return {name: request.value for name, request in pending.items()}
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
         """Report the end of a slice."""
@@ -320,11 +345,12 @@ class OfferedKnobs:
             self.settings[knob.name] = value
         return value
 
-    def set(self, name: str, value: KnobValue) -> None:
-        """Change a value.
+    def set(self, name: str, value: KnobValue, *, later: bool = False) -> None:
+        """Change a value, or check only whether it can be changed later.
 
         Errors: KnobError for an unknown knob or an impossible value.
         """
         value = find([knob for knob, _ in self._offered.values()], name).check(value)
         self._offered[name][1](value)
-        self.settings[name] = value
+        if not later:
+            self.settings[name] = value

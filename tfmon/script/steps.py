@@ -130,6 +130,16 @@ class StepWatcher:
     # ------------------------------------------------------------ who is watched
 
     @property
+    def mine(self) -> bool:
+        """Whether the calling thread trains, or no thread is known to train yet."""
+        return self.lane is None or threading.get_ident() == self._thread
+
+    @property
+    def reads(self) -> object:
+        """The iterator that the loop reads first; None if it reads none, or that is not known."""
+        return None if self._primary is None or self.aside else self._primary.ref()
+
+    @property
     def here(self) -> bool:
         """Whether the calling thread is watched now."""
         if self.off or self.aside or self._updating:

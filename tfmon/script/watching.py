@@ -12,21 +12,27 @@ from tfmon.script.steps import StepWatcher
 
 if TYPE_CHECKING:
     from tfmon.script.lane import Lane
+    from tfmon.script.pipeline import Pipeline
     from tfmon.script.tf_hooks import TensorFlowHooks
 
 _tensorflow: TensorFlowHooks | None = None
+pipeline: Pipeline | None = None
+"""Knobs on the script's pipeline; None before TensorFlow is loaded."""
 
 
 def loaded(module: Any) -> None:  # noqa: ANN401
     """Watch a library that the script has just loaded."""
-    global _tensorflow
+    global _tensorflow, pipeline
     if not wanted():
         return
     if module.__name__ == "tensorflow":
+        from tfmon.script.pipeline import Pipeline
         from tfmon.script.tf_hooks import TensorFlowHooks
 
         _tensorflow = TensorFlowHooks(watcher, hooks)
         _tensorflow.install()
+        pipeline = Pipeline(hooks, process.joined, lambda: watcher.mine, lambda: watcher.reads)
+        pipeline.install()
         os.register_at_fork(after_in_child=watcher.retire)
         return
     from tfmon.script.keras_watch import watch
@@ -52,6 +58,8 @@ def _join() -> Lane | None:
     if _tensorflow is not None:
         lane.samples_steps = True
         _tensorflow.joined(lane)
+    if pipeline is not None:
+        pipeline.joined(lane)
     atexit.register(watcher.finish)
     return lane
 
