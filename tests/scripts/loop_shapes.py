@@ -506,6 +506,34 @@ def tf_keras_loop():
             net.step(x, y)
 
 
+@shape(10, 10, 320)
+def forked_in_the_middle():
+    os.register_at_fork(after_in_child=watcher.retire)
+    net = Net()
+    for number, (x, y) in enumerate(data()):
+        net.step(x, y)
+        if number == 4:
+            child = os.fork()
+            if not child:
+                os._exit(0 if watcher.off and watcher.pull_begins(iter(())) is None else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@shape(2, failures=3)
+def hooks_that_fail():
+    """The last shape: the hooks are gone after it."""
+    net = Net()
+    keep, watcher.pull_ends = watcher.pull_ends, None
+    for x, y in data(4):
+        net.step(x, y)
+        net.eager(x, y)
+    watcher.pull_ends = keep
+    assert int(net.optimizer.iterations) == 8
+    assert hooks.off
+    assert not hasattr(keras.Model.fit, "__wrapped__") or "tfmon" not in keras.Model.fit.__code__.co_filename
+    assert "tfmon" not in tf.Variable.assign.__code__.co_filename
+
+
 def main() -> None:
     for name in sys.argv[1:] or SHAPES:
         run, expected = SHAPES[name]

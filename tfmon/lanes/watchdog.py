@@ -52,9 +52,10 @@ def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:
 
 
 def _between_steps(lane: LaneState) -> bool:
-    """Return whether Keras does something else than steps for a script: it validates, or an epoch has ended."""
+    """Return whether a script does something else than steps: it validates, or an epoch has ended."""
     progress = lane.progress
-    return progress is not None and (progress.doing != "fit" or progress.batch == progress.batches)
+    trains = ("fit", "training")
+    return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
 
 
 def unresponsive_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:

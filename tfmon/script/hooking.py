@@ -61,12 +61,17 @@ class Hooks:
     Thread: any.
     """
 
-    def __init__(self, failed: Callable[[str], None] = lambda reason: None) -> None:
-        """Replace nothing yet; `failed` is called with the reason when the originals were restored."""
+    def __init__(self, failed: Callable[[str], None], reset: Callable[[], None]) -> None:
+        """Replace nothing yet.
+
+        Args:
+            failed: is called with the reason when the originals were restored.
+            reset: is called after each failure, and forgets what was half done.
+        """
         self.failures = 0
         self.off = False
         """True once the originals are restored: a hook that another library has wrapped does nothing then."""
-        self._failed = failed
+        self._failed, self._reset = failed, reset
         self._replaced: list[tuple[type, str, Any, Any]] = []
 
     def replace(self, owner: type, name: str, make: Callable[[Any], Any]) -> None:
@@ -81,13 +86,13 @@ class Hooks:
     def failure(self, error: Exception) -> None:
         """Count an error of a hook, and restore the originals after too many."""
         self.failures += 1
-        if self.failures < MOST_FAILURES or self.off:
-            return
-        self.restore()
         try:
-            self._failed(f"{type(error).__name__}: {error}")
+            self._reset()
+            if self.failures >= MOST_FAILURES and not self.off:
+                self.restore()
+                self._failed(f"{type(error).__name__}: {error}")
         except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            return
+            self.off = True
 
     def restore(self) -> None:
         """Put the originals back."""

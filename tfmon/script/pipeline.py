@@ -133,7 +133,7 @@ class Pipeline:
         values = {name: value for name, value in self._values.items() if value != own[name]}
         if not values:
             return dataset
-        options = dataset.options()
+        options = self._tf.data.Options()
         changed = dataset
         if PREFETCH.name in values:
             changed = self._with_prefetch(dataset, values[PREFETCH.name], options)

@@ -106,7 +106,7 @@ class StepWatcher:
         self._join = join
         self.aside = 0
         """More than 0 while another watcher follows what the script does."""
-        self._forget()
+        self.forget()
         self._thread = 0
         self._sources: dict[int, Source] = {}
         self._primary: Source | None = None
@@ -116,7 +116,7 @@ class StepWatcher:
         self._batches: int | None = None
         self._told: set[str] = set()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Begin a step without anything in it."""
         self.updates = 0
         self._pulled: list[Source] = []
@@ -149,7 +149,7 @@ class StepWatcher:
             return True
         if self.lane is not None:
             return False
-        self._forget()
+        self.forget()
         self._thread = ident
         self._sources.clear()
         return True
@@ -186,7 +186,7 @@ class StepWatcher:
     def retire(self, *, reported: bool = False) -> None:
         """Watch no more; until Keras has trained if the script has `reported` a step itself."""
         self.off, self._reported = True, reported
-        self._forget()
+        self.forget()
 
     # ------------------------------------------------------------ pulls
 
@@ -403,7 +403,7 @@ class StepWatcher:
             self._say_what_is_unknown(counted or examples > 0)
         else:
             self.lane.cancel_step()
-        self._forget()
+        self.forget()
 
     def _giver(self, fed: list[Source]) -> Source | None:
         """Return the iterator whose batch has the step's examples; remember the one that the loop reads first."""

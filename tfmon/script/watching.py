@@ -72,4 +72,4 @@ def _hooks_failed(reason: str) -> None:
 
 
 watcher = StepWatcher(_join)
-hooks = Hooks(_hooks_failed)
+hooks = Hooks(_hooks_failed, watcher.forget)

@@ -58,7 +58,8 @@ def _bare_ms(value: float) -> str:
 def loss_row(lane: LaneState) -> Row:
     """Show the loss of the first and of the last step that was reported."""
     if lane.first_loss is None or lane.last_loss is None:
-        return labelled("loss", (UNKNOWN, DIM))
+        reason = lane.not_measured.get("loss", "")
+        return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
     return labelled("loss", (units.loss(lane.first_loss), TEXT), (" → ", DIM), (units.loss(lane.last_loss), TEXT))
 
 
@@ -69,8 +70,13 @@ def done_row(lane: LaneState, width: int) -> Row:
     if lane.progress is not None and lane.progress.epochs:
         return _epoch_row(lane, width)
     discarded = lane.measurements.discarded_windows
+    reason = lane.not_measured.get("steps") or lane.not_measured.get("examples", "")
+    if reason and not lane.examples:
+        return labelled("done", (units.count(lane.steps), TEXT), (f" steps · ex. {UNKNOWN} {reason}", DIM))
+    progress = lane.progress
     row = labelled(
         "done",
+        (f"epoch {progress.epoch} {progress.doing} · " if progress is not None and progress.epoch else "", DIM),
         (units.count(lane.steps), TEXT),
         (" steps · ", DIM),
         (units.count(lane.examples), TEXT),
