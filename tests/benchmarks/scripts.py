@@ -1,14 +1,13 @@
-"""Measure what `fit` loses by being watched: the same epochs with tfmon and without, in one process.
+"""Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--pairs 30] [--starts 4] [--units 64] [--json]
+    python tests/benchmarks/scripts.py [--what step,call,fit,wait] [--pairs 100] [--starts 3] [--units 64] [--json]
 
-A script runs in a lane of `tfmon watch`, with its session and sampling in this process as in life. It has couples
-of models that are the same, and trains an epoch of each in turns, in the order ABBA: one by `fit`, which is
-watched; the other by the `fit` that tfmon found when it came, whose train function is traced without tfmon's
-operations. Two models that do the same differ by a percent or two for as long as they live, as two processes do,
-so a couple is what is repeated: each start has two, one with the watched model made first and one with it made
-last. Of each couple the medians over its pairs of epochs are taken, the ratio of times and the difference a step;
-then their mean over all couples, with a 95 % interval of Student's t.
+The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
+two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
+with a tf.function, `call` the call of a function that trains nothing, `fit` a step of Keras, on one model with two
+train functions. A value is the median of a block of pairs, since neighbours in time are alike; printed is the mean
+of all blocks of all starts, with a 95 % interval of Student's t. `wait` compares the wait for input in the lane's
+windows with how long the pipeline slept.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ from tests.benchmarks.common import options_of
 from tfmon.analysis.statistics import student_95
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
+from tfmon.model.events import Event
+from tfmon.model.lane_events import Window
 from tfmon.model.race import CONCURRENT, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
@@ -33,48 +34,31 @@ from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 
-STEPS, COUPLES = 500, 2
-SCRIPT = """
-import sys, time
-import numpy as np, keras
-pairs, units, steps = map(int, sys.argv[1:])
-x = np.random.default_rng(0).random((32 * steps, 64)).astype("float32")
-y = (x.sum(1) > 32).astype("int64")
-watched, alone = keras.Model.fit, keras.Model.fit.__wrapped__
-
-def made():
-    layers = [keras.Input((64,)), keras.layers.Dense(units, "relu"), keras.layers.Dense(2, "softmax")]
-    model = keras.Sequential(layers)
-    model.compile("adam", "sparse_categorical_crossentropy")
-    return model
-
-def epoch(fit, model):
-    began = time.perf_counter()
-    fit(model, x, y, batch_size=32, epochs=1, verbose=0)
-    return time.perf_counter() - began
-
-couples = [{fit: made() for fit in order} for order in ((watched, alone), (alone, watched))]
-for models in couples:
-    for fit in (*models, *models):
-        epoch(fit, models[fit])
-for pair in range(pairs):
-    for couple, models in enumerate(couples):
-        order = (watched, alone) if (pair + couple) % 2 else (alone, watched)
-        took = {fit: epoch(fit, models[fit]) for fit in order}
-        print("pair", couple, took[alone], took[watched], flush=True)
-"""
+SCRIPT = Path(__file__).with_name("loop_cost.py")
+STEPS, CALLS = 100, 2_000
+"""As in loop_cost.py."""
+BLOCK = 10
+"""Pairs whose median is one value."""
+LIMITS = {"step": "10 µs", "call": "0.3 µs", "fit": "at least 99 % of the speed", "wait": "within 5 %"}
+Pairs = list[tuple[float, float]]
 
 
-def one_start(pairs: int, units: int) -> list[list[tuple[float, float]]]:
-    """Return for each couple the seconds of every pair: without tfmon, and with it."""
+def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], float]:
+    """Return the seconds of every pair, without tfmon's hooks and with them; the windows; the seconds slept."""
     with tempfile.TemporaryDirectory() as folder:
-        script = Path(folder) / "train.py"
-        script.write_text(SCRIPT)
         spec = LaneSpec("cpu", name="cpu")
-        command = (sys.executable, str(script), str(pairs), str(units), str(STEPS))
+        output = Path(folder) / "output"
+        words = f"{sys.executable} {SCRIPT} {what} {pairs} {units} >{output}"
         lane = LanePlan(spec, {}, lane_environment(spec, None))
-        plan = RacePlan(Race(mode=CONCURRENT), script, (lane,), Path(sys.executable), command)
-        session = Session(read_machine(), time.monotonic_ns)
+        command = ("/bin/sh", "-c", words)
+        plan = RacePlan(Race(mode=CONCURRENT), SCRIPT, (lane,), Path(sys.executable), command)
+        session, windows = Session(read_machine(), time.monotonic_ns), []
+
+        def hear(event: Event) -> None:
+            if isinstance(event, Window):
+                windows.append(event)
+
+        session.listen(hear)
         lanes = LaneGroup(session, lambda _scenario: plan)
         ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
         try:
@@ -85,12 +69,13 @@ def one_start(pairs: int, units: int) -> list[list[tuple[float, float]]]:
         finally:
             ticker.close()
             lanes.stop()
+        lines = [line.split() for line in output.read_text().splitlines()]
+    said = [(float(words[1]), float(words[2])) for words in lines if words[0] == "pair"]
+    slept = sum(float(words[1]) for words in lines if words[0] == "slept")
     (state,) = session.snapshot().lanes
-    lines = state.ended.output_tail if state.ended is not None else ()
-    said = [line.split()[1:] for line in lines if line.startswith("pair ")]
-    if len(said) != COUPLES * pairs or state.steps < COUPLES * pairs * STEPS:
-        raise SystemExit(f"the script was not watched to its end: {state.steps} steps, {lines[-3:]}")
-    return [[(float(one), float(two)) for which, one, two in said if int(which) == n] for n in range(COUPLES)]
+    if (len(said) != pairs and what != "wait") or not state.steps:
+        raise SystemExit(f"the script was not watched to its end: {state.steps} steps, {len(said)} pairs")
+    return said, windows, slept
 
 
 def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
@@ -100,23 +85,48 @@ def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def main() -> None:
-    chosen = options_of(__doc__, pairs=30, starts=4, units=64, json=False)
-    starts = range(chosen.starts)
-    couples = [couple for _ in starts for couple in one_start(min(100, chosen.pairs), chosen.units)]
-    kept = mean_and_ci([statistics.median(alone / watched for alone, watched in couple) for couple in couples])
-    cost_us = mean_and_ci(
-        [1e6 / STEPS * statistics.median(watched - alone for alone, watched in couple) for couple in couples]
+def blocks(values: list[float]) -> list[float]:
+    """Return the medians of the values in blocks."""
+    return [statistics.median(values[at : at + BLOCK]) for at in range(0, len(values) - BLOCK + 1, BLOCK)]
+
+
+def measure(what: str, starts: int, pairs: int, units: int) -> dict[str, object]:
+    """Return what was found of one kind of work."""
+    if what == "wait":
+        _, windows, slept = one_start(what, max(3, pairs // 20), units)
+        waited = sum(window.input_ns + window.sampled_input_ns for window in windows) / 1e9
+        return {"what": what, "waited_s": waited, "slept_s": slept, "ratio": waited / slept}
+    found = [one_start(what, pairs, units)[0] for _ in range(starts)]
+    units_of_work = CALLS if what == "call" else STEPS
+    cost = [1e6 / units_of_work * (on - off) for each in found for off, on in each]
+    kept = [off / on for each in found for off, on in each]
+    step_us = statistics.median(1e6 / units_of_work * off for each in found for off, _ in each)
+    cost_mean, *cost_ci = mean_and_ci(blocks(cost))
+    kept_mean, *kept_ci = mean_and_ci(blocks(kept))
+    return {
+        "what": what, "cost_us": cost_mean, "cost_us_ci95": cost_ci, "speed_kept": kept_mean,
+        "speed_kept_ci95": kept_ci, "without_us": step_us, "starts": starts, "pairs": pairs,
+    }  # fmt: skip
+
+
+def text(found: dict[str, object]) -> str:
+    """Return a line about what was found."""
+    limit = LIMITS[str(found["what"])]
+    if found["what"] == "wait":
+        return f"wait: {found['waited_s']:.2f} s seen of {found['slept_s']:.2f} s slept; wanted: {limit}"
+    (low, high), (least, most) = found["cost_us_ci95"], found["speed_kept_ci95"]  # type: ignore[misc]
+    return (
+        f"{found['what']}: {found['cost_us']:.2f} µs more (95 %: {low:.2f} to {high:.2f}) than "
+        f"{found['without_us']:.1f} µs; keeps {found['speed_kept']:.2%} (95 %: {least:.2%} to {most:.2%}); "
+        f"wanted: {limit}"
     )
-    step_us = 1e6 / STEPS * statistics.median(alone for couple in couples for alone, _ in couple)
-    if chosen.json:
-        found = {"speed_kept": kept[0], "ci95": kept[1:], "cost_us": cost_us[0], "cost_us_ci95": cost_us[1:]}
-        print(json.dumps({**found, "step_us": step_us, "couples": len(couples), "pairs": chosen.pairs}))
-        return
-    mean, low, high = (100 * value for value in kept)
-    print(f"fit keeps {mean:.2f} % of its speed (95 %: {low:.2f} to {high:.2f}), steps of {step_us:.0f} µs")
-    mean, low, high = cost_us
-    print(f"being watched takes {mean:.1f} µs a step (95 %: {low:.1f} to {high:.1f}), {len(couples)} couples")
+
+
+def main() -> None:
+    chosen = options_of(__doc__, what="step,call,fit,wait", pairs=100, starts=3, units=64, json=False)
+    for what in chosen.what.split(","):
+        found = measure(what, chosen.starts, max(2 * BLOCK, chosen.pairs), chosen.units)
+        print(json.dumps(found) if chosen.json else text(found), flush=True)
 
 
 if __name__ == "__main__":

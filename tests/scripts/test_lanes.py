@@ -16,6 +16,7 @@ from tfmon.model.lane_events import (
     KnobApplied,
     KnobOffered,
     KnobRefused,
+    NotMeasured,
     PhaseEntered,
     ProfileFailed,
     SliceEnded,
@@ -285,3 +286,27 @@ for _ in range(20_000):
     race = watch(script(text))
     output(race)
     assert race.lane.phase == DONE and race.lane.last_loss < race.lane.first_loss
+
+
+TORCH = """
+class Optimizer:
+    def step(self):
+        for hook in hooks:
+            hook(self, (), {})
+hooks = []
+def register_optimizer_step_post_hook(hook):
+    hooks.append(hook)
+"""
+
+
+def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, script, tmp_path):
+    folder = tmp_path / "torch" / "optim"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("from torch import optim\n")
+    (folder / "__init__.py").write_text("from torch.optim import optimizer\n")
+    (folder / "optimizer.py").write_text(TORCH)
+    race = watch(script("import torch, time\ntorch.optim.optimizer.Optimizer().step()\ntime.sleep(6)"))
+    reason = race.until_event(NotMeasured).reason
+    assert reason.startswith("PyTorch trains here. Add: from tfmon import report") and "report.step(" in reason
+    output(race)
+    assert race.lane.trouble.hint == reason

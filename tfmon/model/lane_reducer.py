@@ -169,6 +169,8 @@ def _marked(state: LaneState, at_ns: int, text: str, gap_ns: int) -> tuple[KnobM
 
 def _after_window(state: LaneState, window: Window) -> LaneState:
     steady, loss = not window.marks, window.loss
+    sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
+    trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
     point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
     return replace(
         state,
@@ -176,6 +178,8 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         examples=state.examples + window.examples + window.sampled_examples,
         first_loss=loss if state.first_loss is None else state.first_loss,
         last_loss=loss if loss is not None else state.last_loss,
+        losses=state.losses.plus(window.step, loss),
+        trained_ns=state.trained_ns + trained_ns,
         measurements=state.measurements.plus(window),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
         history=state.history.with_window(window),
@@ -273,7 +277,7 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
     if state.command and stalled_since_ns is None and not event.memory_kills:
-        trouble = _trouble_of_script(event)
+        trouble = _trouble_of_script(state, event)
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)
 
 
@@ -295,7 +299,7 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None
     return Trouble(f"the lane {how}" if event.signal is not None else f"the lane {how} and did not say why")
 
 
-def _trouble_of_script(event: LaneEnded) -> Trouble:
+def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
     """Say how a script failed: with its own last words, or without a step."""
     if event.signal is not None:
         return Trouble(f"the script was ended by {event.signal}")
@@ -303,7 +307,8 @@ def _trouble_of_script(event: LaneEnded) -> Trouble:
         last = event.output_tail[-1].strip() if event.output_tail else ""
         message = f"the script exited with code {event.exit_code}" + (f": {last}" if last else "")
         return Trouble(message, NO_INPUT_HINT if last.startswith("EOFError") else "")
-    return Trouble("the script ended, and no training step was seen", NO_STEPS_HINT)
+    hint = state.not_measured.get("steps", NO_STEPS_HINT)
+    return Trouble("the script ended, and no training step was seen", hint)
 
 
 # ---------------- the log

@@ -11,6 +11,7 @@ from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
+from tfmon.model.loss_curve import LossCurve
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
@@ -37,7 +38,7 @@ OUT_OF_MEMORY = "out_of_memory"
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
 NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 NO_STEPS_HINT = (
-    "Keras' fit is seen by itself; in a loop of your own: from tfmon import report, then "
+    "Keras' fit and loops of TensorFlow are seen by themselves; in any other loop: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
 )
 """What to do about a script in which tfmon sees no step."""
@@ -171,6 +172,10 @@ class LaneState:
     examples: int = 0
     first_loss: float | None = None
     last_loss: float | None = None
+    losses: LossCurve = field(default_factory=LossCurve)
+    """The loss by steps, over the whole race."""
+    trained_ns: int = 0
+    """Time of all its steps, the discarded ones included."""
     measurements: Measurements = field(default_factory=Measurements)
     computing_share: float | None = None
     """Share of a step's call in which an operation ran on the CPU; see `lane_events.Window`."""

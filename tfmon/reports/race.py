@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.finish import finish_lines
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot
@@ -51,6 +52,7 @@ def to_json(found: Analysis) -> dict[str, Any]:
                 for lane in [snapshot.lane(rank.lane)]
             ],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
+            "finish": list(finish_lines(snapshot)),
         },
         **recording_json(snapshot),
     }
@@ -70,7 +72,7 @@ def to_text(found: Analysis) -> str:
                 lines.extend(f"  | {line}" for line in lane.ended.output_tail[-OUTPUT_LINES:])
     bottlenecks = [f"{one.lane.title}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
     lines += ["", *bottlenecks] if bottlenecks else []
-    lines += ["", verdict.text]
+    lines += ["", verdict.text, *finish_lines(snapshot)]
     lines += [text for text in (verdict.note, _discarded(found), snapshot.race.interrupted) if text]
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
+from tfmon.model.codec import encode_message
+from tfmon.model.lane_events import NotMeasured
+from tfmon.model.lane_pipes import is_open, read_pipes
 from tfmon.script import process
 from tfmon.script.hooking import Hooks, wanted
 from tfmon.script.steps import StepWatcher
@@ -35,6 +40,11 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         pipeline.install()
         os.register_at_fork(after_in_child=watcher.retire)
         return
+    if module.__name__ in ("torch", "jax"):
+        from tfmon.script.others import OtherLibrary
+
+        OtherLibrary(_not_reported).watch(module)
+        return
     from tfmon.script.keras_watch import watch
 
     watch(module)
@@ -62,6 +72,16 @@ def _join() -> Lane | None:
         pipeline.joined(lane)
     atexit.register(watcher.finish)
     return lane
+
+
+def _not_reported(reason: str) -> None:
+    """Say that another library trains, unless steps of this process are seen."""
+    pipes = read_pipes(os.environ)
+    if process.joined() is not None or pipes is None or not is_open(pipes):
+        return
+    event = NotMeasured(at_ns=time.monotonic_ns(), what="steps", reason=reason)
+    with contextlib.suppress(OSError):
+        os.write(pipes.metric_fd, encode_message(event))  # one short line, so it is written whole
 
 
 def _hooks_failed(reason: str) -> None:

@@ -15,7 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - path
 PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 
 
-WATCHED = frozenset(("keras", "tensorflow", "tf_keras"))
+WATCHED = frozenset(("jax", "keras", "tensorflow", "tf_keras", "torch"))
 
 
 class Finder:

@@ -55,7 +55,7 @@ def progress_rows(
     """
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
     if lane.command and lane.phase == STARTING:
-        return _no_steps_rows(now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
+        return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
     at = STAGES.index(lane.phase)
     headline: Row = ((crop(f"stage {at + 1} of {len(STAGES)}: {_WORDS[at]} · ", width - 8), STRONG),)
     headline = (*headline, (_lasting(for_s, usual.get(lane.phase)), STRONG))
@@ -101,13 +101,14 @@ def seconds_to_ready(lane: LaneState, now_ns: int, usual: Mapping[str, float]) -
     )
 
 
-def _no_steps_rows(for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
+def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
     """Return that a script runs and has not trained yet; after a while, what to do about it."""
-    late = for_ns > NO_STEPS_NS
+    reason = lane.not_measured.get("steps", "")
+    late = for_ns > NO_STEPS_NS or bool(reason)
     words = "no steps seen" if late else "the script runs, no step seen yet…"
     rows: list[Row] = [spread([(words, STRONG)], [(now_s, STRONG)], width)]
     if late:
-        rows += [((line, TEXT),) for line in wrap(NO_STEPS_HINT, width, max(0, height - 1))]
+        rows += [((line, TEXT),) for line in wrap(reason or NO_STEPS_HINT, width, max(0, height - 1))]
     return rows[: max(1, height)]
 
 

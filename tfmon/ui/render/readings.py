@@ -66,7 +66,7 @@ def loss_row(lane: LaneState) -> Row:
 def done_row(lane: LaneState, width: int) -> Row:
     """Count steps and examples since the lane began to race, and the windows that are discarded."""
     if not lane.points:
-        return labelled("done", (UNKNOWN, DIM))
+        return labelled("done", (f"{UNKNOWN} {lane.not_measured.get('steps', '')}".rstrip(), DIM))
     if lane.progress is not None and lane.progress.epochs:
         return _epoch_row(lane, width)
     discarded = lane.measurements.discarded_windows

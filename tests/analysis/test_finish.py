@@ -1,0 +1,75 @@
+"""The end of a script's race: time to finish for the same work, and losses further apart than they scatter."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+
+import pytest
+from support.ui import Demo
+
+from tfmon.analysis.finish import finish_lines
+from tfmon.model.events import LaneEnded, LaneStarted
+from tfmon.model.lane_events import Progressed, Window
+from tfmon.model.loss_curve import MOST_POINTS, LossCurve
+from tfmon.model.spec import LaneSpec
+
+SECOND = 1_000_000_000
+
+
+@pytest.fixture
+def race():
+    """Return what lets two lanes of a script train to their end."""
+
+    def run(*lanes: tuple[float, float], steps: tuple[int, int] = (400, 400), epochs: int = 3):
+        demo = Demo([LaneSpec("cpu"), LaneSpec("cpu")])
+        for name, (seconds, apart), last in zip(demo.names, lanes, steps, strict=True):
+            noise, now_ns = random.Random(name), demo.clock()
+            started = LaneStarted(lane=name, at_ns=now_ns, pid=1, settings={}, command="python train.py")
+            demo.session.accept(started)
+            for step in range(10, last + 1, 10):
+                demo.session.accept(
+                    Window(
+                        lane=name, at_ns=now_ns + step * SECOND, span_ns=round(seconds * SECOND * 10 / last),
+                        steps=10, examples=320, step=step, input_ns=0, call_ns=0, sync_ns=0, report_ns=0,
+                        longest_ns=1, histogram={}, settings={},
+                        loss=2 * math.exp(-step / 200) + apart + noise.gauss(0, 0.05),
+                    )
+                )  # fmt: skip
+            demo.session.accept(Progressed(lane=name, at_ns=demo.clock(), doing="fit", epochs_done=epochs))
+            ended = LaneEnded(lane=name, at_ns=now_ns, exit_code=0, signal=None, requested=False)
+            demo.session.accept(ended)
+        return finish_lines(demo.session.snapshot())
+
+    return run
+
+
+def test_time_to_finish_and_losses_that_agree(race):
+    (line,) = race((41.2, 0.0), (18.0, 0.0))
+    assert line.startswith(
+        "cpu #1 41.2 s, cpu #2 18.0 s of training for the same 3 epochs; loss at the end: cpu #1 "
+    )
+
+
+def test_losses_apart_are_warned_of(race):
+    _, warning = race((41.2, 0.0), (18.0, 0.4))
+    assert re.match(
+        r"losses of cpu #1 and cpu #2 at the same step differ by 0\.[34]\d+, and within a lane", warning
+    )
+
+
+def test_other_amounts_of_work_have_no_time_to_finish(race):
+    (line,) = race((41.2, 0.0), (18.0, 0.0), steps=(400, 200))
+    assert line == "no time to finish: the lanes trained different numbers of steps (cpu #1 400, cpu #2 200)"
+
+
+def test_a_loss_curve_stays_small_and_covers_the_race():
+    curve = LossCurve()
+    for step in range(10_000):
+        curve = curve.plus(step, float(step))
+    steps = [step for step, _ in curve.points]
+    assert MOST_POINTS // 2 <= len(steps) <= MOST_POINTS
+    assert steps[0] == 0 and steps[-1] > 9_800
+    assert len({later - earlier for earlier, later in itertools.pairwise(steps)}) == 1

@@ -1,0 +1,103 @@
+"""Runs in a lane for scripts.py: the same work with tfmon's hooks and without, in many short alternations.
+
+    loop_cost.py step|call|fit|wait PAIRS UNITS
+
+prints a line for each pair, with the seconds without hooks and with them. `wait` trains from a pipeline that
+sleeps, and prints how long it slept.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+WHAT, PAIRS, UNITS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+STEPS, CALLS, WARM_UP, SLEEP_S = 100, 2_000, 4, 0.005
+x = np.random.default_rng(0).random((32 * STEPS, 64)).astype("float32")
+y = x[:, :1]
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
+model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(UNITS, "relu"), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+
+
+ONE = tf.ones(())
+
+
+@tf.function
+def step(x, y):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(model(x) - y))
+    model.optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    return loss
+
+
+@tf.function
+def untrained(x):
+    return x + 1.0
+
+
+def sleeping():
+    for start in range(0, len(x), 32):
+        time.sleep(SLEEP_S)
+        yield x[start : start + 32], y[start : start + 32]
+
+
+def epoch(batches: tf.data.Dataset = data) -> None:
+    for x_batch, y_batch in batches:
+        step(x_batch, y_batch)
+
+
+def calls() -> None:
+    for _ in range(CALLS):
+        untrained(ONE)
+
+
+def switched(work: Callable[[], None]) -> Callable[[bool], None]:
+    """Return the work, done with the hooks or with the methods that they replaced."""
+    from tfmon.script.watching import hooks
+
+    def run(on: bool) -> None:
+        hooks.switch(on=on)
+        work()
+
+    return run
+
+
+def fits() -> Callable[[bool], None]:
+    """Return an epoch of `fit` on one model, by a train function that was traced with the hooks, or without."""
+    watched, functions = keras.Model.fit, {}
+
+    def run(on: bool) -> None:
+        model.train_function = functions.get(on)
+        (watched if on else watched.__wrapped__)(model, data, epochs=1, verbose=0)
+        functions[on] = model.train_function
+
+    return run
+
+
+def main() -> None:
+    if WHAT == "wait":
+        spec = (tf.TensorSpec((32, 64)), tf.TensorSpec((32, 1)))
+        batches = tf.data.Dataset.from_generator(sleeping, output_signature=spec)
+        for _ in range(PAIRS):
+            epoch(batches)
+            print("slept", STEPS * SLEEP_S, flush=True)
+        return
+    epoch()
+    run = {"step": lambda: switched(epoch), "call": lambda: switched(calls), "fit": fits}[WHAT]()
+    for number in range(-WARM_UP, PAIRS):
+        took = {}
+        for on in (True, False) if number % 2 else (False, True):
+            began = time.perf_counter()
+            run(on)
+            took[on] = time.perf_counter() - began
+        if number >= 0:
+            print("pair", took[False], took[True], flush=True)
+
+
+main()

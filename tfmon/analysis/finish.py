@@ -1,0 +1,83 @@
+"""What a script's race says at its end besides the verdict: time to finish, and whether all trained the same."""
+
+from __future__ import annotations
+
+import bisect
+import statistics
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+
+from tfmon import units
+from tfmon.model.lane_state import DONE, LaneState
+from tfmon.model.session import Snapshot
+
+LEAST_LOSSES = 8
+"""Losses of a lane from which its scatter is estimated."""
+TOO_FAR = 3.0
+"""Losses at the same step differ too much from this many times their scatter within a lane on."""
+NORMAL = 1.4826
+"""Standard deviation over the median absolute deviation, for normally distributed values."""
+
+
+def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the lines about the end of a script's race; none before all lanes have done the same work."""
+    lanes = snapshot.lanes
+    if len(lanes) < 2 or any(lane.phase != DONE or not lane.command for lane in lanes):
+        return ()
+    return tuple(line for line in (_times(lanes), *_differences(lanes)) if line)
+
+
+def _times(lanes: Sequence[LaneState]) -> str:
+    if len({lane.steps for lane in lanes}) != 1:
+        steps = ", ".join(f"{lane.title} {units.count(lane.steps)}" for lane in lanes)
+        return f"no time to finish: the lanes trained different numbers of steps ({steps})"
+    times = ", ".join(f"{lane.title} {lane.trained_ns / 1e9:.1f} s" for lane in lanes)
+    epochs = {lane.progress.epochs_done if lane.progress is not None else 0 for lane in lanes}
+    done = epochs.pop() if len(epochs) == 1 else 0
+    work = f"{done} {'epoch' if done == 1 else 'epochs'}" if done else f"{units.count(lanes[0].steps)} steps"
+    losses = [(lane.title, lane.last_loss) for lane in lanes if lane.last_loss is not None]
+    ends = ", ".join(f"{title} {units.loss(loss)}" for title, loss in losses)
+    return f"{times} of training for the same {work}" + (f"; loss at the end: {ends}" if ends else "")
+
+
+def _differences(lanes: Sequence[LaneState]) -> list[str]:
+    """Return a warning for each two lanes whose losses differ by more than they scatter."""
+    found = []
+    for one, other in combinations(lanes, 2):
+        scatter = max(loss_scatter(one), loss_scatter(other))
+        apart = loss_difference(one, other)
+        if apart is not None and apart > TOO_FAR * scatter:
+            found.append(
+                f"losses of {one.title} and {other.title} at the same step differ by {units.loss(apart)}, "
+                f"and within a lane they scatter by {units.loss(scatter)}: one may train something else"
+            )
+    return found
+
+
+def loss_scatter(lane: LaneState) -> float:
+    """Return the standard deviation of a lane's losses around their course, from their successive differences."""
+    steps = [after - before for (_, before), (_, after) in pairwise(lane.losses.points)]
+    if not steps:
+        return 0.0
+    middle = statistics.median(steps)
+    return NORMAL * statistics.median(abs(step - middle) for step in steps) / 2**0.5
+
+
+def loss_difference(one: LaneState, other: LaneState) -> float | None:
+    """Return by how much two lanes' losses at the same steps differ, the median; None for too few of them."""
+    first, second = one.losses.points, other.losses.points
+    if min(len(first), len(second)) < LEAST_LOSSES:
+        return None
+    known = [step for step, _ in second]
+    apart = [abs(loss - _at(second, known, step)) for step, loss in first if known[0] <= step <= known[-1]]
+    return statistics.median(apart) if len(apart) >= LEAST_LOSSES else None
+
+
+def _at(points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:
+    """Return the loss at a step, between the two points around it."""
+    place = bisect.bisect_left(steps, step)
+    after, loss = points[place]
+    if after == step:
+        return loss
+    before, earlier = points[place - 1]
+    return earlier + (loss - earlier) * (step - before) / (after - before)
