@@ -11,7 +11,7 @@ from tfmon.analysis.statistics import LEAST_PAIRS, Throughput
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import Estimate, known
-from tfmon.model.session import GPU_THROTTLED, STOLEN, SWAPPING, THROTTLED, Snapshot
+from tfmon.model.session import GPU_THROTTLED, SWAPPING, THROTTLED, Snapshot
 
 CONTENDED = "contended: all train at once and share the cores (t: take turns)"
 
@@ -20,7 +20,6 @@ FALLEN = 0.75
 MANY_OUTLIERS = 0.1
 """Share of outlying pairs from which on they are reported."""
 _CONSTANT = {
-    STOLEN: "this virtual machine loses CPU time to others",
     SWAPPING: "this machine swaps most of the time",
     THROTTLED: "the container's CPU quota is used up most of the time",
     GPU_THROTTLED: "the GPU is throttled most of the time",

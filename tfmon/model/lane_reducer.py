@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Literal
 
 from tfmon.model import gpu_accounting
-from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LanePrinted, LaneStarted, Suspended
+from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
@@ -20,12 +18,12 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     PhaseEntered,
-    Profiled,
-    ProfileFailed,
     Progressed,
+    SliceEnded,
     StackReported,
     Window,
 )
+from tfmon.model.lane_log import append_log
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,
@@ -33,7 +31,6 @@ from tfmon.model.lane_state import (
     FAILED,
     HISTORY_WINDOWS,
     IMPORTING,
-    LOG_LINES,
     LOWER_THE_BATCH,
     NO_STEPS_HINT,
     NOT_SAMPLED,
@@ -43,7 +40,6 @@ from tfmon.model.lane_state import (
     SUSPENDED,
     KnobRequest,
     LaneState,
-    LogLine,
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
@@ -84,6 +80,22 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case KnobRefused():
             requested = _without(state.requested, event.knob, event.request)
             return replace(state, requested=requested, refused=event.reason)
+        case LaneStarted(renewed=True):
+            return replace(
+                state,
+                phase=STARTING,
+                phase_since_ns=event.at_ns,
+                started_ns=event.at_ns,
+                pid=event.pid,
+                pids=(),
+                process=state.process + 1,
+                processes=None,
+                settings=event.settings,
+                requested={},
+                ended=None,
+                steps_before=state.steps,
+                gpu_energy=state.gpu_energy.interrupted(),
+            )
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
@@ -93,6 +105,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 started_ns=event.at_ns,
                 phase_since_ns=event.at_ns,
                 pid=event.pid,
+                process=state.process + 1,
                 source=event.source,
                 command=event.command,
                 settings=event.settings,
@@ -115,6 +128,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(
                 state, parameters=event.parameters, data_examples=event.examples, settings=event.settings
             )
+        case SliceEnded():
+            return replace(state, measurements=state.measurements.slice_ended(event))
         case LaneFailed():
             phase = ABSENT if event.kind == "device_absent" else FAILED
             trouble = Trouble(event.message, event.hint, event.kind)
@@ -159,11 +174,12 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
     point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
     return replace(
         state,
-        steps=window.step,
+        steps=state.steps_before + window.step,
+        measured_steps=state.measured_steps + (window.steps if steady else 0),
         examples=state.examples + window.examples + window.sampled_examples,
         first_loss=loss if state.first_loss is None else state.first_loss,
         last_loss=loss if loss is not None else state.last_loss,
-        measurements=state.measurements.plus(window),
+        measurements=state.measurements.plus(window, state.process),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
         settings=window.settings,
         computing_share=window.computing_share,
@@ -285,52 +301,3 @@ def _trouble_of_script(event: LaneEnded) -> Trouble:
         last = event.output_tail[-1].strip() if event.output_tail else ""
         return Trouble(f"the script left with exit code {event.exit_code}" + (f": {last}" if last else ""))
     return Trouble("the script ended, and no training step was seen", NO_STEPS_HINT)
-
-
-# ---------------- the log
-
-
-def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
-    """Return a lane's log after an event; the same object if there is nothing to add."""
-    new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
-    return (*log, *new)[-LOG_LINES:] if new else log
-
-
-def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
-    match event:
-        case Window():
-            if event.traced_steps:
-                yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
-        case LanePrinted():
-            if event.dropped_bytes:
-                yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
-            for line in event.lines:
-                yield "printed", line
-        case LaneStarted():
-            settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
-            yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
-        case PhaseEntered():
-            yield "event", event.phase
-        case LibrariesLoaded():
-            yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
-        case Built():
-            examples = "?" if event.examples is None else f"{event.examples:,}"
-            yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
-        case KnobApplied():
-            in_effect = f"{event.knob}={show(event.value)} in effect from step {event.step:,}"
-            yield "event", f"{in_effect}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
-        case KnobRefused():
-            yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
-        case Profiled():
-            yield "event", "profiled"
-        case ProfileFailed():
-            yield "trouble", f"no profile: {event.reason}"
-        case BadLine():
-            yield "trouble", f"unreadable line ignored: {event.problem}"
-        case LaneFailed():
-            yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
-        case Finished():
-            yield "event", f"finished after {event.steps:,} steps"
-        case LaneEnded():
-            how = f"ended by {event.signal}" if event.signal else f"ended with exit code {event.exit_code}"
-            yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"

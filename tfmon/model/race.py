@@ -31,6 +31,21 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class BetweenProcesses:
+    """What is known before a race of how much two equal processes differ: its prior, as a scaled chi-squared.
+
+    Learnt in earlier races of the scenario on this machine.
+    """
+
+    squares: float
+    """Sum of squares: `degrees` times the variance of the log ratio of two equal processes."""
+    degrees: float
+    """Degrees of freedom behind it."""
+    races: int = 0
+    """From how many races it was learnt."""
+
+
+@dataclass(frozen=True, slots=True)
 class Race:
     """What is raced, and how it goes."""
 
@@ -53,6 +68,10 @@ class Race:
     """Name of the lane that has the machine for itself, in slices, while the others pause; empty for none."""
     interrupted: str = ""
     """Why it was interrupted, such as "interrupted by SIGINT"; empty otherwise."""
+    fresh: bool = False
+    """Whether the lanes' processes are replaced by fresh ones from time to time, between two rounds."""
+    between: BetweenProcesses | None = None
+    """What earlier races told of equal processes; None where nothing was learnt."""
 
 
 @dataclass(frozen=True, slots=True)
