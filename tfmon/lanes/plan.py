@@ -36,7 +36,7 @@ class RacePlan:
     command: tuple[str, ...] = ()
     """The user's own command that each lane runs; empty for a scenario."""
     steps: int | None = None
-    """Steps after which each lane finishes by itself."""
+    """Measured steps after which each lane finishes by itself."""
     slice_s: float = 0.5
     """How long a slice lasts."""
     seconds: float | None = None

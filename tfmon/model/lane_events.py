@@ -246,6 +246,9 @@ class Finished(LaneEvent):
     """A lane did all its steps, or was told to stop, and ends now."""
 
     steps: Amount
+    """All that it trained since it began to race."""
+    measured: Amount | None = None
+    """Those of steady windows; None where that is not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

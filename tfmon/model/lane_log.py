@@ -63,7 +63,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
         case LaneFailed():
             yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
         case Finished():
-            yield "event", f"finished after {event.steps:,} steps"
+            measured = "" if event.measured is None else f", {event.measured:,} of them measured"
+            yield "event", f"finished after {event.steps:,} steps{measured}"
         case LaneEnded():
             how = f"ended by {event.signal}" if event.signal else f"ended with exit code {event.exit_code}"
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"

@@ -18,7 +18,7 @@ class Assign:
     """`cpu` or `gpu`; the environment settles which GPU."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
-    """Steps to race before the child finishes; None for no end."""
+    """Steps to measure before the child finishes, without those that are discarded; None for no end."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables to set before a device is touched; empty where the child was started with them."""
 
