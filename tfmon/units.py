@@ -72,6 +72,14 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
+def about(seconds: float) -> str:
+    """Write about how long something takes: 7 s, 40 s, 3 min, 2 h."""
+    for limit, unit, step, name in ((9.5, 1, 1, "s"), (97.5, 1, 5, "s"), (5370, 60, 1, "min")):
+        if seconds < limit:
+            return f"{max(step, step * round(seconds / unit / step))} {name}"
+    return f"{round(seconds / 3600)} h"
+
+
 def percent(value: float) -> str:
     """Write a percentage without decimals: 212 %."""
     return f"{value:.0f} %"

@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import options_of
-from tfmon.analysis.statistics import student_95
+from tfmon.analysis.intervals import student
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.race import CONCURRENT, Race
@@ -96,7 +96,7 @@ def one_start(pairs: int, units: int) -> list[list[tuple[float, float]]]:
 def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
     """Return the mean and the bounds of its 95 % interval."""
     mean = statistics.mean(values)
-    half = student_95(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    half = student(0.05, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
     return mean, mean - half, mean + half
 
 

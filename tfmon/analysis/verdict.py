@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.statistics import LEAST_PAIRS, Throughput
+from tfmon.analysis.intervals import NONE, Looks
+from tfmon.analysis.prediction import more_pairs
+from tfmon.analysis.statistics import LEAST_PAIRS, Comparison, Throughput
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import Estimate, known
+from tfmon.model.race import CONCURRENT, Race
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind, known
 from tfmon.model.session import GPU_THROTTLED, SWAPPING, THROTTLED, Snapshot
 
 CONTENDED = "contended: all train at once and share the cores (t: take turns)"
@@ -24,6 +28,21 @@ _CONSTANT = {
     THROTTLED: "the container's CPU quota is used up most of the time",
     GPU_THROTTLED: "the GPU is throttled most of the time",
 }
+
+VerdictKind = Literal["", "faster", "same", "not known yet", "too close to call"]
+FASTER: VerdictKind = "faster"
+"""The interval of the lead excludes 1."""
+SAME: VerdictKind = "same"
+"""It does not, and lies within the margin."""
+NOT_YET: VerdictKind = "not known yet"
+TOO_CLOSE: VerdictKind = "too close to call"
+"""The same at the end of the race."""
+KIND_TEXTS: dict[IntervalKind, str] = {
+    ALWAYS_VALID: "always valid",
+    SPENDING: "valid for this length",
+    FIXED: "valid at the end",
+}
+"""What an interval is made for, beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +71,16 @@ class Verdict:
     """Every lane but the slowest, the fastest first; empty in a concurrent race."""
     note: str = ""
     """What limits the figure; empty if nothing does."""
+    kind: VerdictKind = ""
+    """Which answer it is; empty before there is an interval, and in a concurrent race."""
+    left_s: float | None = None
+    """About how much longer until there is an answer, or until the width that ends the race; None if there is
+    one, or if more time of this race gives none."""
+
+    @property
+    def interval_kind(self) -> IntervalKind | None:
+        """What the interval is made for; None without one."""
+        return self.interval.kind if self.interval is not None else None
 
 
 def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None) -> Verdict:
@@ -77,6 +106,34 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     return _interleaved(snapshot, [(lane, known_ones[lane.spec.name]) for lane in lanes])
 
 
+def looks_of(snapshot: Snapshot) -> Looks:
+    """Return how the intervals of a race are looked at.
+
+    An interval for the end of a race holds only there: while the race goes on (in its replay), or where it was
+    interrupted, an always valid one takes its place. A known length is that since the measurement began anew.
+    """
+    race, lanes = snapshot.race, [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
+    choices = max(1, len(lanes) - 1)
+    at_the_end = all(lane.over for lane in lanes) and not race.interrupted
+    if race.interval == FIXED and at_the_end:
+        return Looks(FIXED, choices=choices)
+    slices = [lane.slices for lane in lanes if lane.slices]
+    if race.interval == SPENDING and race.seconds is not None and race.started_ns is not None and slices:
+        since_ns = min(one[0].at_ns - one[0].span_ns for one in slices)
+        until_ns = race.started_ns + round(race.seconds * 1e9)
+        passed_ns = max(one[-1].at_ns for one in slices) - since_ns
+        return Looks(SPENDING, max(0.0, min(1.0, passed_ns / max(1, until_ns - since_ns))), choices)
+    return Looks(ALWAYS_VALID, choices=choices)
+
+
+def least_rounds(snapshot: Snapshot) -> int:
+    """Return after how many rounds there is a first interval."""
+    looks = looks_of(snapshot)
+    if looks.kind == SPENDING:
+        return LEAST_PAIRS
+    return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if looks.errors(pairs, pairs - 1) < NONE)
+
+
 def _concurrent(lanes: Sequence[LaneState]) -> Verdict:
     ordered = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
     winner, loser = ordered[0], ordered[-1]
@@ -84,28 +141,99 @@ def _concurrent(lanes: Sequence[LaneState]) -> Verdict:
     if not best or not worst:
         return Verdict("no verdict: nothing was measured")
     ratio = best / worst
-    text = f"{{}} is {units.ratio(ratio)} faster than {{}}"
-    return Verdict(*_named(text, winner, loser), winner.spec.name, ratio, note=CONTENDED)
+    text, short = (
+        f"{first} is {units.ratio(ratio)} faster than {second}"
+        for first, second in ((winner.title, loser.title), (winner.spec.id, loser.spec.id))
+    )
+    return Verdict(text, short, winner.spec.name, ratio, note=CONTENDED)
 
 
 def _interleaved(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]]) -> Verdict:
+    race, looks = snapshot.race, looks_of(snapshot)
     lanes = sorted(lanes, key=_pace, reverse=True)
     (fastest, first), (next_fastest, second), (slowest, last) = lanes[0], lanes[1], lanes[-1]
-    ratios = [(lane.spec.name, statistics.ratio(one.logs, last.logs)) for lane, one in lanes[:-1]]
-    ranking = tuple(Rank(name, ratio) for name, ratio in ratios if ratio is not None)
-    if len(ranking) < len(ratios):
-        rounds = len(set.intersection(*({one.round for one in lane.slices} for lane, _ in lanes)))
-        yet = "" if all(lane.over for lane, _ in lanes) else " yet"
-        return Verdict(f"no verdict{yet}: measured {rounds} of {LEAST_PAIRS} rounds")
+    found = [(lane, statistics.compare(one.logs, last.logs, race.between)) for lane, one in lanes[:-1]]
+    estimates = [(lane.spec.name, one.estimate(looks) if one is not None else None) for lane, one in found]
+    ranking = tuple(Rank(name, ratio) for name, ratio in estimates if ratio is not None)
+    if len(ranking) < len(lanes) - 1:
+        return _without_interval(snapshot, [lane for lane, _ in lanes])
     best = ranking[0].ratio
-    lead = statistics.ratio(first.logs, second.logs) if len(lanes) > 2 else best
+    comparison = statistics.compare(first.logs, second.logs, race.between) if len(lanes) > 2 else found[0][1]
+    lead = comparison.estimate(looks) if comparison is not None else None
+    if comparison is None or lead is None:
+        return _without_interval(snapshot, [lane for lane, _ in lanes])
     note = "; ".join([*_notes(lanes), *_fallen_clocks(snapshot)])
-    if lead is None or lead.low <= 1:
-        text = f"too close to call: {{}} over {{}} ({_written(lead or best)[1]})"
-        return Verdict(*_named(text, fastest, next_fastest), None, best.value, best, ranking, note)
-    factor, interval = _written(best)
-    text = f"{{}} is {factor} faster than {{}} ({interval})"
-    return Verdict(*_named(text, fastest, slowest), fastest.spec.name, best.value, best, ranking, note)
+    over = all(lane.over for lane, _ in lanes)
+    left_s = None if over and race.until_ci else _left_s(race, lanes, comparison, looks)
+    within = 1 / (1 + race.margin) <= lead.low and lead.high <= 1 + race.margin
+    margin = f"±{100 * race.margin:g} %"
+    other, shown = next_fastest, lead
+    kind: VerdictKind
+    if lead.low > 1:
+        kind, other, shown = FASTER, slowest, best
+        less = f", by less than the margin of {margin}" if within and len(lanes) == 2 else ""
+        text = f"{{first}} is {{factor}} faster than {{second}}{less} ({{interval}})"
+    elif within:
+        kind = SAME
+        text = f"{{first}} and {{second}} are the same within {margin} ({{factor}}, {{interval}})"
+    else:
+        kind = TOO_CLOSE if over else NOT_YET
+        text = f"{kind}: {{first}} over {{second}} {{factor}} ({{interval}})"
+        text += _longer_text(left_s, snapshot, comparison, looks, over=over)
+    return Verdict(
+        *_named(text, fastest, other, shown),
+        winner=fastest.spec.name if kind == FASTER else None,
+        ratio=best.value,
+        interval=best,
+        ranking=ranking,
+        note=note,
+        kind=kind,
+        left_s=left_s,
+    )
+
+
+def _without_interval(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
+    rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
+    yet = "" if all(lane.over for lane in lanes) else " yet"
+    least = least_rounds(snapshot)
+    if rounds < least:
+        return Verdict(f"no verdict{yet}: measured {rounds} of {least} rounds")
+    return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
+
+
+def _left_s(
+    race: Race, lanes: Sequence[tuple[LaneState, Throughput]], comparison: Comparison, looks: Looks
+) -> float | None:
+    """Return about how many seconds more give an answer, or the width that ends the race."""
+    value, margin = abs(comparison.center.value), math.log1p(race.margin)
+
+    def enough(reach: float) -> bool:
+        if race.until_ci is not None:
+            return math.sinh(min(reach, statistics.WIDEST)) <= race.until_ci
+        return reach < max(value, margin - value)
+
+    if enough(comparison.reach(looks)):
+        return None
+    pairs = more_pairs(comparison, looks, enough, fresh=race.fresh)
+    ends = [one.slices[-1].at_ns - one.slices[0].at_ns for _, one in lanes if len(one.slices) > 1]
+    if pairs is None or not ends:
+        return None
+    return pairs * max(ends) / 1e9 / (comparison.center.count - 1)
+
+
+def _longer_text(
+    left_s: float | None, snapshot: Snapshot, comparison: Comparison, looks: Looks, *, over: bool
+) -> str:
+    """Say how much longer it takes, or that no time of this race is enough."""
+    if left_s is not None:
+        about = f"; about {units.about(left_s)} more"
+        return f"{about} would settle it" if over else about
+    between = comparison.between
+    limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
+    if snapshot.race.fresh or not limited:
+        return ""
+    script = any(lane.command for lane in snapshot.lanes)
+    return "; these two processes cannot tell" + ("" if script else ", fresh ones would (--fresh)")
 
 
 def _pace(lane: tuple[LaneState, Throughput]) -> float:
@@ -114,13 +242,15 @@ def _pace(lane: tuple[LaneState, Throughput]) -> float:
     return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
 
 
-def _named(text: str, first: LaneState, second: LaneState) -> tuple[str, str]:
-    return text.format(first.title, second.title), text.format(first.spec.id, second.spec.id)
-
-
-def _written(estimate: Estimate) -> tuple[str, str]:
-    factor, interval = units.ratio_in(estimate.value, estimate.low, estimate.high)
-    return factor, f"95 % CI {interval}, {estimate.pairs} pairs"
+def _named(text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
+    """Return the text with the lanes' titles, and with their ids and no more than the interval."""
+    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    interval = f"95 % CI {interval}"
+    more = f"{interval}, {KIND_TEXTS[ratio.kind]}, {ratio.pairs} pairs"
+    return (
+        text.format(first=first.title, second=second.title, factor=factor, interval=more),
+        text.format(first=first.spec.id, second=second.spec.id, factor=factor, interval=interval),
+    )
 
 
 def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:

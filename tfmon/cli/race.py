@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 HEADLESS_SECONDS = 30.0
 """Length of a race without a screen for which no end is given."""
-LEAST_CI = 0.02
-"""No interval becomes narrower: `analysis.statistics.BETWEEN_PROCESSES_SD` is a part of it."""
+LEAST_CI = 0.025
+"""No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
+LEAST_MARGIN = 0.001
 
 
 @click.command(cls=options.TakesCommand, short_help="Race a scenario, or your own script.")
@@ -34,6 +35,13 @@ LEAST_CI = 0.02
 @options.slice_s
 @click.option(
     "--until-ci", metavar="PERCENT", help="Stop when every ratio is known to within ± PERCENT, such as 5%."
+)
+@click.option(
+    "--margin",
+    metavar="PERCENT",
+    default="3%",
+    show_default=True,
+    help="Lanes that differ by less than ± PERCENT are called the same.",
 )
 @options.record
 @click.option(
@@ -55,6 +63,7 @@ def race(
     mode: str,
     slice_s: float,
     until_ci: str | None,
+    margin: str,
     record: str | None,
     no_record: bool,
     no_spare: bool,
@@ -89,7 +98,7 @@ def race(
     else:
         info = find_scenario(str(configured.resolve("scenario", scenario).value))
     interpreter = options.interpreter(python, command)
-    narrow = None if until_ci is None else _percentage(until_ci)
+    narrow = None if until_ci is None else _percentage("--until-ci", until_ci, LEAST_CI)
     if narrow is not None and mode != "turns":
         raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
     race_options = RaceOptions(
@@ -101,6 +110,7 @@ def race(
         mode=mode,
         slice_s=slice_s,
         until_ci=narrow,
+        margin=_percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
     )
     race_options = options.with_recording(race_options, record, no_record)
@@ -153,16 +163,14 @@ def watch(
     _start(command_scenario(command), race_options, screen, headless=headless, as_json=as_json)
 
 
-def _percentage(text: str) -> float:
+def _percentage(option: str, text: str, least: float) -> float:
     try:
         value = float(text.strip().removesuffix("%")) / 100
     except ValueError:
         value = 0.0
-    if not LEAST_CI <= value < 1:
-        least = f"{100 * LEAST_CI:g}%"
+    if not least <= value < 1:
         raise UsageError(
-            f"--until-ci {text} is not a percentage from {least} to 100%",
-            f"two processes that do the same differ by almost {least}, however long they race",
+            f"{option} {text} is not a percentage from {100 * least:g}% to 100%", f"for example {option} 5%"
         )
     return value
 
@@ -190,7 +198,7 @@ def _start(
         race_options = replace(race_options, seconds=HEADLESS_SECONDS)
         notes.append(f"racing for {HEADLESS_SECONDS:g} s; --seconds or --steps says how long")
     if headless:
-        race_options = replace(race_options, spare=False)
+        race_options = replace(race_options, spare=False, watched=False)
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.

@@ -15,7 +15,8 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
-from tfmon.model.race import TURNS, Race
+from tfmon.model.race import MARGIN, TURNS, Race
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ class RaceOptions:
     """Length of a slice."""
     until_ci: float | None = None
     """The race ends when half the width of every interval over its ratio is as small as this."""
+    margin: float = MARGIN
+    """Lanes whose ratio differs from 1 by less are the same."""
+    watched: bool = True
+    """Whether somebody sees the verdict before the end: it must hold then, too."""
     varied_knob: str = ""
     """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
@@ -108,6 +113,9 @@ def plan_race(
         knobs=info.knobs,
         seconds=race_options.seconds,
         steps=race_options.steps,
+        interval=_interval_kind(race_options),
+        margin=race_options.margin,
+        until_ci=race_options.until_ci,
     )
     plan = RacePlan(
         race=race,
@@ -120,6 +128,15 @@ def plan_race(
         seconds=race_options.seconds,
     )
     return plan, no_gpu
+
+
+def _interval_kind(race_options: RaceOptions) -> IntervalKind:
+    """Return what the intervals of a race must hold for."""
+    if race_options.until_ci is not None:
+        return ALWAYS_VALID
+    if not race_options.watched:
+        return FIXED
+    return ALWAYS_VALID if race_options.seconds is None else SPENDING
 
 
 def find_python(text: str) -> Path:
