@@ -14,7 +14,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak oom docs picture example clean
+.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak monkey oom docs picture example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles, a
 
 soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").
 	$(BIN)/python tests/benchmarks/soak.py $(ARGS)
+
+monkey: $(VENV)/dev.stamp  ## Press random keys, click and resize over real lanes for ten minutes (ARGS="--seed 7").
+	$(BIN)/python tests/benchmarks/monkey.py $(ARGS)
 
 oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a systemd unit that may take 1 GiB.
 	systemd-run --user --wait --pipe --same-dir --collect --quiet --setenv=TFMON_TEST_OOM=1 --setenv=PATH="$$PATH" \

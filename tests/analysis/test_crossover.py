@@ -161,7 +161,7 @@ class TestAnswer:
         [
             (Estimate(2.0, 1.6, 2.5, 6), "A 2.0× (1.6 to 2.5, 6 pairs)"),
             (Estimate(0.5, 0.4, 0.625, 6), "B 2.0× (1.6 to 2.5, 6 pairs)"),
-            (Estimate(1.0, 0.8, 1.3, 6), "– 1.0× (0.8 to 1.3, 6 pairs)"),
+            (Estimate(1.0, 0.8, 1.3, 6), "– 1.00× (0.80 to 1.30, 6 pairs)"),
             (None, "3 pairs so far"),
         ],
     )

@@ -29,7 +29,7 @@ from benchmarks.common import options_of  # noqa: E402
 from support.terminal import Terminal  # noqa: E402
 
 from tfmon.recordings.header import RecordingError  # noqa: E402
-from tfmon.recordings.library import recordings  # noqa: E402
+from tfmon.recordings.library import runs  # noqa: E402
 from tfmon.recordings.player import play_all  # noqa: E402
 
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto", "--lane", "cpu,batch_size=64")
@@ -47,6 +47,9 @@ STALL_S = 2.0
 
 class Soak:
     """One run, and what was seen in it."""
+
+    pause_s = (1.0, 4.0)
+    """Between two acts, at least and at most."""
 
     def __init__(self, *, real: bool, seed: int) -> None:
         self.random = random.Random(seed)
@@ -128,7 +131,7 @@ class Soak:
             self.wake()
             if now >= next_act:
                 self.act()
-                next_act = now + self.random.uniform(1, 4)
+                next_act = now + self.random.uniform(*self.pause_s)
             if now >= next_restart:
                 self.press("\x1b", "\x1b", "r")
                 next_restart = now + 20
@@ -160,7 +163,7 @@ class Soak:
 
     def _recording(self) -> list[str]:
         """Replay what was recorded, to its last event."""
-        paths, wrong = recordings(), []
+        paths, wrong = [run.path for run in runs()], []
         if not paths:
             return ["nothing was recorded"]
         for path in paths:

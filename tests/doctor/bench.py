@@ -15,7 +15,7 @@ import pytest
 
 from tfmon.doctor.checks import Finding
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
-from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Host, Interpreter, Library
+from tfmon.doctor.facts import DriverFacts, Facts, GpuFacts, Host, Interpreter, Library, OthersLoad
 from tfmon.doctor.interpreter import describe_interpreter
 from tfmon.doctor.report import CHECKS, Roots, gather
 from tfmon.probes.nvidia.nvml import PhysicalGpu
@@ -49,7 +49,7 @@ H200 = GpuFacts(
     temperature_c=34.0,
 )
 QUIET = Host(
-    cores=8, affinity=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others_cores=0.0, steal_share=0.0
+    cores=8, affinity=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others=OthersLoad(0.0, 0.0)
 )
 BARE = Interpreter(
     "/bare/bin/python",

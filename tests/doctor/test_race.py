@@ -10,7 +10,7 @@ import pytest
 
 from tfmon.doctor import machine as host_module
 from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
-from tfmon.doctor.facts import Host
+from tfmon.doctor.facts import Host, OthersLoad
 from tfmon.probes.host import Load
 
 from .bench import H200, QUIET, find, with_gpu
@@ -50,6 +50,13 @@ class TestGpu:
         finding = find(id, with_gpu(bench.facts(), replace(H200, **change)))
         assert (finding.status, found in finding.found, fix in finding.fix) == (WARNING, True, True), finding
 
+    def test_lanes_of_the_race_are_no_other_programs(self, bench):
+        facts = with_gpu(bench.facts(), replace(H200, busy_pct=87.0, processes=(11, 12)))
+        assert find("gpu-free", replace(facts, own_pids=frozenset({11, 12, 13}))).status == OK
+        assert find("gpu-free", replace(facts, own_pids=frozenset({11}))).status == WARNING, (
+            "12 is another program"
+        )
+
     def test_no_fault_and_another_gpu_that_is_free(self, bench):
         reached = replace(H200, clock_reasons=0xC)
         assert find("gpu-throttling", with_gpu(bench.facts(), reached)).status == OK, (
@@ -74,8 +81,8 @@ class TestHost:
             ("turbo", {"turbo": False}, "off", "no_turbo"),
             ("memory", {"available_bytes": 1024**3}, "1.0 GiB of 32 GiB", "end other programs"),
             ("swap", {"swap_used_bytes": 3 * 1024**3}, "3.0 GiB used", "swapoff"),
-            ("load", {"others_cores": 3.0}, "3.0 of 8 cores busy", "top"),
-            ("steal", {"steal_share": 0.1}, "10 %", "dedicated cores"),
+            ("load", {"others": OthersLoad(cores=3.0)}, "3.0 of 8 cores busy", "top"),
+            ("steal", {"others": OthersLoad(stolen_share=0.1)}, "10 %", "dedicated cores"),
             ("power", {"on_battery": True}, "on battery", "plug it in"),
         ],
     )
@@ -150,7 +157,7 @@ class TestRead:
         (bench.root / "proc/meminfo").unlink()
         host = bench.facts().host
         assert host.total_bytes > host.available_bytes > 0, "psutil reads it instead"
-        assert host.others_cores is not None
+        assert host.others.cores is not None
 
     @pytest.mark.parametrize(
         ("limit", "used"),
@@ -169,6 +176,6 @@ class TestRead:
         monkeypatch.setattr(host_module, "time", clock)
         monkeypatch.setattr(host_module, "_own_cpu_s", lambda: next(own))
         loads = iter([Load(busy_s=10.0, used_bytes=0, total_bytes=1, stolen_s=1.0), Load(13.0, 0, 1, 1.5)])
-        others, steal = host_module.LoadWatch(lambda: next(loads)).finish()
-        assert others == pytest.approx(1.3), "3 s of CPU time in 2 s, less our own 0.4 s"
-        assert steal == pytest.approx(0.25 / os.cpu_count())
+        others = host_module.LoadWatch(lambda: next(loads)).finish()
+        assert others.cores == pytest.approx(1.3), "3 s of CPU time in 2 s, less our own 0.4 s"
+        assert others.stolen_share == pytest.approx(0.25 / os.cpu_count())

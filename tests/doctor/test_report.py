@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
-from tfmon.doctor.facts import Facts, Import, Interpreter, Platform
+from tfmon.doctor.facts import Facts, Import, Interpreter, OthersLoad, Platform
 from tfmon.doctor.report import CHECKS, Report, Roots, judge, run_checks
 from tfmon.probes.gpus import GpuVisibility
 from tfmon.reports.doctor import to_json, to_text
@@ -43,7 +43,7 @@ class TestAnswer:
         assert unseen.answer.startswith("TensorFlow should find NVIDIA H200")
 
     def test_warnings(self, fine):
-        report = of(replace(fine, host=replace(QUIET, others_cores=5.0, swap_used_bytes=2**32)))
+        report = of(replace(fine, host=replace(QUIET, others=OthersLoad(cores=5.0), swap_used_bytes=2**32)))
         assert report.exit_code == 1
         assert report.answer == "TensorFlow uses NVIDIA H200, but a race may be unfair: Swap, Load of others."
         report = of(with_gpu(fine, replace(H200, capability=(12, 0))))

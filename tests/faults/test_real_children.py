@@ -67,7 +67,7 @@ FAULTS = {
     "pipeline": ({"batches": SLOW_FAULT}, "scenario", r"row 41 is bad"),
     "memory": ({"data": LIMIT}, "out_of_memory", r"out of memory: .*wrong\.py:\d+: .*MemoryError"),
     "shortage": ({"data": SHORTAGE}, "out_of_memory", r"^the data take .* of memory are free: fewer examples"),
-    "exit": ({"model": "print('last words', flush=True); os._exit(9)"}, "error", r"left with exit code 9"),
+    "exit": ({"model": "print('last words', flush=True); os._exit(9)"}, "error", r"exited with code 9"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pytest
 pytest.importorskip("pexpect")
 
 import pexpect
+import pyte
 from support.terminal import RESTORED, Terminal, gone, racing, terminal_environment
 from support.waiting import wait_for
 
@@ -190,6 +192,32 @@ def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, s
     bash.process.expect_exact("code 0")
     bash.process.expect_exact("READY> ")
     assert bash.terminal_modes() == bash.modes
+
+
+@pytest.mark.parametrize("size", [(36, 120), (24, 80)], ids=["the same size", "resized meanwhile"])
+def test_after_fg_the_whole_screen_is_painted_again(shell, size):
+    bash = shell(*RACE)
+    bash.process.expect_exact("steps/s")
+    bash.process.send("\x1a")
+    bash.process.expect_exact("Stopped")
+    bash.process.expect_exact("READY> ")
+    bash.process.setwinsize(*size)
+    rows, columns = size
+    screen = pyte.Screen(columns, rows)
+    stream = pyte.Stream(screen)
+    bash.process.sendline("fg")
+
+    def whole() -> bool:
+        with contextlib.suppress(pexpect.TIMEOUT):
+            text = bash.process.read_nonblocking(65_536, timeout=0.05)
+            stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", text))
+        top, *body, bottom = screen.display
+        framed = sum(row.startswith(("╭", "│", "╰")) for row in body)
+        return "small-dense" in top and "quit" in bottom and framed > rows // 2
+
+    wait_for(whole, 30, "header, panes and keys are painted again")
+    bash.process.send("q")
+    bash.process.expect_exact("READY> ")
 
 
 def test_a_race_without_a_screen_stops_and_goes_on_too(shell):

@@ -22,7 +22,7 @@ RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto")
 
 def test_a_lane_that_exits_is_told_with_code_and_last_words_and_the_other_goes_on(start):
     terminal = start(*RACE, FAULT="exits")
-    seen = ("these are the last words", "the lane left with exit code 7 and did not say why", "failed after")
+    seen = ("these are the last words", "the lane exited with code 7 and did not say why", "failed after")
     terminal.wait_for(lambda text: all(words in text for words in seen) and racing(text))
     assert "exit code 7" in terminal.leave(1)
 

@@ -138,7 +138,7 @@ class TestEnd:
         ("event", "message"),
         [
             (ended(signal="SIGKILL"), "the lane was ended by SIGKILL"),
-            (ended(0), "the lane left with exit code 0 and did not say why"),
+            (ended(0), "the lane exited with code 0 and did not say why"),
             (
                 ended(signal="SIGKILL", kills=KILLED),
                 f"out of memory, it seems: the lane was ended by SIGKILL, and {KILLED}",
@@ -164,7 +164,7 @@ class TestEnd:
         ("event", "how"),
         [
             (ended(signal="SIGKILL", requested=True), "was ended by SIGKILL, as requested"),
-            (ended(0, requested=True), "left with exit code 0, as requested"),
+            (ended(0, requested=True), "exited with code 0, as requested"),
             (ended(signal="SIGKILL"), "was ended by SIGKILL"),
         ],
     )
@@ -178,7 +178,7 @@ class TestEnd:
         [
             ([window(), ended(0)], DONE, ""),
             ([ended(0)], FAILED, "the script ended, and no training step was seen"),
-            ([window(), ended(3)], FAILED, "the script left with exit code 3: last words"),
+            ([window(), ended(3)], FAILED, "the script exited with code 3: last words"),
             ([window(), ended(signal="SIGINT")], FAILED, "the script was ended by SIGINT"),
         ],
     )
@@ -189,7 +189,7 @@ class TestEnd:
 
 
 class TestRestart:
-    def test_only_the_spec_and_the_log_survive_a_restart(self):
+    def test_only_the_spec_the_log_and_the_history_of_the_charts_survive_a_restart(self):
         events = (
             Hello(at_ns=1, protocol=2, pid=42, python="3.12.1"),
             *(
@@ -208,8 +208,8 @@ class TestRestart:
             spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
             heartbeat=Heartbeat(heard_ns=50), process=1,
         )  # fmt: skip
-        assert replace(state, log=()) == fresh
-        assert len(state.log) > 3
+        assert replace(state, log=(), history=fresh.history) == fresh
+        assert len(state.log) > 3 and state.history.second.steps == 20
         assert advance(state, phase(RACING)).phase == RACING
 
     def test_a_fresh_process_goes_on_with_the_measurement_and_counts_from_where_the_other_was(self):
@@ -461,7 +461,7 @@ class TestLog:
             ("event", "racing"),
             ("event", "prefetch=auto in effect from step 1,200; longest gap between steps 4.0 ms"),
             ("trouble", "no memory · use less"),
-            ("trouble", "process ended with exit code 1"),
+            ("trouble", "process exited with code 1"),
             ("event", "started, process 43; prefetch=2"),
         ]
 

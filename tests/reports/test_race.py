@@ -28,12 +28,12 @@ TOP = {
     "recording_stopped",
 }  # fmt: skip
 LANE = {
-    "name", "device", "device_name", "state", "error", "knobs", "steps", "examples", "examples_per_s",
+    "id", "name", "device", "device_name", "state", "error", "knobs", "steps", "examples", "examples_per_s",
     "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_memory_used_bytes",
     "gpu_memory_allocated_bytes", "gpu_memory_source", "gpu_j_per_1000_examples", "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "missing",
 }  # fmt: skip
-VERDICT = {"winner", "ratio", "text", "ratio_ci95", "pairs", "ranking"}
+VERDICT = {"winner", "winner_id", "ratio", "text", "ratio_ci95", "pairs", "ranking", "also_differs"}
 
 
 class Raced:
@@ -50,7 +50,8 @@ class Raced:
         step = self.session.snapshot().lane(lane).steps + steps
         values = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
         values |= {"marks": (), "examples": steps * 10, "histogram": histogram.count([SECOND // steps] * steps)}
-        values |= {"lane": lane, "at_ns": round(at_s * SECOND), "span_ns": SECOND, "settings": SETTINGS, **more}
+        settings = {**SETTINGS, **next(spec.settings for spec in self.specs if spec.name == lane)}
+        values |= {"lane": lane, "at_ns": round(at_s * SECOND), "span_ns": SECOND, "settings": settings, **more}
         self.tell(Window(steps=steps, step=step, loss=loss, **values))
 
     def tell(self, event) -> None:
@@ -217,11 +218,24 @@ def test_an_interrupted_race_says_so_beside_the_figures_it_has(raced):
 
 def test_the_faster_lane_wins_by_its_factor():
     raced = Raced("cpu,prefetch=off", "cpu,prefetch=auto")
-    raced.window("cpu prefetch=off", steps=100)
-    raced.window("cpu prefetch=auto", steps=250)
-    verdict = raced.json()["verdict"]
-    assert (verdict["winner"], verdict["ratio"]) == ("cpu prefetch=auto", 2.5)
+    for at_s in range(2, 22):
+        raced.window("cpu prefetch=off", at_s, steps=100)
+        raced.window("cpu prefetch=auto", at_s, steps=250)
+    told = raced.json()
+    verdict = told["verdict"]
+    assert (verdict["winner"], verdict["winner_id"]) == ("cpu prefetch=auto", "B")
+    assert verdict["ratio"] == pytest.approx(2.5) and verdict["ratio_ci95"][0] > 1
+    assert [lane["id"] for lane in told["lanes"]] == ["A", "B"]
     assert "contended" in verdict["text"]
+
+
+def test_the_name_follows_the_settings_and_the_id_stays():
+    raced = Raced("cpu,prefetch=off", "cpu,prefetch=auto")
+    raced.window("cpu prefetch=off", settings={**SETTINGS, "prefetch": "off", "graph": False})
+    raced.window("cpu prefetch=auto", settings={**SETTINGS, "prefetch": "auto", "graph": True})
+    told = [(lane["id"], lane["name"]) for lane in raced.json()["lanes"]]
+    assert told == [("A", "cpu prefetch=off graph=off"), ("B", "cpu prefetch=auto graph=on")]
+    assert "cpu prefetch=off graph=off" in raced.text()
 
 
 # ------------------------------------------------------------ the table

@@ -1,7 +1,8 @@
-"""When a race ends by itself, and the exit code that its lanes' ends stand for."""
+"""When a race ends by itself, the exit code that its lanes' ends stand for, and the doctor's view of a race."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from tfmon.analysis.verdict import Rank
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
-from tfmon.model.race import Race
-from tfmon.model.readings import Estimate
+from tfmon.model.race import Machine, Race
+from tfmon.model.readings import Estimate, Missing
 from tfmon.model.spec import LaneSpec, name_lanes
+from tfmon.probes.host import unknown_host
 from tfmon.runner import program
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
@@ -40,3 +42,16 @@ def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
     lanes = [SimpleNamespace(phase=phase) for phase in phases]
     monkeypatch.setattr(racing.session, "snapshot", lambda: SimpleNamespace(lanes=lanes))
     assert racing.exit_code() == code
+
+
+@pytest.mark.process
+def test_in_a_race_the_doctor_says_of_others_what_the_samples_of_the_race_say():
+    racing = Program(RaceOptions())
+    racing.session.set_machine(Machine(cores=2))
+    for second, (others, stolen) in enumerate([(10.0, 20.0), (30.0, 40.0)]):
+        sample = unknown_host(second * 10**9, Missing("not read"))
+        racing.session.accept(replace(sample, others_cpu_pct=others, steal_pct=stolen))
+    report = racing.examine()
+    assert "other programs keep 0.2 of" in report, "not the lanes, which keep the other cores busy"
+    assert "15 %: the host is oversubscribed" in report, "30 % of one core of two"
+    racing.close()

@@ -74,18 +74,20 @@ def test_arguments_path_and_modules_are_those_of_a_run_without_tfmon(watch, scri
 @pytest.mark.parametrize(
     ("ending", "code", "words"),
     [
-        ("sys.exit(3)", 3, "the script left with exit code 3"),
-        ("raise ValueError('no data')", 1, "the script left with exit code 1: ValueError: no data"),
+        ("sys.exit(3)", 3, "the script exited with code 3"),
+        ("raise ValueError('no data')", 1, "the script exited with code 1: ValueError: no data"),
+        ("input()", 1, "the script exited with code 1: EOFError: EOF when reading a line"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", None, "the script was ended by SIGTERM"),
         ("", 0, "the script ended, and no training step was seen"),
     ],
-    ids=["exit", "exception", "signal", "no step"],
+    ids=["exit", "exception", "input", "signal", "no step"],
 )
 def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, code, words):
     race = watch(script("import sys\n" + ending))
     output(race)
     assert (race.lane.phase, race.lane.ended.exit_code) == (FAILED, code)
     assert race.lane.trouble.message == words
+    assert ("no standard input" in race.lane.trouble.hint) is (ending == "input()")
 
 
 def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):

@@ -103,7 +103,7 @@ def test_a_script_that_fails_says_why_and_its_steps_stay(race):
     assert "Traceback" not in done.stderr
     (lane,) = json.loads(done.stdout)["lanes"]
     assert (lane["state"], lane["steps"]) == ("failed", 599)
-    assert lane["error"] == "the script left with exit code 1: ValueError: the data ended early"
+    assert lane["error"] == "the script exited with code 1: ValueError: the data ended early"
 
 
 def test_100_megabytes_of_output_delay_nothing(race):

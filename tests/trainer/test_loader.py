@@ -45,6 +45,17 @@ def failure(path: Path) -> Failure:
     return caught.value
 
 
+def test_what_is_printed_of_a_failure_begins_in_the_users_own_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(HEAD.replace("return np.zeros((64, 4)", "return np.zeros((64, -4)"))
+    failure(path)
+    printed = capsys.readouterr().err
+    assert printed.splitlines()[1].strip().startswith(f'File "{path}"')
+    assert "tfmon/trainer" not in printed
+
+
 def place(path: Path) -> str:
     """Return the place of the line that ends in `# here`, as an explanation names it."""
     lines = path.read_text().splitlines()

@@ -14,7 +14,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import readings
 from tfmon.ui.render.pane import pane_rows
 from tfmon.ui.render.rows import Row, cells, plain
-from tfmon.ui.view import View
+from tfmon.ui.view import SHARED, Scale, View
 
 SIZES = [(40, 12), (41, 18), (58, 13), (100, 44)]
 
@@ -28,7 +28,8 @@ def drawn(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> l
 
 def rows_of(demo: Demo, name: str, width: int = 60, height: int = 26, **view) -> list[Row]:
     index = demo.names.index(name)
-    return pane_rows(analyse(demo.session.snapshot()), index, View(**{"top": 10_000.0, **view}), width, height)
+    view = {"scales": {SHARED: Scale(0.0, 10_000.0)}, **view}
+    return pane_rows(analyse(demo.session.snapshot()), index, View(**view), width, height)
 
 
 def line(rows: list[str], label: str) -> str:

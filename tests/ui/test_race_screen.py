@@ -15,7 +15,7 @@ from tfmon.ui.canvas import changed_runs
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.view import View
+from tfmon.ui.view import SHARED, Scale, View
 
 
 def page(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
@@ -78,13 +78,17 @@ def test_why_there_is_no_gpu_lane_is_said(size):
     assert "no GPU lane: the NVIDIA driver is not installed" in text(page(racing_demo(CPU_MACHINE), *size))
 
 
+def top(high: float) -> dict[str, Scale]:
+    return {SHARED: Scale(0.0, high)}
+
+
 def test_all_panes_share_one_scale_which_a_small_change_does_not_move():
     demo = racing_demo()
     assert text(page(demo)).count(" 10k ┤") == 2
-    assert page(demo, top=20_000).top == 10_000
+    assert page(demo, scales=top(20_000)).scales[SHARED].high == 10_000
     demo.race(61, (9_500, 2_000), wobble=0)
-    assert page(demo, top=20_000).top == 20_000
-    assert page(demo, top=0).top == 10_000
+    assert page(demo, scales=top(20_000)).scales[SHARED].high == 20_000
+    assert page(demo).scales[SHARED].high == 10_000
 
 
 def test_the_keys_show_the_value_in_effect_and_the_one_requested_and_what_they_do_as_remapped():

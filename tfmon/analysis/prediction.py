@@ -1,4 +1,4 @@
-"""How much longer a comparison takes: until it has an answer, or its interval is as narrow as requested. Pure.
+"""How a race's intervals are looked at, and how much longer it takes until there is an answer. Pure.
 
 The scatter so far is taken to go on, and so is the ratio. What two equal processes differ by becomes no narrower
 with more pairs of the same processes, so there may be no end.
@@ -7,15 +7,64 @@ with more pairs of the same processes, so there may be no end.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfmon.analysis.intervals import Looks
-from tfmon.analysis.statistics import TRIM, Between, Comparison
-from tfmon.model.readings import SPENDING
+from tfmon.analysis.intervals import NONE, Looks
+from tfmon.analysis.statistics import LEAST_PAIRS, TRIM, WIDEST, Between, Comparison
+from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.race import Race
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 
 MOST_PAIRS = 20_000
 """Some five hours: what takes longer is not predicted."""
+Slices = Sequence[Sequence[SliceSpeed]]
+"""The slices of every lane that is compared."""
+
+
+def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
+    """Return how the intervals of a race are looked at.
+
+    An interval for the end of a race holds only there: while the race goes on (in its replay), or where it was
+    interrupted, an always valid one takes its place. A known length is that since the measurement began anew.
+    """
+    choices = max(1, len(slices) - 1)
+    if race.interval == FIXED and over and not race.interrupted:
+        return Looks(FIXED, choices=choices)
+    measured = [lane for lane in slices if lane]
+    if race.interval == SPENDING and race.seconds is not None and race.started_ns is not None and measured:
+        since_ns = min(lane[0].at_ns - lane[0].span_ns for lane in measured)
+        until_ns = race.started_ns + round(race.seconds * 1e9)
+        passed_ns = max(lane[-1].at_ns for lane in measured) - since_ns
+        return Looks(SPENDING, max(0.0, min(1.0, passed_ns / max(1, until_ns - since_ns))), choices)
+    return Looks(ALWAYS_VALID, choices=choices)
+
+
+def least_rounds(race: Race, lanes: int, *, over: bool = False) -> int:
+    """Return after how many rounds of so many lanes there is a first interval, if they scatter little."""
+    if race.interval == SPENDING or (race.interval == FIXED and over):
+        return LEAST_PAIRS
+    looks = Looks(ALWAYS_VALID, choices=max(1, lanes - 1))
+    return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if looks.errors(pairs, pairs - 1) < NONE)
+
+
+def seconds_left(race: Race, slices: Slices, comparison: Comparison, looks: Looks) -> float | None:
+    """Return about how many seconds more give an answer, or the width that ends the race.
+
+    None if there is one, or if more time of this race gives none.
+    """
+    value, margin = abs(comparison.center.value), math.log1p(race.margin)
+
+    def enough(reach: float) -> bool:
+        if race.until_ci is not None:
+            return math.sinh(min(reach, WIDEST)) <= race.until_ci
+        return reach < max(value, margin - value)
+
+    if enough(comparison.reach(looks)):
+        return None
+    pairs = more_pairs(comparison, looks, enough, fresh=race.fresh)
+    lasted_ns = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0)
+    return None if pairs is None else pairs * lasted_ns / 1e9 / (comparison.center.count - 1)
 
 
 def more_pairs(
@@ -36,7 +85,7 @@ def more_pairs(
 
     if not known(MOST_PAIRS):
         return None
-    low, high = count, MOST_PAIRS  # It is not known after the lower one, or only just.
+    low, high = count, MOST_PAIRS  # It is not known after the lower one.
     while high - low > max(1, low // 50):
         middle = round(math.sqrt(low * high)) if high > 2 * low else (low + high) // 2
         low, high = (low, middle) if known(middle) else (middle, high)

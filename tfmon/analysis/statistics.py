@@ -165,20 +165,24 @@ def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
     }
 
 
-def compare(first: LogSpeeds, second: LogSpeeds, prior: BetweenProcesses | None = None) -> Comparison | None:
+def compare(
+    first: LogSpeeds, second: LogSpeeds, prior: BetweenProcesses | None = None, *, in_turns: bool = True
+) -> Comparison | None:
     """Compare two lanes by the rounds that both ran in; None from too few.
 
     Args:
         first: The lane whose throughput is above the line.
         second: The other one.
         prior: What is known of equal processes before.
+        in_turns: Whether one lane trained after the other in each round.
     """
     pairs = _Pairs()
     for number, one in first.items():
         other = second.get(number)
         if other is not None:
             pairs.logs.append(one.log - other.log)
-            pairs.first_leads.append(one.at_ns < other.at_ns)
+            if in_turns:
+                pairs.first_leads.append(one.at_ns < other.at_ns)
             pairs.processes.append((one.process, other.process))
     return _compare(pairs, prior)
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.intervals import NONE, Looks
-from tfmon.analysis.prediction import more_pairs
-from tfmon.analysis.statistics import LEAST_PAIRS, Comparison, Throughput
+from tfmon.analysis.concurrent import stretches
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
+from tfmon.analysis.statistics import Comparison, Throughput
+from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.race import CONCURRENT, Race
+from tfmon.model.naming import also_differing
+from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind, known
 from tfmon.model.session import GPU_THROTTLED, SWAPPING, THROTTLED, Snapshot
 
@@ -62,20 +65,23 @@ class Verdict:
     short: str = ""
     """The same with the lanes' ids for their names; empty where no lane is named."""
     winner: str | None = None
-    """Name of the fastest lane, if the interval of its lead is above 1 or the race is concurrent; else None."""
+    """Name of the fastest lane, if the interval of its lead is above 1; else None."""
     ratio: float | None = None
     """Throughput of the fastest lane over that of the slowest."""
     interval: Estimate | None = None
-    """The same with its 95 % interval; None in a concurrent race."""
+    """The same with its 95 % interval."""
     ranking: tuple[Rank, ...] = ()
     """Every lane but the slowest, the fastest first; empty in a concurrent race."""
     note: str = ""
     """What limits the figure; empty if nothing does."""
     kind: VerdictKind = ""
-    """Which answer it is; empty before there is an interval, and in a concurrent race."""
+    """Which answer it is; empty before there is an interval."""
     left_s: float | None = None
     """About how much longer until there is an answer, or until the width that ends the race; None if there is
     one, or if more time of this race gives none."""
+
+    also: tuple[str, ...] = ()
+    """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
 
     @property
     def interval_kind(self) -> IntervalKind | None:
@@ -88,8 +94,18 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
 
     `throughputs` are those of the lanes by name, where they are computed already.
 
-    Units: ratios are examples/s over examples/s; interleaved, of slices of the same round.
+    Units: ratios are examples/s over examples/s: interleaved, of slices of the same round; concurrent, of the same
+    second.
     """
+    found = _find_verdict(snapshot, throughputs)
+    also = also_differing(snapshot.lanes) if found.ratio is not None else ()
+    if not also:
+        return found
+    said = f"; also differs: {', '.join(map(short_name, also))}"
+    return replace(found, text=found.text + said, short=found.short + said, also=also)
+
+
+def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None) -> Verdict:
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
     if len(snapshot.lanes) == 1:
         return Verdict("one lane: nothing to compare it with")
@@ -101,75 +117,77 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
             "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
         )
     if snapshot.race.mode == CONCURRENT:
-        return _concurrent(lanes)
+        return _concurrent(snapshot, lanes)
     known_ones = throughputs or {lane.spec.name: Throughput.of(lane.slices) for lane in lanes}
     return _interleaved(snapshot, [(lane, known_ones[lane.spec.name]) for lane in lanes])
 
 
-def looks_of(snapshot: Snapshot) -> Looks:
-    """Return how the intervals of a race are looked at.
+Compared = Sequence[tuple[LaneState, Throughput]]
+"""The lanes that are compared."""
 
-    An interval for the end of a race holds only there: while the race goes on (in its replay), or where it was
-    interrupted, an always valid one takes its place. A known length is that since the measurement began anew.
+
+def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
+    """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
+    length_ns, slices = stretches(lanes)
+    compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
+    found = _judged(snapshot, compared, together=True)
+    if found is not None:
+        return replace(found, ranking=(), note=CONTENDED)
+    over = all(lane.over for lane in lanes)
+    least = least_rounds(snapshot.race, len(lanes), over=over)
+    trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
+    more = f"; about {least_s - trained_s:.0f} s more would do" if over and trained_s < least_s else ""
+    said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
+    return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
+
+
+def _interleaved(snapshot: Snapshot, compared: Compared) -> Verdict:
+    """Compare the lanes by the rounds in which all trained."""
+    found = _judged(snapshot, compared)
+    if found is not None:
+        return found
+    lanes = [lane for lane, _ in compared]
+    rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
+    over = all(lane.over for lane in lanes)
+    yet = "" if over else " yet"
+    least = least_rounds(snapshot.race, len(lanes), over=over)
+    if rounds >= least:
+        return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
+    more = _more_rounds(snapshot, lanes, least - rounds) if over else ""
+    return Verdict(f"no verdict{yet}: measured {rounds} of {least} rounds{more}")
+
+
+def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -> Verdict | None:
+    """Return which of some lanes is faster, or how far that is known; None before there are intervals.
+
+    Args:
+        snapshot: The race.
+        compared: The lanes.
+        together: Whether they trained at the same time, so that none comes first.
     """
-    race, lanes = snapshot.race, [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
-    choices = max(1, len(lanes) - 1)
-    at_the_end = all(lane.over for lane in lanes) and not race.interrupted
-    if race.interval == FIXED and at_the_end:
-        return Looks(FIXED, choices=choices)
-    slices = [lane.slices for lane in lanes if lane.slices]
-    if race.interval == SPENDING and race.seconds is not None and race.started_ns is not None and slices:
-        since_ns = min(one[0].at_ns - one[0].span_ns for one in slices)
-        until_ns = race.started_ns + round(race.seconds * 1e9)
-        passed_ns = max(one[-1].at_ns for one in slices) - since_ns
-        return Looks(SPENDING, max(0.0, min(1.0, passed_ns / max(1, until_ns - since_ns))), choices)
-    return Looks(ALWAYS_VALID, choices=choices)
-
-
-def least_rounds(snapshot: Snapshot) -> int:
-    """Return after how many rounds there is a first interval."""
-    looks = looks_of(snapshot)
-    if looks.kind == SPENDING:
-        return LEAST_PAIRS
-    return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if looks.errors(pairs, pairs - 1) < NONE)
-
-
-def _concurrent(lanes: Sequence[LaneState]) -> Verdict:
-    ordered = sorted(lanes, key=lambda lane: lane.steady.examples_per_s or 0.0, reverse=True)
-    winner, loser = ordered[0], ordered[-1]
-    best, worst = winner.steady.examples_per_s, loser.steady.examples_per_s
-    if not best or not worst:
-        return Verdict("no verdict: nothing was measured")
-    ratio = best / worst
-    text, short = (
-        f"{first} is {units.ratio(ratio)} faster than {second}"
-        for first, second in ((winner.title, loser.title), (winner.spec.id, loser.spec.id))
-    )
-    return Verdict(text, short, winner.spec.name, ratio, note=CONTENDED)
-
-
-def _interleaved(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]]) -> Verdict:
-    race, looks = snapshot.race, looks_of(snapshot)
-    lanes = sorted(lanes, key=_pace, reverse=True)
+    race, slices = snapshot.race, [one.slices for _, one in compared]
+    over = all(lane.over for lane, _ in compared)
+    looks = looks_of(race, slices, over=over)
+    lanes = sorted(compared, key=_pace, reverse=True)
     (fastest, first), (next_fastest, second), (slowest, last) = lanes[0], lanes[1], lanes[-1]
-    found = [(lane, statistics.compare(one.logs, last.logs, race.between)) for lane, one in lanes[:-1]]
-    estimates = [(lane.spec.name, one.estimate(looks) if one is not None else None) for lane, one in found]
+    in_turns = not together
+    found = [
+        (lane.spec.name, statistics.compare(one.logs, last.logs, race.between, in_turns=in_turns))
+        for lane, one in lanes[:-1]
+    ]
+    lead = found[0][1]
+    if len(lanes) > 2:
+        lead = statistics.compare(first.logs, second.logs, race.between, in_turns=in_turns)
+    shown = lead.estimate(looks) if lead is not None else None
+    estimates = [(name, one.estimate(looks) if one is not None else None) for name, one in found]
     ranking = tuple(Rank(name, ratio) for name, ratio in estimates if ratio is not None)
-    if len(ranking) < len(lanes) - 1:
-        return _without_interval(snapshot, [lane for lane, _ in lanes])
-    best = ranking[0].ratio
-    comparison = statistics.compare(first.logs, second.logs, race.between) if len(lanes) > 2 else found[0][1]
-    lead = comparison.estimate(looks) if comparison is not None else None
-    if comparison is None or lead is None:
-        return _without_interval(snapshot, [lane for lane, _ in lanes])
-    note = "; ".join([*_notes(lanes), *_fallen_clocks(snapshot)])
-    over = all(lane.over for lane, _ in lanes)
-    left_s = None if over and race.until_ci else _left_s(race, lanes, comparison, looks)
-    within = 1 / (1 + race.margin) <= lead.low and lead.high <= 1 + race.margin
-    margin = f"±{100 * race.margin:g} %"
-    other, shown = next_fastest, lead
+    if lead is None or shown is None or len(ranking) < len(found):
+        return None
+    left_s = None if over and race.until_ci else seconds_left(race, slices, lead, looks)
+    within = 1 / (1 + race.margin) <= shown.low and shown.high <= 1 + race.margin
+    margin, best, other = f"±{100 * race.margin:g} %", ranking[0].ratio, next_fastest
     kind: VerdictKind
-    if lead.low > 1:
+    if shown.low > 1:
         kind, other, shown = FASTER, slowest, best
         less = f", by less than the margin of {margin}" if within and len(lanes) == 2 else ""
         text = f"{{first}} is {{factor}} faster than {{second}}{less} ({{interval}})"
@@ -179,46 +197,17 @@ def _interleaved(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput
     else:
         kind = TOO_CLOSE if over else NOT_YET
         text = f"{kind}: {{first}} over {{second}} {{factor}} ({{interval}})"
-        text += _longer_text(left_s, snapshot, comparison, looks, over=over)
+        text += _longer_text(left_s, snapshot, lead, looks, over=over)
     return Verdict(
         *_named(text, fastest, other, shown),
         winner=fastest.spec.name if kind == FASTER else None,
         ratio=best.value,
         interval=best,
         ranking=ranking,
-        note=note,
+        note="" if together else "; ".join([*_notes(lanes), *_fallen_clocks(snapshot)]),
         kind=kind,
         left_s=left_s,
     )
-
-
-def _without_interval(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
-    rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
-    yet = "" if all(lane.over for lane in lanes) else " yet"
-    least = least_rounds(snapshot)
-    if rounds < least:
-        return Verdict(f"no verdict{yet}: measured {rounds} of {least} rounds")
-    return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
-
-
-def _left_s(
-    race: Race, lanes: Sequence[tuple[LaneState, Throughput]], comparison: Comparison, looks: Looks
-) -> float | None:
-    """Return about how many seconds more give an answer, or the width that ends the race."""
-    value, margin = abs(comparison.center.value), math.log1p(race.margin)
-
-    def enough(reach: float) -> bool:
-        if race.until_ci is not None:
-            return math.sinh(min(reach, statistics.WIDEST)) <= race.until_ci
-        return reach < max(value, margin - value)
-
-    if enough(comparison.reach(looks)):
-        return None
-    pairs = more_pairs(comparison, looks, enough, fresh=race.fresh)
-    ends = [one.slices[-1].at_ns - one.slices[0].at_ns for _, one in lanes if len(one.slices) > 1]
-    if pairs is None or not ends:
-        return None
-    return pairs * max(ends) / 1e9 / (comparison.center.count - 1)
 
 
 def _longer_text(
@@ -234,6 +223,20 @@ def _longer_text(
         return ""
     script = any(lane.command for lane in snapshot.lanes)
     return "; these two processes cannot tell" + ("" if script else ", fresh ones would (--fresh)")
+
+
+def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
+    """Say how much longer the race had to last for so many rounds more; empty where no round was measured."""
+    ends = [one.at_ns for lane in lanes for one in lane.slices]
+    rounds = [one.round for lane in lanes for one in lane.slices]
+    if not ends or missing < 1:
+        return ""
+    apart = max(rounds) - min(rounds)
+    since_ns = min(ends) if apart else snapshot.race.started_ns
+    if since_ns is None:
+        return ""
+    seconds = missing * (max(ends) - since_ns) / max(1, apart) / 1e9
+    return f"; about {max(1, math.ceil(seconds))} s more would do"
 
 
 def _pace(lane: tuple[LaneState, Throughput]) -> float:

@@ -17,8 +17,9 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, UsageError
 from tfmon.runner import settings as configured
 
 if TYPE_CHECKING:
+    from tfmon.model.ports import RunInfo
     from tfmon.recordings.compare import Side
-    from tfmon.recordings.header import Closed, Header
+    from tfmon.recordings.library import Run
     from tfmon.recordings.reader import Recording
 
 
@@ -70,63 +71,70 @@ def replay(
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-def runs(as_json: bool) -> None:
-    """List the recorded races, the latest last.
+@click.option(
+    "--name", "naming", nargs=2, metavar="RUN NAME", help='Call RUN by NAME from now on; "" takes the name away.'
+)
+def runs(as_json: bool, naming: tuple[str, str] | None) -> None:
+    """List the recorded races by their start, the latest last.
 
-    The commands replay, diff and export take an id from this list, its beginning, `last`, or `last~1` for the
-    race before it.
+    The commands replay, diff and export take an id from this list, its beginning, a name that was given, `last`,
+    or `last~1` for the race before it; a race that still runs is not the last.
     """
-    from tfmon.recordings.header import RecordingError
-    from tfmon.recordings.library import LIMIT_BYTES, folder, recordings, run_id
-    from tfmon.recordings.reader import peek
+    from tfmon.recordings import library
 
-    rows: list[dict[str, Any]] = []
-    for path in recordings():
-        try:
-            rows.append(_run_json(path, *peek(path)))
-        except RecordingError as error:
-            rows.append({"id": run_id(path), "path": str(path), "unreadable": error.message})
+    if naming is not None:
+        word, name = naming
+        path = library.find(word)
+        library.rename(path, name)
+        called = f"is called {name.strip()!r}" if name.strip() else "has no name any more"
+        click.echo(f"{library.run_id(path)} {called}")
+        return
+    listed = library.runs()
     if as_json:
-        click.echo(json.dumps(rows, indent=2, allow_nan=False))
+        click.echo(json.dumps([_run_json(run) for run in listed], indent=2, allow_nan=False))
         return
-    if not rows:
-        click.echo(f"no race was recorded in {folder()} yet")
+    if not listed:
+        click.echo(f"no race was recorded in {library.folder()} yet")
         return
-    width = max(len(row["id"]) for row in rows)
-    for row in rows:
-        click.echo(f"{row['id']:{width}}  {_run_line(row)}")
-    total = sum(row.get("bytes", 0) for row in rows)
-    used = f"{units.memory(total)} of {units.memory(LIMIT_BYTES)}"
-    click.echo(f"\n{used} in {folder()}; the oldest are dropped first")
+    infos = [run.info() for run in listed]
+    heads = [f"{info.id} ({info.name})" if info.name else info.id for info in infos]
+    width = max(map(len, heads))
+    for head, info in zip(heads, infos, strict=True):
+        click.echo(f"{head:{width}}  {_run_line(info)}")
+    used = f"{units.memory(sum(info.bytes for info in infos))} of {units.memory(library.LIMIT_BYTES)}"
+    click.echo(f"\n{used} in {library.folder()}; the oldest are dropped first")
 
 
-def _run_json(path: Path, header: Header, closed: Closed | None) -> dict[str, Any]:
-    from tfmon.recordings.library import run_id
-
+def _run_json(run: Run) -> dict[str, Any]:
+    info, header, closed = run.info(), run.header, run.closed
+    if header is None:
+        return {"id": info.id, "path": info.path, "name": info.name or None, "unreadable": info.problem}
     return {
-        "id": run_id(path),
-        "path": str(path),
-        "bytes": path.stat().st_size,
-        "started": header.started,
-        "scenario": header.scenario,
-        "mode": header.mode,
-        "lanes": [lane.name for lane in header.lanes],
+        "id": info.id,
+        "path": info.path,
+        "name": info.name or None,
+        "bytes": info.bytes,
+        "started": info.started,
+        "scenario": info.scenario,
+        "mode": info.mode,
+        "lanes": list(info.lanes),
         "hostname": header.machine.hostname,
         "tfmon": header.tfmon,
         "tensorflow": (closed.tensorflow if closed else None) or header.tensorflow,
         "closed": closed is not None,
-        "seconds": closed.seconds if closed else None,
-        "ratio": closed.ratio if closed else None,
-        "verdict": closed.verdict if closed else None,
+        "running": info.running,
+        "seconds": info.seconds,
+        "ratio": info.ratio,
+        "verdict": info.verdict or None,
+        "failure": info.failure or None,
     }
 
 
-def _run_line(row: dict[str, Any]) -> str:
-    if "unreadable" in row:
-        return str(row["unreadable"])
-    lasted = units.clock(row["seconds"]) if row["seconds"] is not None else "–"
-    verdict = row["verdict"] or "was not closed: it is being written, or tfmon was killed"
-    return f"{lasted:>7}  {units.memory(row['bytes']):>9}  {verdict}"
+def _run_line(info: RunInfo) -> str:
+    if info.problem:
+        return info.problem
+    lasted = units.clock(info.seconds) if info.seconds is not None else "–"
+    return f"{lasted:>7}  {units.memory(info.bytes):>9}  {info.outcome}"
 
 
 @click.command(short_help="Compare two recorded races.")
@@ -146,16 +154,12 @@ def diff(first: str, second: str, as_json: bool) -> None:
 
 
 def _side(word: str) -> Side:
-    from tfmon.recordings.compare import Side
-    from tfmon.recordings.library import find, run_id
-    from tfmon.recordings.player import play_all
-    from tfmon.recordings.reader import guard
+    from tfmon.recordings.compare import side_of
+    from tfmon.recordings.library import find
 
-    path = find(word)
-    with guard(path):
-        opened, end = play_all(path)
+    side, opened = side_of(find(word))
     _warn_if_torn(opened)
-    return Side(run_id(path), opened.header, end)
+    return side
 
 
 @click.command(short_help="Write a recorded race for other programs.")

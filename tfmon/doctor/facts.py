@@ -150,6 +150,27 @@ class Platform:
 
 
 @dataclass(frozen=True, slots=True)
+class OthersLoad:
+    """What other programs, and other machines on the same host, take from this machine."""
+
+    cores: float | None = None
+    """Cores that programs other than tfmon and its lanes kept busy; None if unknown."""
+    stolen_share: float | None = None
+    """Share of the CPU time that the hypervisor gave to other machines; None if unknown."""
+    source: str = ""
+    """What was measured, over which time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The race that runs while the doctor examines the machine."""
+
+    pids: frozenset[int] = frozenset()
+    """Processes of the lanes."""
+    others: OthersLoad = OthersLoad()
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """Processors, memory and what else runs."""
 
@@ -166,10 +187,7 @@ class Host:
     total_bytes: int = 0
     available_bytes: int = 0
     swap_used_bytes: int = 0
-    others_cores: float | None = None
-    """Cores that other programs kept busy while the facts were gathered."""
-    steal_share: float | None = None
-    """Share of that time that the hypervisor gave to other machines."""
+    others: OthersLoad = OthersLoad()
     on_battery: bool | None = None
 
 
@@ -217,6 +235,8 @@ class Facts:
     host: Host = Host()
     imported: Import | None = None
     """None if the import was skipped."""
+    own_pids: frozenset[int] = frozenset()
+    """Processes of the lanes of the race that runs, which are no other programs."""
 
     @property
     def obstacle(self) -> Obstacle | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tfmon.doctor.facts import DriverFacts, GpuFacts, Host, Platform
+from tfmon.doctor.facts import DriverFacts, GpuFacts, Host, OthersLoad, Platform
 from tfmon.probes.host import Load, read_load
 from tfmon.probes.machine import cpu_folders, in_wsl, quota_cores, read_text, read_throttling
 from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, PhysicalGpu
@@ -63,7 +63,7 @@ def _wsl(root: Path) -> int:
 
 
 class LoadWatch:
-    """Measures what other programs use, from its creation to `finish`.
+    """Measures what other programs use where no race runs, from its creation to `finish`.
 
     Source: `read_load`, less the CPU time of this process and its children that ended.
     """
@@ -73,15 +73,17 @@ class LoadWatch:
         self._begun_s = time.monotonic()
         self._before, self._own_s = load(), _own_cpu_s()
 
-    def finish(self) -> tuple[float, float | None]:
-        """Return the cores that others kept busy, and the stolen share of the time, or None."""
+    def finish(self) -> OthersLoad:
+        """Return what others used, over `WATCH_S` at least."""
         time.sleep(max(0.0, self._begun_s + WATCH_S - time.monotonic()))
         after, own_s = self._load(), _own_cpu_s() - self._own_s
         elapsed_s = time.monotonic() - self._begun_s
         others = max(0.0, after.busy_s - self._before.busy_s - own_s) / elapsed_s
+        source = f"/proc/stat, over {elapsed_s:.1f} s"
         if after.stolen_s is None or self._before.stolen_s is None:
-            return others, None
-        return others, (after.stolen_s - self._before.stolen_s) / elapsed_s / (os.cpu_count() or 1)
+            return OthersLoad(others, None, source)
+        stolen = (after.stolen_s - self._before.stolen_s) / elapsed_s / (os.cpu_count() or 1)
+        return OthersLoad(others, stolen, source)
 
 
 def _own_cpu_s() -> float:
@@ -89,8 +91,8 @@ def _own_cpu_s() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def read_host(root: Path = Path("/"), *, others: tuple[float | None, float | None] = (None, None)) -> Host:
-    """Return what is known of processors and memory; `others` is what a `LoadWatch` gave.
+def read_host(root: Path = Path("/"), *, others: OthersLoad = OthersLoad()) -> Host:  # noqa: B008 - immutable
+    """Return what is known of processors and memory, with what others use of them.
 
     Source: /proc/cpuinfo, /proc/meminfo, /sys/devices/system/cpu, /sys/class/power_supply; control groups as in
     `quota_cores`; elsewhere psutil.
@@ -108,8 +110,7 @@ def read_host(root: Path = Path("/"), *, others: tuple[float | None, float | Non
         total_bytes=total,
         available_bytes=available,
         swap_used_bytes=swap,
-        others_cores=others[0],
-        steal_share=others[1],
+        others=others,
         on_battery=_on_battery(root),
     )
 

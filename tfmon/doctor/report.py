@@ -29,7 +29,7 @@ from tfmon.doctor.checks import (
     system,
 )
 from tfmon.doctor.children import import_tensorflow, open_libraries
-from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library
+from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library, Running
 from tfmon.doctor.interpreter import describe_interpreter, find_shadows, list_distributions, read_build, shadows_on
 from tfmon.doctor.machine import DriverReader, LoadWatch, read_host, read_platform
 from tfmon.probes.gpus import LIBRARY, Obstacle, read_visibility
@@ -63,13 +63,20 @@ class Roots:
 HERE = Roots()
 
 
-def gather(python: str | Path = sys.executable, *, imports: bool = True, roots: Roots = HERE) -> Facts:
+def gather(
+    python: str | Path = sys.executable,
+    *,
+    imports: bool = True,
+    roots: Roots = HERE,
+    running: Running | None = None,
+) -> Facts:
     """Return the facts about an interpreter and this machine.
 
     Takes well under a second without `imports`, unless the driver is slow.
 
     Args:
         imports: Import TensorFlow too, in a child.
+        running: The race that runs meanwhile; its probes know what others use, and its lanes are no others.
     Thread: any; blocks.
     """
     environ = dict(os.environ if roots.environ is None else roots.environ)
@@ -107,10 +114,11 @@ def gather(python: str | Path = sys.executable, *, imports: bool = True, roots: 
         driver=reader.driver,
     )
     libraries = _open(facts, environ)
-    others = watch.finish()
+    others = watch.finish() if running is None else running.others
     imported = _import(facts, environ) if imports else None
     host = read_host(roots.root, others=others)
-    return replace(facts, libraries=libraries, host=host, imported=imported)
+    own = frozenset() if running is None else running.pids
+    return replace(facts, libraries=libraries, host=host, imported=imported, own_pids=own)
 
 
 def _local_shadows(folder: Path, home: Path | None) -> tuple[str, ...]:
@@ -196,13 +204,19 @@ class Report:
         return f"{uses}; see the warnings."
 
 
-def run_checks(python: str | Path = sys.executable, *, imports: bool = True, roots: Roots = HERE) -> Report:
+def run_checks(
+    python: str | Path = sys.executable,
+    *,
+    imports: bool = True,
+    roots: Roots = HERE,
+    running: Running | None = None,
+) -> Report:
     """Gather the facts of an interpreter and its machine, and run every check on them.
 
     Thread: any; blocks for half a second, with `imports` for as long as TensorFlow takes to import.
     """
     begun = time.monotonic()
-    facts = gather(python, imports=imports, roots=roots)
+    facts = gather(python, imports=imports, roots=roots, running=running)
     return Report(facts, judge(facts), time.monotonic() - begun)
 
 

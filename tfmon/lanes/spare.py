@@ -17,7 +17,7 @@ Start = Callable[[str, Path, "dict[str, str | None]"], LaneProcess]
 
 
 class SpareWorker:
-    """Keeps one process ready for whatever lane starts next.
+    """Keeps one process ready for whatever lane starts next. A race with fresh processes has one for each lane.
 
     It runs only while no lane trains, and not at all once it is ready: otherwise it is suspended.
     Thread: one at a time; the caller holds the lock of the lanes.
@@ -27,6 +27,7 @@ class SpareWorker:
         """Start processes by `start`; none where `keep` is false."""
         self._start = start
         self._keep = keep
+        self._failed = False
         self._python: Path | None = None
         self._ready = False
         self._suspended = False
@@ -45,6 +46,10 @@ class SpareWorker:
         """True while it needs more time."""
         return self.process is not None and not self._ready
 
+    def keep(self) -> None:
+        """Keep a process from the next `prepare` on, unless one has failed."""
+        self._keep = not self._failed
+
     def prepare(self, python: Path, *, quiet: bool) -> None:
         """Start a process unless there is one; with `quiet` it is suspended at once."""
         if self.process is not None or not self._keep:
@@ -53,7 +58,7 @@ class SpareWorker:
         try:
             self.process = self._start("", python, BASE)
         except OSError:
-            self._keep = False
+            self._keep, self._failed = False, True
             return
         self._python = python
         self.process.send(Prepare())
@@ -88,7 +93,7 @@ class SpareWorker:
     def dismiss(self) -> LaneProcess | None:
         """Keep no spare from now on; return the process, which the caller ends."""
         process, self.process = self.process, None
-        self._keep = False
+        self._keep, self._failed = False, True
         return process
 
     def hear(self, event: Event) -> None:
@@ -101,4 +106,4 @@ class SpareWorker:
                 self.suspend()
             case LaneEnded():
                 # Do not try again: what ended it would end the next one.
-                self.process, self._keep = None, False
+                self.process, self._keep, self._failed = None, False, True

@@ -210,6 +210,11 @@ def show(value: object) -> str:
     return str(value)
 
 
+def short_name(knob: str) -> str:
+    """Return a knob's name as titles, panes and keys show it: "batch", "parallel calls"."""
+    return "batch" if knob == BATCH_SIZE.name else knob.replace("_", " ")
+
+
 def find(knobs: Sequence[Knob], name: str) -> Knob:
     """Return the knob of that name.
 

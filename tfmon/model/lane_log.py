@@ -66,5 +66,5 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             measured = "" if event.measured is None else f", {event.measured:,} of them measured"
             yield "event", f"finished after {event.steps:,} steps{measured}"
         case LaneEnded():
-            how = f"ended by {event.signal}" if event.signal else f"ended with exit code {event.exit_code}"
+            how = f"ended by {event.signal}" if event.signal else f"exited with code {event.exit_code}"
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"

@@ -32,6 +32,7 @@ from tfmon.model.lane_state import (
     HISTORY_WINDOWS,
     IMPORTING,
     LOWER_THE_BATCH,
+    NO_INPUT_HINT,
     NO_STEPS_HINT,
     NOT_SAMPLED,
     OUT_OF_MEMORY,
@@ -79,7 +80,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case KnobRefused():
             requested = _without(state.requested, event.knob, event.request)
-            return replace(state, requested=requested, refused=event.reason)
+            return replace(state, requested=requested, refused=event.reason, refused_ns=event.at_ns)
         case LaneStarted(renewed=True):
             return replace(
                 state,
@@ -110,6 +111,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 command=event.command,
                 settings=event.settings,
                 measurements=Measurements(earlier=earlier),
+                history=state.history,
                 gpu_memory_used_bytes=unknown,
                 gpu_lane_busy_pct=unknown,
             )
@@ -181,6 +183,7 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         last_loss=loss if loss is not None else state.last_loss,
         measurements=state.measurements.plus(window, state.process),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
+        history=state.history.with_window(window),
         settings=window.settings,
         computing_share=window.computing_share,
         traced=window.traced or state.traced,
@@ -213,6 +216,9 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
         tree_cpu_pct=sample.cpu_pct,
         private_bytes=sample.private_bytes,
         tree_at_ns=sample.at_ns,
+        history=state.history.with_sample(
+            sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
+        ),
         processes=sample.processes,
         pids=sample.pids,
         racing_cpu_pct=state.racing_cpu_pct.plus(sample.cpu_pct) if racing else state.racing_cpu_pct,
@@ -238,6 +244,7 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
     return replace(
         state,
         racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
+        history=state.history.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_memory_used_bytes=used,
         gpu_memory_source=source,
         gpu_lane_busy_pct=gpu_accounting.busy_pct(sample, state.pids, only_lane=certain),
@@ -280,7 +287,7 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None
 
     `stalled_since_ns` is the last sign of life of a lane that had stalled, which is a failure however it ended.
     """
-    how = f"was ended by {event.signal}" if event.signal is not None else f"left with exit code {event.exit_code}"
+    how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     if stalled_since_ns is not None:
         stalled_s = (event.at_ns - stalled_since_ns) / 1e9
         requested = ", as requested" if event.requested else ""
@@ -299,5 +306,6 @@ def _trouble_of_script(event: LaneEnded) -> Trouble:
         return Trouble(f"the script was ended by {event.signal}")
     if event.exit_code:
         last = event.output_tail[-1].strip() if event.output_tail else ""
-        return Trouble(f"the script left with exit code {event.exit_code}" + (f": {last}" if last else ""))
+        message = f"the script exited with code {event.exit_code}" + (f": {last}" if last else "")
+        return Trouble(message, NO_INPUT_HINT if last.startswith("EOFError") else "")
     return Trouble("the script ended, and no training step was seen", NO_STEPS_HINT)

@@ -9,10 +9,11 @@ from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspe
 from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
+from tfmon.model.lane_history import History
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.readings import Missing, Reading
-from tfmon.model.spec import LaneSpec, title
+from tfmon.model.spec import LaneSpec, short_title, title
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -31,6 +32,7 @@ SUSPENDED = "suspended"
 
 OUT_OF_MEMORY = "out_of_memory"
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
+NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 NO_STEPS_HINT = (
     "Keras' fit is seen by itself; in a loop of your own: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
@@ -162,6 +164,8 @@ class LaneState:
     """Knobs requested and not answered yet."""
     refused: str = ""
     """Why the latest request was refused; empty when it was not."""
+    refused_ns: int = 0
+    """When that was."""
     steps: int = 0
     steps_before: int = 0
     """Steps of the processes that the present one replaced; a part of `steps`."""
@@ -182,6 +186,8 @@ class LaneState:
     progress: Progressed | None = None
     """How far a user's script is in what Keras does for it; None before it says so."""
     points: tuple[Point, ...] = ()
+    history: History = field(default_factory=History)
+    """Of the last half hour, for the charts; the children before this one included."""
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
     private_bytes: Reading = NOT_SAMPLED
@@ -215,11 +221,26 @@ class LaneState:
     """Whether it can report the stacks of its threads."""
     stack: StackReported | None = None
     """The stacks that it reported last."""
+    differs: tuple[str, ...] | None = None
+    """Knobs in which the lanes of the race differ now, by `naming.differing`; None where no session says so."""
+    mark: str = ""
+    """`#` and its id, where another lane has the same device and settings; otherwise empty."""
+
+    @property
+    def in_effect(self) -> dict[str, KnobValue]:
+        """Every knob with its value in effect, or before the lane has reported any, with that of its spec."""
+        return {**self.spec.settings, **self.settings}
 
     @property
     def title(self) -> str:
-        """The lane's name on the screen: its device, and the settings that distinguish it, as in effect now."""
-        return title(self.spec, self.settings)
+        """The lane's name for people: its device, and every setting in which the lanes of the race differ now."""
+        return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
+
+    @property
+    def short_title(self) -> str:
+        """The same for narrow places, such as "batch 256 · graph off"."""
+        differs = self.spec.apart if self.differs is None else self.differs
+        return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
     @property
     def steady(self) -> WindowSums:

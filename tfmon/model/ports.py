@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from tfmon.model.knobs import KnobValue
+from tfmon.model.session import Session
 
 
 class ExperimentError(ValueError):
@@ -134,3 +135,79 @@ class ReplayControls(Protocol):
 
     def change_speed(self, direction: int) -> None:
         """Play faster, or slower."""
+
+
+# ---------------- recorded runs
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a list says of one recording."""
+
+    id: str
+    """Its name on the command line, such as "20260102-030405-small-dense"; never changes."""
+    path: str
+    name: str = ""
+    """What the user called it; found on the command line like the id. Empty for none."""
+    started: str = ""
+    """Local time with its offset from UTC, ISO 8601; empty where the recording cannot be read."""
+    scenario: str = ""
+    mode: str = ""
+    lanes: tuple[str, ...] = ()
+    """Titles of the lanes, with the settings in which they differed at the end."""
+    verdict: str = ""
+    """Empty for a recording that was not closed."""
+    ratio: float | None = None
+    failure: str = ""
+    """Why a lane failed, such as "A failed: ValueError: …"; empty if none did."""
+    seconds: float | None = None
+    """From the start signal to the end; None where that is not known."""
+    bytes: int = 0
+    running: bool = False
+    """True while it is written."""
+    problem: str = ""
+    """Why it cannot be read; empty for one that can."""
+
+    @property
+    def outcome(self) -> str:
+        """One line on what came of it: the problem, the failure, the verdict, or that it has none yet."""
+        if self.problem or self.failure:
+            return self.problem or self.failure
+        return self.verdict or ("still running" if self.running else "was not closed: tfmon was killed")
+
+
+class OpenReplay(ReplayControls, Protocol):
+    """A recording that is open, with its player."""
+
+    @property
+    def session(self) -> Session:
+        """What is known at the moment that is shown."""
+
+    def close(self) -> None:
+        """Close the file."""
+
+
+class Runs(Protocol):
+    """The recordings of the user, each named by its id.
+
+    Every method may read the disk for a second: call them off the screen's thread. All raise TfmonError, whose
+    text says what was wrong: the folder cannot be read, or a run is gone or damaged.
+    """
+
+    def list(self) -> Sequence[RunInfo]:
+        """Return all recordings by their start, the oldest first."""
+
+    def delete(self, id: str) -> None:
+        """Delete a recording for good; raises TfmonError for one that is being written."""
+
+    def rename(self, id: str, name: str) -> None:
+        """Give a recording a name, or take it away with ""; raises TfmonError for a name that is not possible."""
+
+    def diff(self, first: str, second: str) -> str:
+        """Return the comparison of two races as text, the second with the first."""
+
+    def table(self, id: str) -> str:
+        """Return the result of a race as text."""
+
+    def replay(self, id: str) -> OpenReplay:
+        """Open a recording to play it; the caller closes it."""

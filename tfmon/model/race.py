@@ -64,6 +64,8 @@ class Race:
     """How long it lasts from then on; None until the user ends it."""
     steps: int | None = None
     """How many steps each lane does; None for no limit."""
+    slice_s: float | None = None
+    """How long a slice lasts in turns; None where the recording does not say."""
     number: int = 0
     """Which race of this run of tfmon it is, from 1."""
     exclusive: str = ""

@@ -23,6 +23,7 @@ from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered
 from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, take_gpu_sample, trains_on
 from tfmon.model.lane_state import LaneState
+from tfmon.model.naming import named
 from tfmon.model.race import CONCURRENT, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, Missing, known
 from tfmon.model.spec import LaneSpec
@@ -60,6 +61,16 @@ class Snapshot:
                 return lane
         raise KeyError(name)
 
+    @property
+    def differing(self) -> tuple[str, ...]:
+        """Knobs in which the lanes differ now; those in which they were started to differ are first."""
+        return (self.lanes[0].differs or ()) if self.lanes else ()
+
+    @property
+    def over(self) -> bool:
+        """True when there are lanes and none of them trains on without a restart."""
+        return bool(self.lanes) and all(lane.over for lane in self.lanes)
+
     def device_name(self, lane: LaneState) -> str:
         """Return the model name of the processor that a lane trains on; empty while it is not known."""
         if lane.spec.kind == "cpu":
@@ -87,7 +98,16 @@ def concerns(known: Snapshot, event: Event) -> bool:
 
 
 def after(known: Snapshot, event: Event) -> Snapshot:
-    """Return what is known after an event that concerns the race."""
+    """Return what is known after an event that concerns the race, with the lanes named as they now differ."""
+    then = _after(known, event)
+    pairs = zip(then.lanes, known.lanes, strict=False)
+    same = len(then.lanes) == len(known.lanes) and all(
+        lane is before or (lane.settings == before.settings and lane.differs is not None) for lane, before in pairs
+    )
+    return then if same else replace(then, lanes=named(then.lanes, then.race))
+
+
+def _after(known: Snapshot, event: Event) -> Snapshot:
     match event:
         case RaceBegan():
             at_ns = event.at_ns

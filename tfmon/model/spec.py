@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tfmon.model.knobs import Knob, KnobValue, Settings, parse_settings, show
+from tfmon.model.knobs import Knob, KnobValue, Settings, parse_settings, short_name, show
 
 
 class SpecError(ValueError):
@@ -20,13 +20,16 @@ class LaneSpec:
     """`cpu`, or `gpu:N` with N the index that the driver lists."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
-    """Unique in a race, such as "cpu", "gpu:0" or "cpu prefetch=off"; stays when a key changes the knob."""
+    """Internal key, unique in a race, such as "cpu" or "cpu prefetch=off"; stays when a key changes the knob.
+
+    People read `LaneState.title`, which follows the settings.
+    """
     apart: tuple[str, ...] = ()
     """Knobs that distinguish the lane from others on its device."""
     number: int = 0
     """Number among lanes with the same spec, from 1; 0 for a spec that only one lane has."""
     id: str = ""
-    """One letter for the lane where there is no room or no colour."""
+    """One letter for the lane, which never changes: on the screen, in JSON and in recordings."""
 
     @property
     def kind(self) -> str:
@@ -83,10 +86,25 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
     return tuple(replace(spec, id=id) for spec, id in zip(named, ids, strict=True))
 
 
-def title(spec: LaneSpec, settings: Settings | None = None) -> str:
-    """Write a lane's device and what tells it apart, with the values of these settings (or of its spec)."""
+def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[str] | None = None) -> str:
+    """Write a lane's device and the settings that tell it apart, such as "cpu batch_size=256 graph=off".
+
+    Args:
+        spec: The lane.
+        settings: Those in effect; None for those of the spec.
+        differs: The knobs to write, where they are known; None for those that the spec sets apart.
+    """
     values = {**spec.settings, **(settings or {})}
-    words = [spec.device, *(f"{knob}={show(values[knob])}" for knob in spec.apart)]
+    knobs = spec.apart if differs is None else differs
+    words = [spec.device, *(f"{knob}={show(values[knob])}" for knob in knobs if knob in values)]
     if spec.number:
         words.append(f"#{spec.number}")
     return " ".join(words)
+
+
+def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
+    """Write only what tells a lane apart, for narrow places: "batch 256 · graph off", or else its device."""
+    values = {**spec.settings, **settings}
+    words = [f"{short_name(knob)} {show(values[knob])}" for knob in differs if knob in values]
+    words = [spec.device, *words] if spec.kind == "gpu" or not words else words
+    return " · ".join(words) + (f" #{spec.number}" if spec.number else "")

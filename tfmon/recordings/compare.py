@@ -1,10 +1,11 @@
-"""Compares two recorded races: how much faster each lane was, and what was different. Pure."""
+"""Compares two recorded races: how much faster each lane was, and what was different."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tfmon.analysis import statistics
 from tfmon.analysis.verdict import find_verdict
@@ -13,6 +14,9 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CONCURRENT, BetweenProcesses
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header
+from tfmon.recordings.library import run_id
+from tfmon.recordings.player import play_all
+from tfmon.recordings.reader import Recording, guard
 
 SLICES = "of each race's slices"
 ENOUGH = f"an interval takes {statistics.LEAST_PAIRS} slices in turns"
@@ -78,6 +82,13 @@ class Comparison:
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
     """What makes the figures less sure."""
+
+
+def side_of(path: Path) -> tuple[Side, Recording]:
+    """Return the race in a recording as one side of a comparison, and the recording; raises RecordingError."""
+    with guard(path):
+        opened, end = play_all(path)
+    return Side(run_id(path), opened.header, end), opened
 
 
 def compare(first: Side, second: Side) -> Comparison:

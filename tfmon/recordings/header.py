@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from tfmon.errors import TfmonError
 from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
 from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
+from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.ports import Mark
 from tfmon.model.race import Machine
 from tfmon.model.session import Snapshot
@@ -67,6 +69,11 @@ class Header:
     """Those of `ENVIRONMENT` that were set."""
 
     @property
+    def lane_names(self) -> dict[str, str]:
+        """What each lane is called on the time line: its device, or its id where settings tell lanes apart."""
+        return {one.name: one.id if one.id and (one.apart or one.number) else one.name for one in self.lanes}
+
+    @property
     def recorded_on(self) -> str:
         """On what machine, with which versions and when it was recorded."""
         machine = self.machine
@@ -103,6 +110,10 @@ class Closed:
     ratio: float | None
     tensorflow: str | None
     """As the first lane loaded it."""
+    lanes: tuple[str, ...] = ()
+    """Titles of the lanes at the end; older recordings have none."""
+    failure: str = ""
+    """Why lanes failed; empty if none did, and in older recordings."""
 
 
 def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
@@ -137,7 +148,19 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
         verdict=said.text,
         ratio=said.ratio,
         tensorflow=next((lane.tensorflow for lane in known.lanes if lane.tensorflow), None),
+        lanes=tuple(lane.title for lane in known.lanes),
+        failure="; ".join(_failures(known)),
     )
+
+
+def _failures(known: Snapshot) -> Iterator[str]:
+    """Say which lanes failed and why, in one line each: a script's own last words, if it left any."""
+    for lane in known.lanes:
+        if lane.phase not in (FAILED, ABSENT) or lane.trouble is None:
+            continue
+        said = lane.ended.output_tail if lane.command and lane.ended is not None and lane.ended.exit_code else ()
+        why = (said[-1].strip() if said else "") or lane.trouble.message
+        yield f"{lane.phase}: {why}" if len(known.lanes) == 1 else f"{lane.spec.id} {lane.phase}: {why}"
 
 
 def _installed_tensorflow() -> str | None:
@@ -160,23 +183,27 @@ MARKING = {
 """Names of the events that may have a mark."""
 
 
-def mark_of(event: Event) -> list[Mark]:
-    """Return the mark of an event, if it has one."""
+def mark_of(event: Event, names: Mapping[str, str]) -> list[Mark]:
+    """Return the mark of an event, if it has one; `names` has what each lane is called there, by its key."""
+
+    def named(lane: str) -> str:
+        return names.get(lane, lane)
+
     match event:
         case KnobApplied():
-            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} ({event.lane})", "knob")]
+            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} ({named(event.lane)})", "knob")]
         case KnobRefused():
-            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} refused ({event.lane})", "knob")]
+            return [Mark(event.at_ns, f"{event.knob} {show(event.value)} refused ({named(event.lane)})", "knob")]
         case ModeChanged():
             return [Mark(event.at_ns, f"mode {event.mode}", "request")]
         case UserRequested():
-            about = event.scenario or ", ".join(event.lanes)
+            about = event.scenario or ", ".join(map(named, event.lanes))
             return [Mark(event.at_ns, f"{event.action} {about}".strip(), "request")]
         case LaneFailed():
-            return [Mark(event.at_ns, f"{event.lane} failed", "trouble")]
+            return [Mark(event.at_ns, f"{named(event.lane)} failed", "trouble")]
         case LaneEnded(requested=False):
-            how = event.signal or f"exit code {event.exit_code}"
-            return [] if event.exit_code == 0 else [Mark(event.at_ns, f"{event.lane} ended: {how}", "trouble")]
+            how = f"{named(event.lane)} ended: {event.signal or f'exit code {event.exit_code}'}"
+            return [] if event.exit_code == 0 else [Mark(event.at_ns, how, "trouble")]
         case Interrupted():
             return [Mark(event.at_ns, event.reason, "trouble")]
         case _:

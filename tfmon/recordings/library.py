@@ -1,4 +1,4 @@
-"""The folder of recordings: names, finds and lists them, and keeps them below a size."""
+"""The folder of recordings: lists, finds, names and deletes them, and keeps them below a size."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfmon.recordings.header import RecordingError
+from tfmon.model.ports import RunInfo
+from tfmon.recordings.header import Closed, Header, RecordingError
+from tfmon.recordings.reader import peek
 
 LIMIT_BYTES = 512 * 2**20
 """Most that all recordings in the folder take together."""
@@ -19,9 +22,10 @@ FOLDER_VARIABLE = "TFMON_RECORDINGS"
 """Environment variable that names another folder."""
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 """A race that comes with tfmon."""
-PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
+PLAIN, PACKED, PART, NAME = ".jsonl", ".jsonl.gz", ".part", ".name"
 STALE_S = 3_600
 """The rest of an interrupted compression is dropped after so long."""
+LONGEST_NAME = 60
 
 
 def folder() -> Path:
@@ -78,14 +82,67 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
             return True
         if path != keep and not _being_written(path):
             with contextlib.suppress(OSError):
-                path.unlink()
+                _remove(path)
                 total -= sizes[path].st_size
     return total <= limit_bytes or keep not in sizes or sizes[keep].st_size <= limit_bytes
 
 
-def recordings() -> list[Path]:
-    """Return all recordings in the folder, the oldest first."""
-    return sorted(_files(folder()), key=lambda path: (_modified(path), path.name))
+# ---------------- what is recorded
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One recording, as far as its first and last line and its name tell."""
+
+    path: Path
+    size: int
+    modified_s: float
+    name: str = ""
+    """What the user called it; empty for none."""
+    header: Header | None = None
+    """None for one that cannot be read."""
+    closed: Closed | None = None
+    """None for one that was not closed."""
+    running: bool = False
+    """True while it is written."""
+    problem: str = ""
+    """Why it cannot be read."""
+
+    @property
+    def started_s(self) -> float:
+        """When the race began, in seconds since the epoch; for a file that cannot be read, when it was changed."""
+        return self.modified_s if self.header is None else self.header.started_s
+
+    def info(self) -> RunInfo:
+        """Return what a list says of it."""
+        header, closed = self.header, self.closed
+        about = RunInfo(run_id(self.path), str(self.path), self.name, bytes=self.size, problem=self.problem)
+        if header is None:
+            return about
+        return RunInfo(
+            about.id,
+            about.path,
+            self.name,
+            started=header.started,
+            scenario=header.scenario,
+            mode=header.mode,
+            lanes=(closed.lanes if closed else ()) or tuple(spec.name for spec in header.lanes),
+            verdict=closed.verdict if closed else "",
+            ratio=closed.ratio if closed else None,
+            failure=closed.failure if closed else "",
+            seconds=closed.seconds if closed else None,
+            bytes=self.size,
+            running=self.running,
+        )
+
+
+def runs() -> list[Run]:
+    """Return all recordings in the folder by their start, the oldest first; only their first lines are read."""
+    found = []
+    for path in _files(folder()):
+        with contextlib.suppress(FileNotFoundError):  # packed or deleted meanwhile
+            found.append(_run(path))
+    return sorted(found, key=lambda run: (run.started_s, run.path.name))
 
 
 def run_id(path: Path) -> str:
@@ -94,7 +151,11 @@ def run_id(path: Path) -> str:
 
 
 def find(word: str) -> Path:
-    """Return the recording with this path, id or beginning of an id, or `last`, or `last~1` for the one before.
+    """Return the recording that a word names.
+
+    Args:
+        word: A path, an id, a name that the user gave, the beginning of an id, `last`, or `last~1` for the one
+            before; a race that still runs is not the last.
 
     Raises: RecordingError when there is none, or more than one.
     """
@@ -102,13 +163,15 @@ def find(word: str) -> Path:
         return Path(word)
     if os.sep in word:
         raise RecordingError(f"there is no recording {word}", "tfmon runs lists those that are here")
-    known = recordings()
     if match := re.fullmatch(r"last(?:~(\d{1,6}))?", word):
+        over = [run for run in runs() if not run.running]
         back = int(match[1] or 0) + 1
-        if back > len(known):
-            raise RecordingError(f"there are {len(known)} recordings in {folder()}, so there is no {word}")
-        return known[-back]
-    exact = [path for path in known if run_id(path) == word]
+        if back > len(over):
+            ended = " that ended" if any(run.running for run in runs()) else ""
+            raise RecordingError(f"there are {len(over)} recordings{ended} in {folder()}, so there is no {word}")
+        return over[-back].path
+    known = sorted(_files(folder()))
+    exact = [path for path in known if run_id(path) == word] or [path for path in known if name_of(path) == word]
     found = exact or [path for path in known if path.name.startswith(word)]
     if not found:
         raise RecordingError(f"there is no recording {word}", f"tfmon runs lists those in {folder()}")
@@ -119,6 +182,90 @@ def find(word: str) -> Path:
     return found[0]
 
 
+def delete(path: Path) -> None:
+    """Delete a recording and its name for good.
+
+    Raises: RecordingError for one that is being written, or that cannot be deleted.
+    """
+    if path.is_file() and _being_written(path):
+        raise RecordingError(f"{run_id(path)} is being written, so it cannot be deleted", "end its race first")
+    try:
+        _remove(path)
+    except OSError as error:
+        raise RecordingError(f"{run_id(path)} cannot be deleted: {error.strerror or error}") from None
+
+
+# ---------------- names: one line in a file beside the recording, which is never rewritten
+
+
+def name_of(path: Path) -> str:
+    """Return what the user called a recording; empty for none."""
+    try:
+        with _name_file(path).open(encoding="utf-8", errors="replace") as file:
+            text = file.read(LONGEST_NAME + 1).strip()
+    except OSError:
+        return ""
+    return text if text.isprintable() else ""
+
+
+def rename(path: Path, name: str) -> None:
+    """Give a recording a name by which the command line finds it, or take it away with "".
+
+    Raises: RecordingError for a name that is not possible or belongs to another recording.
+    """
+    name = name.strip()
+    beside = _name_file(path)
+    if name:
+        _check_name(path, name)
+    try:
+        if not name:
+            beside.unlink(missing_ok=True)
+            return
+        part = beside.with_name(f"{beside.name}.{os.getpid()}{PART}")
+        part.unlink(missing_ok=True)
+        with os.fdopen(create_file(part), "w", encoding="utf-8") as file:
+            file.write(name + "\n")
+        part.replace(beside)
+    except OSError as error:
+        raise RecordingError(f"{beside} cannot be written: {error.strerror or error}") from None
+
+
+def _check_name(path: Path, name: str) -> None:
+    allowed = f"a name has up to {LONGEST_NAME} printable characters, without {os.sep}, and is no id and not last"
+    if len(name) > LONGEST_NAME or not name.isprintable() or os.sep in name or name.startswith("-"):
+        raise RecordingError(f"{name[:LONGEST_NAME]!r} is no name for a recording", allowed)
+    if re.fullmatch(r"last(~\d*)?", name):
+        raise RecordingError(f"{name!r} means a recording by its place in the list", allowed)
+    for other in _files(path.parent):
+        if run_id(other) == name and other != path:
+            raise RecordingError(f"{name!r} is the id of a recording", allowed)
+        if other != path and name_of(other) == name:
+            raise RecordingError(f"{run_id(other)} has the name {name!r} already", "choose another")
+
+
+def _name_file(path: Path) -> Path:
+    return path.with_name(run_id(path) + NAME)
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+    with contextlib.suppress(OSError):
+        _name_file(path).unlink()
+
+
+def _run(path: Path) -> Run:
+    """Return what one file tells; raises FileNotFoundError."""
+    status = path.stat()
+    run = Run(path, status.st_size, status.st_mtime, name_of(path))
+    try:
+        header, closed = peek(path)
+        header.started_s  # noqa: B018 - a time that cannot be read makes the recording unreadable
+    except (RecordingError, ValueError) as error:
+        path.stat()
+        return replace(run, problem=error.message if isinstance(error, RecordingError) else f"{path}: {error}")
+    return replace(run, header=header, closed=closed, running=closed is None and _being_written(path))
+
+
 def _files(place: Path) -> Iterator[Path]:
     try:
         paths = list(place.iterdir())
@@ -127,13 +274,6 @@ def _files(place: Path) -> Iterator[Path]:
     except OSError as error:
         raise RecordingError(f"{place} cannot be read: {error.strerror}") from error
     yield from (path for path in paths if path.name.endswith((PLAIN, PACKED)) and not path.name.startswith("."))
-
-
-def _modified(path: Path) -> int:
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _being_written(path: Path) -> bool:

@@ -198,7 +198,7 @@ class Recording:
         if isinstance(at_ns, bool) or not isinstance(at_ns, int) or not 0 <= at_ns <= codec.LARGEST_INT:
             raise CodecError(f"at_ns {codec.cut(at_ns)} is no time")
         if kind in MARKING and len(self.marks) < MOST_MARKS:
-            self.marks += mark_of(codec.read(body, Event))
+            self.marks += mark_of(codec.read(body, Event), self.header.lane_names)
         return at_ns
 
     def _too_large(self) -> RecordingError:

@@ -30,7 +30,10 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
         **head(),
         "scenario": snapshot.race.scenario,
         "knob": curve.knob,
-        "lanes": [{"name": lane.spec.name, "device": lane.spec.device, "title": lane.title} for lane in lanes],
+        "lanes": [
+            {"id": lane.spec.id, "name": lane.spec.name, "device": lane.spec.device, "title": lane.title}
+            for lane in lanes
+        ],
         "values": [
             {
                 "value": point.value,
@@ -98,7 +101,7 @@ def tuning_to_json(found: Analysis) -> dict[str, Any]:
     return {
         **head(),
         "scenario": snapshot.race.scenario,
-        "lane": {"name": lane.spec.name, "device": lane.spec.device},
+        "lane": {"id": lane.spec.id, "name": lane.spec.name, "device": lane.spec.device},
         "began_with": state.attempts[0].before if state.attempts else lane.settings,
         "attempts": [
             {

@@ -136,7 +136,7 @@ def _ops(profile: Profile) -> Iterator[str]:
         yield f"  {_cut(name, 50):<50}{cells}"
     yield f"  {f'all {units.count(ops.runs)} that the trace shows':<50}{'':28}{_time(ops.time_ns):>12}"
     if not isinstance(ops.parallelism, Missing) and ops.parallelism >= 1.05:
-        yield f"  {ops.parallelism:.2g} ran at once while any ran"
+        yield f"  {ops.parallelism:.2g} operations in parallel on average, while any ran"
 
 
 def _site(op: Op) -> str:

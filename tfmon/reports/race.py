@@ -27,7 +27,8 @@ Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 def to_json(found: Analysis) -> dict[str, Any]:
     """Return the result as plain values.
 
-    Units are in the names. What is not known is None, and named under its lane's `missing` with the reason.
+    Units are in the names. What is not known is None, and named under its lane's `missing` with the reason. The
+    `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
     """
     snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
     return {
@@ -39,11 +40,16 @@ def to_json(found: Analysis) -> dict[str, Any]:
         "machine": {**asdict(machine), "gpus": list(machine.gpus), "no_gpu": machine.no_gpu or None},
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
-            "winner": verdict.winner,
+            **_winner(snapshot, verdict.winner),
+            "also_differs": list(verdict.also),
             "ratio": verdict.ratio,
             "ratio_ci95": interval(verdict.interval),
             "pairs": verdict.interval.pairs if verdict.interval else None,
-            "ranking": [{"lane": rank.lane, **estimate_json("ratio", rank.ratio)} for rank in verdict.ranking],
+            "ranking": [
+                {"id": lane.spec.id, "lane": lane.title, **estimate_json("ratio", rank.ratio)}
+                for rank in verdict.ranking
+                for lane in [snapshot.lane(rank.lane)]
+            ],
             "text": verdict.text + (f" ({verdict.note})" if verdict.note else ""),
         },
         **recording_json(snapshot),
@@ -98,7 +104,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     if lane.command:
         script = {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
     return {
-        "name": lane.spec.name,
+        "id": lane.spec.id,
+        "name": lane.title,
         "device": lane.spec.device,
         "device_name": named("device_name", snapshot.device_name(lane)),
         "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
@@ -134,6 +141,11 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         **script,
         "missing": missing,
     }
+
+
+def _winner(snapshot: Snapshot, name: str | None) -> dict[str, str | None]:
+    winner = snapshot.lane(name) if name is not None else None
+    return {"winner": winner.title if winner else None, "winner_id": winner.spec.id if winner else None}
 
 
 def _share(bottleneck: Bottleneck | None, part: str) -> Reading | None:

@@ -116,6 +116,7 @@ def plan_race(
         interval=_interval_kind(race_options),
         margin=race_options.margin,
         until_ci=race_options.until_ci,
+        slice_s=race_options.slice_s,
     )
     plan = RacePlan(
         race=race,

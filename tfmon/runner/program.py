@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, find_scenario
@@ -20,7 +21,8 @@ from tfmon.model.events import Event, Interrupted, LaneEnded
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import Race
-from tfmon.model.session import Session
+from tfmon.model.readings import Reading, known
+from tfmon.model.session import Session, Snapshot
 from tfmon.probes.apple import AppleProbe
 from tfmon.probes.base import Probe
 from tfmon.probes.gpus import GpuSearch, find_gpus
@@ -30,6 +32,9 @@ from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner.planner import RaceOptions, plan_race
+
+if TYPE_CHECKING:
+    from tfmon.doctor.facts import OthersLoad
 
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
@@ -153,10 +158,12 @@ class Program:
 
     def examine(self) -> str:
         """Return the doctor's report as text; TensorFlow is not loaded beside the lanes that are measured."""
+        from tfmon.doctor.facts import Running
         from tfmon.doctor.report import run_checks
         from tfmon.reports.doctor import to_text
 
-        return to_text(run_checks(self._options.python, imports=False))
+        running = Running(frozenset(self.lanes.processes().values()), _others(self.session.snapshot()))
+        return to_text(run_checks(self._options.python, imports=False, running=running))
 
     def exit_code(self) -> int:
         """Return the exit code by how the lanes ended."""
@@ -182,3 +189,21 @@ class Program:
             if self._search is None:
                 self._search = find_gpus(self._options.python)
             return self._search
+
+
+def _others(snapshot: Snapshot) -> OthersLoad:
+    """Return what others took from the machine over the samples that the screen shows, too.
+
+    Units: cores, and a share of the CPU time of all cores; the samples have both in percent of one core.
+    """
+    from tfmon.doctor.facts import OthersLoad
+
+    def mean(readings: list[Reading]) -> float | None:
+        values = [value for one in readings if (value := known(one)) is not None]
+        return sum(values) / len(values) / 100 if values else None
+
+    samples = snapshot.host_history
+    stolen = mean([one.steal_pct for one in samples])
+    cores = snapshot.machine.cores or 1
+    source = f"mean of {len(samples)} samples of this race, one a second"
+    return OthersLoad(mean([one.others_cpu_pct for one in samples]), stolen and stolen / cores, source)

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.knobs import KnobError
@@ -199,8 +200,16 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise Failure(OUT_OF_MEMORY, f"out of memory: {explain(error, path)}", LOWER_THE_BATCH) from error
     except Exception as error:
-        traceback.print_exc()
+        traceback.print_exception(error.with_traceback(_from_file(error, path)))
         raise Failure("scenario", explain(error, path)) from error
+
+
+def _from_file(error: BaseException, path: Path) -> TracebackType | None:
+    """Return the traceback from the first frame in the user's own file on; the whole one if there is none."""
+    found = error.__traceback__
+    while found is not None and Path(found.tb_frame.f_code.co_filename) != path:
+        found = found.tb_next
+    return found or error.__traceback__
 
 
 def explain(error: BaseException, path: Path) -> str:

@@ -22,25 +22,28 @@ from textual.theme import Theme
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED
-from tfmon.model.ports import Controls, Experiments
+from tfmon.model.ports import Controls, Experiments, Runs
 from tfmon.model.session import Session, Snapshot
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
 from tfmon.ui.screens.choices import ScenarioRow
 from tfmon.ui.screens.page import Page
 from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.tabs import TAB_NAMES, Pages
 from tfmon.ui.textual_compat import TerminalApp
 from tfmon.ui.view import View
 
 PULL_S = 0.5
 SECOND_NS = 1_000_000_000
 MESSAGE_NS = 5 * SECOND_NS
+STILL_TICKS = 10
+"""A page that does not move is drawn once in so many ticks."""
 
 Ending: TypeAlias = Literal["quit", "forced", "signal"]
 """How the app ended: the lanes are gone; the user did not wait for that; or a signal came."""
 
 
 class MonitorApp(TerminalApp[Ending]):
-    """The race on the screen. `run()` returns how it ended, and None if Textual itself failed.
+    """The race on the screen. `run()` returns how it ended, and None if the screen failed; see `broken`.
 
     `controls.stop` has been called when it ends with "quit" or "signal"; after "forced" the caller must make sure
     that no lane is left.
@@ -64,6 +67,7 @@ class MonitorApp(TerminalApp[Ending]):
         scenarios: Callable[[], Sequence[ScenarioRow]] = tuple,
         examine: Callable[[], str] = str,
         profile: Callable[[str], str] = str,
+        runs: Runs | None = None,
         table: Callable[[], str] = str,
         on_ready: Callable[[], None] | None = None,
         on_terminal: Callable[[], object] | None = None,
@@ -83,6 +87,7 @@ class MonitorApp(TerminalApp[Ending]):
             scenarios: Returns what the picker lists; called when it opens.
             examine: Returns the doctor's report; called in a thread.
             profile: Profiles the lane of that name and returns the report; called in a thread.
+            runs: The recorded runs; None where there is no list of them.
             table: Returns the race as text.
             on_ready: Starts the lanes; called in a thread once the first paint is done.
             on_terminal: Called in the main thread when the terminal is taken.
@@ -99,7 +104,9 @@ class MonitorApp(TerminalApp[Ending]):
         self.controls = controls
         self.experiments = experiments
         self.scenarios = scenarios
+        self.runs = runs
         self.table = table
+        self.pages = Pages(self)
         self.analysis = analyse(session.snapshot())
         """What is on the screen, and what follows from it; computed once for each snapshot."""
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
@@ -112,6 +119,9 @@ class MonitorApp(TerminalApp[Ending]):
         self._lane_colours = lane_colours
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
+        self._ticks = 0
+        self.broken: Exception | None = None
+        """The error that ended the app; None if there was none."""
         self.theme = "ansi-dark" if colourless else theme
         self.palette: Mapping[str, Style] = palette(Look(colours=lane_colours))
         self.set_keymap(dict(keymap or {}))
@@ -126,6 +136,7 @@ class MonitorApp(TerminalApp[Ending]):
         if self._on_terminal is not None:
             self._on_terminal()
         self.theme_changed_signal.subscribe(self, self._dress)
+        self.app_resume_signal.subscribe(self, self._paint_whole)
         self._dress(self.current_theme)
         self.set_interval(PULL_S, self._tick)
         self.call_after_refresh(self._on_first_paint)
@@ -140,6 +151,10 @@ class MonitorApp(TerminalApp[Ending]):
         self.view = replace(self.view, no_race=reason)
         self.pull()
 
+    def _paint_whole(self, _: object) -> None:
+        """Paint every cell: after `fg` the terminal shows nothing of what was painted before."""
+        self.refresh(layout=True)
+
     def _dress(self, theme: Theme) -> None:
         variables = self.theme_variables
         self.palette = palette(
@@ -151,20 +166,36 @@ class MonitorApp(TerminalApp[Ending]):
                 self._lane_colours,
             )
         )
-        for screen in self.screen_stack:
+        for screen in dict.fromkeys((*self.screen_stack, *self.pages.kept)):
             if isinstance(screen, RaceScreen | Page):
                 screen.dress(self.palette)
 
     # ------------------------------------------------------------ what the screens use
 
     def _tick(self) -> None:
-        """Draw: at every tick while a lane may train, once a second when only clocks change."""
+        """Draw: at every tick while a lane may train, once a second when only clocks change.
+
+        A page that shows nothing that moves is left alone, but for a failure of a lane every 5 s.
+        """
+        self._ticks += 1
+        if isinstance(self.screen, Page) and self.screen.still and self._ticks % STILL_TICKS:
+            return
         snapshot = self.session.snapshot()
         new_second = snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS
         if new_second:
             self.view = replace(self.view, sent_bytes_per_s=self.sent_bytes_per_s())
         if new_second or any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes):
             self.pull()
+
+    @property
+    def tabs(self) -> tuple[str, ...]:
+        """The pages that this screen has beside the race."""
+        return tuple(name for name in TAB_NAMES if name != "runs" or self.runs is not None)
+
+    @property
+    def may_change_lanes(self) -> bool:
+        """Whether keys may change the race; says nothing."""
+        return not self.view.readonly
 
     @property
     def snapshot(self) -> Snapshot:
@@ -209,7 +240,7 @@ class MonitorApp(TerminalApp[Ending]):
 
     def start_race(self, scenario: str) -> None:
         """Start the race of another scenario; the screen stays responsive."""
-        self.view = replace(self.view, focused=None, top=0.0)
+        self.view = replace(self.view, focused=None, scales={})
         self.say(f"starting the race of {scenario}…")
         self._in_thread(lambda: self._change_race(scenario))
 
@@ -251,6 +282,14 @@ class MonitorApp(TerminalApp[Ending]):
         self.say(said)
 
     # ------------------------------------------------------------ the end
+
+    def take_error(self, error: Exception) -> bool:
+        """End the app, and let the caller report the error in a line; without a terminal, raise it there."""
+        self.broken = self.broken or error
+        if self.is_headless:
+            return False
+        self.exit()
+        return True
 
     def request_quit(self) -> None:
         """End the race and leave, as for a signal. Thread: any, and any signal handler."""

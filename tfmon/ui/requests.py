@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import short_name as short_name
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import TuneState
@@ -17,8 +18,6 @@ from tfmon.ui.keys import key_of
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
-_SHORT = {"batch_size": "batch"}
-
 
 @dataclass(frozen=True, slots=True)
 class NewValue:
@@ -26,11 +25,6 @@ class NewValue:
 
     lane: str
     value: KnobValue
-
-
-def short_name(knob: str) -> str:
-    """Return a knob's name as the panes and the keys show it."""
-    return _SHORT.get(knob, knob.replace("_", " "))
 
 
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
@@ -109,6 +103,24 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
 
 
+def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
+    """Return what one press on a knob's key would do: `batch 10 → 16`, or by lane where values differ."""
+    requests, _ = next_values(lanes, knob, 1)
+    after = {one.lane: show(one.value) for one in requests}
+    steps: dict[str, str] = {}
+    for lane in lanes:
+        requested = lane.requested.get(knob.name)
+        before = in_effect(lane, knob) if requested is None else requested.value
+        if lane.spec.name in after:
+            steps[lane.spec.id] = f"{show(before)} → {after[lane.spec.name]}"
+    if not steps:
+        return ""
+    if len(set(steps.values())) == 1 and len(steps) == len(lanes):
+        return f"{short_name(knob.name)} {next(iter(steps.values()))}"
+    told = [f"{id} {step}" for id, step in steps.items()]
+    return f"{short_name(knob.name)} {', '.join(told[:3])}" + ("…" if len(told) > 3 else "")
+
+
 def no_knob(snapshot: Snapshot, name: str) -> str:
     """Return why a knob cannot be changed that the race does not have."""
     if any(lane.command for lane in snapshot.lanes):
@@ -174,13 +186,15 @@ def step_knob(app: MonitorApp, name: str, direction: int) -> None:
         app.pull()
 
 
-def start(app: MonitorApp, experiment: Callable[[], object]) -> None:
-    """Start an experiment, or say why it cannot be done."""
+def start(app: MonitorApp, experiment: Callable[[], object]) -> bool:
+    """Start an experiment, or say why it cannot be done; return whether it was started."""
     try:
         experiment()
     except ExperimentError as error:
         app.say(str(error))
+        return False
     app.pull()
+    return True
 
 
 def undo(app: MonitorApp) -> None:

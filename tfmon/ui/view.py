@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.style import Charset
+
+SHARED, OWN, LOG = "shared", "own", "log"
+SCALES = (SHARED, OWN, LOG)
+"""Which scale the charts have: one for all lanes, one for each, or a logarithmic one for all."""
+SPANS_S = (60, 300, 1_800)
+"""How much time the charts show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The vertical axis of a chart."""
+
+    low: float = 0.0
+    high: float = 0.0
+    """As `low` before there is anything to draw."""
+    log: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +35,12 @@ class View:
     message: str = ""
     """What the last key press did, or why it did nothing."""
     message_until_ns: int = 0
+    message_done: Callable[[Snapshot], bool] | None = None
+    """Whether what the message announces has happened; None where it announces nothing."""
+    race: int = 0
+    """Number of the race that was drawn last."""
+    usual: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Seconds that the stages of getting ready took before on this machine, by the lane's name and the phase."""
     unseen: tuple[str, ...] = ()
     """Lanes that failed while they were not on the screen, until the user presses Esc."""
     seen: tuple[str, ...] = ()
@@ -27,8 +49,28 @@ class View:
     """Why there is no race to show, if the first one could not be started."""
     stopping: bool = False
     """True once the user has quit and the lanes are ending."""
-    top: float = 0.0
-    """Top of the scale that all charts share, examples/s."""
+    metric: str = "throughput"
+    """What the charts show: an id of `tfmon.ui.render.series`."""
+    scale: str = SHARED
+    """One of `SCALES`."""
+    span_s: int = SPANS_S[0]
+    """How much time the charts show."""
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    """The scales as last drawn, by the lane's name or `SHARED`; a new one keeps near them."""
+    cursor: int | None = None
+    """Cells from the right end of the charts to the moment that is read off; None for none."""
+    cursor_width: int = 0
+    """Cells of the chart that it is in."""
+    zoomed: bool = False
+    """True while the focused lane has the whole width."""
+    zoomed_from: str | None = None
+    """The focus before that."""
+    frozen: bool = False
+    """True while the display does not follow the race."""
+    behind_s: float = 0.0
+    """How long ago the moment is at which the charts then end."""
+    back_ns: int = 0
+    """How far the charts are scrolled back."""
     sent_bytes_per_s: float | None = None
     """What the screen sent to the terminal, over the last 10 s; None before that is known."""
     readonly: bool = False
@@ -61,3 +103,9 @@ def with_failures(view: View, snapshot: Snapshot, shown: Collection[str]) -> Vie
 def acknowledged(view: View) -> View:
     """Return the view after the user has acknowledged every failure."""
     return replace(view, unseen=(), seen=(*view.seen, *view.unseen))
+
+
+def standing_still(view: View, shown: Snapshot, live: Snapshot, message: str) -> View:
+    """Return the view of a display that does not follow: with the message of now, and how far it is behind."""
+    behind_s = (live.at_ns - shown.at_ns + view.back_ns) / 1e9
+    return replace(view, behind_s=behind_s, message=message, message_until_ns=2**63 if message else 0)

@@ -94,28 +94,34 @@ def swap(facts: Facts) -> Finding:
     return ok("not used" if used <= 0 else f"{memory(used)} used")
 
 
-@check("load", "Load of others", FAIRNESS, "/proc/stat, over 0.3 s or more")
+@check(
+    "load",
+    "Load of others",
+    FAIRNESS,
+    "/proc/stat; in a race, its samples",
+)
 def load(facts: Facts) -> Finding:
     """Judge whether other programs keep cores busy."""
-    busy, total = facts.host.others_cores, facts.host.cores
-    if busy is None:
+    others, total = facts.host.others, facts.host.cores
+    if others.cores is None:
         return not_applicable("not reported by this system")
-    found = f"other programs keep {busy:.1f} of {total} cores busy"
-    if busy > OTHERS_SHARE * total:
-        return warning(found, f"under {percent(100 * OTHERS_SHARE)}", "end them, or race later; `top` lists them")
-    return ok(found)
+    found = f"other programs keep {others.cores:.1f} of {total} cores busy"
+    if others.cores > OTHERS_SHARE * total:
+        fix = "end them, or race later; `top` lists them"
+        return warning(found, f"under {percent(100 * OTHERS_SHARE)}", fix, others.source)
+    return ok(found, others.source)
 
 
 @check("steal", "Stolen time", FAIRNESS, "/proc/stat, column steal")
 def steal(facts: Facts) -> Finding:
     """Judge whether a hypervisor gives this machine's time to others."""
-    share = facts.host.steal_share
+    share, source = facts.host.others.stolen_share, facts.host.others.source
     if share is None:
         return not_applicable("not reported by this system")
     if share > STEAL_SHARE:
         fix = "race on a machine with dedicated cores, or at another time"
-        return warning(f"{percent(100 * share)}: the host is oversubscribed", "none", fix)
-    return ok(percent(100 * share))
+        return warning(f"{percent(100 * share)}: the host is oversubscribed", "none", fix, source)
+    return ok(percent(100 * share), source)
 
 
 @check("power", "Power source", FAIRNESS, "/sys/class/power_supply")
@@ -164,6 +170,8 @@ def gpu_free(facts: Facts) -> Finding:
         return not_applicable(_NONE)
     for one in devices:
         words = []
+        if one.processes and facts.own_pids.issuperset(one.processes):
+            continue  # only the lanes of this race use it
         if one.busy_pct is not None and one.busy_pct >= BUSY_PCT:
             words.append(f"busy {percent(one.busy_pct)}")
         if one.used_bytes and one.total_bytes and one.used_bytes >= USED_SHARE * one.total_bytes:

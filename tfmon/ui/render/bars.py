@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.model.knobs import Knob, show
-from tfmon.model.lane_state import PAUSED, RACING, LaneState
-from tfmon.model.race import TURNS, RecordingState
+from tfmon.model.knobs import show
+from tfmon.model.race import RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
+from tfmon.ui.render import plots
+from tfmon.ui.render.final import elapsed, shows
 from tfmon.ui.render.layout import Rect
-from tfmon.ui.render.rows import Row, Span, cells, crop, fit, spread
+from tfmon.ui.render.rows import Row, Span, cells, fit, spread
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
-from tfmon.ui.requests import in_effect, shared_value, short_name, targets
+from tfmon.ui.requests import effect, in_effect, reachable, short_name, targets
 from tfmon.ui.view import View
 
 _COMMON = ("batch_size", "prefetch")
@@ -33,7 +33,7 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
         (6, [(race.title, DIM)]),
     ]
     right: list[tuple[int, list[Span]]] = [
-        (0, [(_elapsed(snapshot), STRONG)]),
+        (0, [(elapsed(snapshot), STRONG)]),
         (4, [(_mode(snapshot), DIM)]),
         (1, [(_cores(snapshot), TEXT)]),
         (2, [(_gpus(snapshot), TEXT)]),
@@ -69,16 +69,6 @@ def _settings(snapshot: Snapshot, *, common: bool) -> str:
         if len(values) == 1:
             words.append(f"{short_name(knob.name)} {values.pop()}")
     return " · ".join(words)
-
-
-def _elapsed(snapshot: Snapshot) -> str:
-    """Return the time since the start signal; it stops once every lane is over."""
-    started_ns = snapshot.race.started_ns
-    if started_ns is None:
-        return "0:00"
-    ends = [lane.phase_since_ns for lane in snapshot.lanes if lane.over]
-    now_ns = max(ends) if ends and len(ends) == len(snapshot.lanes) else snapshot.at_ns
-    return units.clock((now_ns - started_ns) / 1e9)
 
 
 def _mode(snapshot: Snapshot) -> str:
@@ -125,15 +115,6 @@ class Zone:
     """The knob that the wheel turns here; empty for none."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    importance: int
-    """0 always stays; the highest goes first when the line is too long."""
-    spans: tuple[Span, ...]
-    action: str
-    knob: str = ""
-
-
 def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row:
     """Return the last message, or which lanes the keys act on; where there is room, what tfmon itself takes."""
     message = message_of(view, snapshot)
@@ -146,9 +127,13 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
         shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
         right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
     left = _status(snapshot, view)
+    if cells(left) + cells(right) > width and not message:
+        left = _without_effects(left)
+    if looking := plots.looking(snapshot, view):
+        left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
     if message and cells(left) + cells(right) > width:
-        right = ()
-    cost = own_cost(snapshot, view)
+        right = () if not view.frozen else looking
+    cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
         right = (*right, (f" {cost} ", DIM))
     return spread(left, right, width)
@@ -171,15 +156,49 @@ def _status(snapshot: Snapshot, view: View) -> Row:
         return ((f"   {message}", strong(WARN)),)
     if snapshot.recording is not None and snapshot.recording.reason:
         return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
+    titles = {lane.spec.name: f"{lane.spec.id} {lane.short_title}" for lane in snapshot.lanes}
+    all_lanes = (key_of("focus.all", view.keys), KEY), (" all lanes", DIM)
+    if shows(snapshot, view):
+        focused = titles.get(view.focused or "")
+        return ((f"   keys act on {focused} only · ", TEXT), *all_lanes) if focused else ()
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
-    titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
+    told = (
+        () if view.readonly else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
+    )
     if view.focused is not None:
-        words = f"   keys act on {titles.get(view.focused, view.focused)} only · "
-        return ((words, TEXT), (key_of("focus.all", view.keys), KEY), (" all lanes", DIM))
+        words = f"   keys act on {titles.get(view.focused, view.focused)} only"
+        return ((words, TEXT), *told, (" · ", DIM), *all_lanes)
     if len(snapshot.lanes) < 2:
-        return ()
-    return (("   keys act on all lanes · ", DIM), (key_of("focus.next", view.keys), KEY), (" picks one", DIM))
+        return (("   ", TEXT), *told[1:])
+    return (
+        ("   keys act on all lanes", DIM),
+        *told,
+        (" · ", DIM),
+        (key_of("focus.next", view.keys), KEY),
+        (" one", DIM),
+    )
+
+
+_STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
+"""Knobs that the status line tells of, and the key that steps them up."""
+
+
+def effects(snapshot: Snapshot, view: View) -> list[Row]:
+    """Return for each knob with a key what the key would do: `B batch A 10 → 16, B 256 → 512`."""
+    chosen = targets(snapshot.lanes, view.focused)
+    told: list[Row] = []
+    for knob in snapshot.race.knobs:
+        if knob.name in _STEPPED:
+            lanes = reachable(chosen, knob, 1, focused=view.focused is not None)
+            if words := effect(lanes, knob):
+                told.append(((key_of(_STEPPED[knob.name], view.keys), KEY), (f" {words}", DIM)))
+    return told
+
+
+def _without_effects(row: Row) -> Row:
+    """Return what keys act on, without what they would do."""
+    return (*row[:1], *row[-3:]) if len(row) > 4 else row
 
 
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
@@ -195,69 +214,10 @@ def message_of(view: View, snapshot: Snapshot) -> str:
     """Return the message to show now, or a failure that the user has not seen; empty for none."""
     if view.stopping:
         return f"stopping the lanes… {key_of('quit', view.keys)} again leaves at once"
-    if snapshot.at_ns < view.message_until_ns:
+    done = view.message_done is not None and view.message_done(snapshot)
+    if snapshot.at_ns < view.message_until_ns and not done:
         return view.message
     return failure_line(view, snapshot, key_of("focus.all", view.keys))
-
-
-def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
-    """Return the keys with the values they change, and where each can be clicked."""
-    items = _items(snapshot, view)
-    for least in range(9, 0, -1):
-        kept = [item for item in items if item.importance < least]
-        gap = 2
-        if sum(cells(item.spans) + gap for item in kept) <= width:
-            break
-    spans: list[Span] = []
-    zones: list[Zone] = []
-    x = 1
-    for item in kept:
-        size = cells(item.spans)
-        if x > 1:
-            spans.append((" " * gap, TEXT))
-            x += gap
-        spans += item.spans
-        zones.append(Zone(Rect(x, y, size, 1), item.action, item.knob))
-        x += size
-    return fit(((" ", TEXT), *spans), width), zones
-
-
-def _items(snapshot: Snapshot, view: View) -> list[_Item]:
-    lanes = targets(snapshot.lanes, view.focused)
-    keys = view.keys
-    items = []
-    for knob in snapshot.race.knobs:
-        if knob.name == "prefetch":
-            items.append(_knob_item(key_of("prefetch.next", keys), knob, lanes, "step_knob('prefetch', 1)"))
-        elif knob.name == "batch_size":
-            pair = f"{key_of('batch.down', keys)}/{key_of('batch.up', keys)}"
-            items.append(_knob_item(pair, knob, lanes, "step_knob('batch_size', 1)"))
-    running = any(lane.phase == RACING for lane in lanes) or not any(lane.phase == PAUSED for lane in lanes)
-    items += [
-        _item(3, "pause", "pause" if running else "resume", "pause_or_resume", keys),
-        _item(7, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys),
-        _item(5, "restart", "restart", "restart", keys),
-        _item(6, "knobs", "knobs", "show_knobs", keys),
-        _item(4, "scenario", "scenario", "pick_scenario", keys),
-        _item(6, "try", "try advice", "try_advice", keys),
-        _item(8, "crossover", "crossover", "show_crossover", keys),
-        _item(8, "lane.detail", "detail", "show_lane", keys),
-        _item(2, "help", "help", "show_help", keys),
-        _item(0, "quit", "quit", "app.quit", keys),
-    ]
-    return items
-
-
-def _item(importance: int, binding: str, word: str, action: str, keys: Mapping[str, str]) -> _Item:
-    return _Item(importance, ((key_of(binding, keys), KEY), (" " + word, DIM)), action)
-
-
-def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> _Item:
-    now, requested = shared_value(lanes, knob)
-    spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
-    if requested:
-        spans.append((f" {crop(requested, 8)} requested", DIM))
-    return _Item(1, tuple(spans), action, knob.name)
 
 
 def failure_line(view: View, snapshot: Snapshot, key: str) -> str:

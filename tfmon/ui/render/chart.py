@@ -1,25 +1,24 @@
-"""Throughput over the last minute as rows of text. Pure.
+"""What a chart is drawn with: its time axis, its columns, its characters. Pure.
 
 Time is cut into cells of fixed length that begin at multiples of it, so a finished cell never changes: from one
-second to the next only the newest cell grows, and the whole chart moves once a cell. A cell in which no window
-was reported is a gap.
+second to the next only the newest cell grows, and the whole chart moves once a cell. A cell in which nothing was
+measured is a gap.
 """
 
 from __future__ import annotations
 
 import functools
-from bisect import bisect_right
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tfmon import units
-from tfmon.model.lane_statistics import KnobMark, Point
+from tfmon.model.lane_statistics import KnobMark
 from tfmon.ui.render.style import Charset
 from tfmon.ui.requests import short_name
 
 SPAN_S = 60
-LONGEST_REST_NS = 10_000_000_000
-"""A longer rest before a slice is drawn as a gap."""
 LABEL_CELLS = 6
 """Cells that the scale takes at the left."""
 _BLOCKS = " ▁▂▃▄▅▆▇█"
@@ -41,10 +40,19 @@ class TimeAxis:
         """Return the place of a moment: 0 is the leftmost cell; it may lie outside."""
         return at_ns // self.cell_ns - self.first
 
+    def time_of(self, cell: int) -> tuple[int, int]:
+        """Return when the stretch of a cell begins and ends."""
+        return (self.first + cell) * self.cell_ns, (self.first + cell + 1) * self.cell_ns
 
-def time_axis(now_ns: int, width: int) -> TimeAxis:
-    """Return the axis of `width` cells whose last cell contains `now_ns`."""
-    cell_ns = max(1, SPAN_S * 1_000_000_000 // max(1, width))
+    @property
+    def start_ns(self) -> int:
+        """Where the leftmost cell begins."""
+        return self.first * self.cell_ns
+
+
+def time_axis(now_ns: int, width: int, span_s: int = SPAN_S) -> TimeAxis:
+    """Return the axis of `width` cells over a time whose last cell contains `now_ns`."""
+    cell_ns = max(1, span_s * 1_000_000_000 // max(1, width))
     return TimeAxis(width, now_ns // cell_ns - width + 1, cell_ns)
 
 
@@ -63,75 +71,29 @@ def nice_top(peak: float, previous: float = 0.0) -> float:
 
 
 def _round_up(value: float) -> float:
-    power = 1.0
-    if value <= 1:
-        return power
-    while power * 10 < value:
-        power *= 10
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= value)
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1, 2, 5, 10, 20) if step * power >= value)
 
 
-def throughput(points: Sequence[Point], axis: TimeAxis, per_cell: int) -> list[float | None]:
-    """Return examples/s in each part of each cell, None where no window reaches into it.
+Part: TypeAlias = tuple[float, float, float]
+"""A stretch of time, from when to when in ns, and a value in it."""
 
-    The first window of a slice reaches back over the rest before it, in which another lane trained.
-    Units: examples over the time the lane trained, each window spread evenly over its stretch.
-    """
-    part_ns = axis.cell_ns / per_cell
+
+def columns(parts: Iterable[Part], axis: TimeAxis, per_cell: int) -> list[float | None]:
+    """Return the mean of what lies in each part of each cell, by time; None where there is nothing."""
+    unit_ns = axis.cell_ns / per_cell
     start_ns = axis.first * axis.cell_ns
     total = axis.width * per_cell
-    examples = [0.0] * total
+    sums = [0.0] * total
     covered = [0.0] * total
-    for index in range(len(points) - 1, -1, -1):
-        point = points[index]
-        if point.span_ns <= 0:
-            continue
-        began_ns = point.at_ns - point.span_ns
-        if index and point.in_slice and 0 < began_ns - points[index - 1].at_ns <= LONGEST_REST_NS:
-            began_ns = points[index - 1].at_ns
-        begin = (began_ns - start_ns) / part_ns
-        end = min((point.at_ns - start_ns) / part_ns, float(total))
-        if end <= 0:
-            break
-        per_part = point.examples * part_ns / point.span_ns
+    for since_ns, until_ns, value in parts:
+        begin, end = (since_ns - start_ns) / unit_ns, min((until_ns - start_ns) / unit_ns, float(total))
         for place in range(max(0, int(begin)), min(total, int(end) + 1)):
             share = min(end, place + 1) - max(begin, place)
             if share > 0:
-                examples[place] += per_part * share
+                sums[place] += value * share
                 covered[place] += share
-    return [
-        amount / (share * part_ns) * 1e9 if share > 1e-9 else None
-        for amount, share in zip(examples, covered, strict=True)
-    ]
-
-
-class _Past:
-    """The points of a lane up to some moment.
-
-    What came before a point never changes, so two pasts that end with the same point are the same.
-    """
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        self.points = points
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Past) and self.points[-1] is other.points[-1]
-
-    def __hash__(self) -> int:
-        return id(self.points[-1])
-
-
-def past_throughput(
-    points: Sequence[Point], until_ns: int, axis: TimeAxis, per_cell: int
-) -> tuple[float | None, ...]:
-    """Return `throughput` of the points up to a moment; cached, because most refreshes need it again."""
-    known = points[: bisect_right(points, until_ns, key=lambda point: point.at_ns)]
-    return _past_throughput(_Past(known), axis, per_cell) if known else (None,) * (axis.width * per_cell)
-
-
-@functools.lru_cache(maxsize=64)
-def _past_throughput(past: _Past, axis: TimeAxis, per_cell: int) -> tuple[float | None, ...]:
-    return tuple(throughput(past.points, axis, per_cell))
+    return [amount / share if share > 1e-9 else None for amount, share in zip(sums, covered, strict=True)]
 
 
 def parts_per_cell(charset: Charset) -> int:
@@ -184,21 +146,37 @@ def edge_runs(line: str, above: str) -> list[tuple[str, bool]]:
 
 
 def _level(value: float | None, top: float, steps: int) -> int:
-    if value is None or top <= 0:
+    if value is None or top <= 0 or math.isnan(value):
         return 0
     return min(steps, max(1, round(value / top * steps)))
 
 
-def scale_label(value: float) -> str:
+def scale_label(words: str) -> str:
     """Write a value of the scale, right-aligned, with its tick: `  8k ┤`; without one yet, only the tick."""
-    if value <= 0:
-        return "┤".rjust(LABEL_CELLS)
-    return f"{units.short_count(value):>{LABEL_CELLS - 2}} ┤"
+    return f"{words:>{LABEL_CELLS - 2}} ┤"
+
+
+def short_number(value: float) -> str:
+    """Write a round number in at most four characters: 8k, 50, 0.5, .05."""
+    if value == 0 or abs(value) >= 0.9995:
+        return units.short_count(value)
+    if abs(value) < 0.001:
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:.2g}".replace("0.", "." if abs(value) < 0.0995 else "0.", 1)
 
 
 @functools.lru_cache(maxsize=64)
-def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis) -> str:
-    """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first."""
+def axis_row(
+    marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now"), about: str = ""
+) -> str:
+    """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first.
+
+    Args:
+        marks: The changes.
+        axis: The time.
+        ends: The words at its ends.
+        about: What is drawn; written beside the left end.
+    """
     line = ["─"] * axis.width
     taken = [False] * axis.width
     ticks = [(axis.cell_of(mark.at_ns), _mark_words(mark)) for mark in marks]
@@ -206,11 +184,14 @@ def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis) -> str:
     for place, _ in shown:
         line[place] = "┬"
         taken[place] = True
-    _write(line, taken, axis.width - 4, " now")
+    left, right = ends
+    _write(line, taken, axis.width - len(right) - 1, f" {right}")
+    if about:
+        _write(line, taken, 0, f"{left} ") and _write(line, taken, len(left) + 1, f" {about} ")
     for place, text in reversed(shown):
         words = f" {text} "
         _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)
-    _write(line, taken, 0, f"{SPAN_S} s ago ")
+    _write(line, taken, 0, f"{left} ")
     return "".join(line)
 
 

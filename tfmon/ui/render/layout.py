@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
+LEAST_HEIGHT_WITH_LEAD = 22
+"""Lower terminals need the line that says what is compared for the panes."""
 MIN_LINE_WIDTH = 24
 """Narrower terminals show nothing."""
 
@@ -39,6 +41,8 @@ class Layout:
     kind: Literal["panes", "lines", "tiny"]
     """`lines` is one line a lane or less; `tiny` only reports that the terminal is too small."""
     header: Rect
+    lead: Rect
+    """The line that says what is compared."""
     panes: tuple[PanePosition, ...]
     verdict: Rect
     status: Rect
@@ -46,25 +50,41 @@ class Layout:
     per_page: int = 0
     """Lanes that are visible at once."""
 
+    @property
+    def result_on_top(self) -> bool:
+        """True when the verdict stands above the panes: the race is over."""
+        return bool(self.panes) and self.verdict.y < self.panes[0].rect.y
 
-def arrange(width: int, height: int, lanes: int, focused: int | None = None) -> Layout:
-    """Lay out a screen for a number of lanes; if not all fit, the page with the focused lane is shown."""
+
+def arrange(width: int, height: int, lanes: int, focused: int | None = None, result: int = 0) -> Layout:
+    """Lay out a screen for a number of lanes; if not all fit, the page with the focused lane is shown.
+
+    Where not even that page could be announced, all lanes are shown in a line each unless one is focused.
+    With `result` rows the race is over: they stand above the panes, instead of the verdict below.
+    """
     if width < MIN_LINE_WIDTH or height < 1:
         return _without_panes("tiny", width, height, 0)
-    verdict = 1 if height < 20 else 3 if height < 30 else 5
+    below = 1 if height < 20 else 3 if height < 30 else 5
     status = 0 if height < 18 else 1
-    area = height - 2 - verdict - status
+    lead = 1 if lanes and height >= LEAST_HEIGHT_WITH_LEAD else 0
+    if result:
+        below = max(1, min(result, height - 2 - status - lead - MIN_PANE_HEIGHT))
+    area = height - 2 - below - status - lead
     if width < MIN_PANE_WIDTH or area < MIN_PANE_HEIGHT:
         return _without_panes("lines", width, height, lanes)
     columns, rows = _grid(width, area, lanes)
     per_page = columns * rows
+    if per_page < lanes and focused is None and not status:
+        return _without_panes("lines", width, height, lanes)
     first = (focused or 0) // per_page * per_page
+    top = 1 + lead + (below if result else 0)
     return Layout(
         kind="panes",
         header=Rect(0, 0, width, 1),
-        panes=_places(Rect(0, 1, width, area), range(first, min(lanes, first + per_page)), columns),
-        verdict=Rect(0, 1 + area, width, verdict),
-        status=Rect(0, 1 + area + verdict, width, status),
+        lead=Rect(0, 1, width, lead),
+        panes=_places(Rect(0, top, width, area), range(first, min(lanes, first + per_page)), columns),
+        verdict=Rect(0, 1 + lead if result else top + area, width, below),
+        status=Rect(0, height - 1 - status, width, status),
         keys=Rect(0, height - 1, width, 1),
         per_page=per_page,
     )
@@ -97,6 +117,7 @@ def _without_panes(kind: Literal["lines", "tiny"], width: int, height: int, lane
     return Layout(
         kind=kind,
         header=Rect(0, 0, width, 0),
+        lead=Rect(0, 0, width, 0),
         panes=(),
         verdict=Rect(0, 0, width, body),
         status=Rect(0, body, width, 0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tfmon import units
 from tfmon.model.lane_state import (
@@ -17,20 +17,18 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, crop, spread, wrap
+from tfmon.ui.render.rows import BLANK, Row, cells, crop, spread, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
 
-_STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
-_HEADLINES = {
-    STARTING: "starting Python…",
-    IMPORTING: "importing TensorFlow…",
-    BUILDING: "building model and data…",
-    TRACING: "tracing the training step…",
-    WARMING_UP: "warming up…",
-    READY: "ready, waiting for the start",
-}
+STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
+"""The stages of getting ready, in order."""
 _NAMES = ("start", "import", "build", "trace", "warm up", "ready")
-_WORDS = ("starting", "loading", "building", "tracing", "warming up", "ready")
+_WORDS = (
+    "starting Python", "loading TensorFlow", "building model and data", "tracing the training step", "warming up",
+    "ready, waiting for the start",
+)  # fmt: skip
+LIST_ROWS = len(STAGES) + 2
+"""Rows of the list of all stages with its headline."""
 
 
 NO_STEPS_NS = 30_000_000_000
@@ -39,21 +37,68 @@ NO_STEPS_NS = 30_000_000_000
 
 def getting_ready(lane: LaneState) -> bool:
     """Return whether the lane has not done its first step of the race yet."""
-    return lane.phase in _STAGES and not lane.points
+    return lane.phase in STAGES and not lane.points
 
 
-def progress_rows(lane: LaneState, now_ns: int, width: int, height: int, accent: str) -> list[Row]:
-    """Return what the lane does now and for how long, and at which stage it is."""
-    now_s = units.seconds((now_ns - lane.phase_since_ns) / 1e9)
+def progress_rows(
+    lane: LaneState, now_ns: int, width: int, height: int, accent: str, usual: Mapping[str, float]
+) -> list[Row]:
+    """Return at which stage the lane is, for how long, and how long such stages took before.
+
+    Args:
+        lane: A lane that gets ready.
+        now_ns: The moment that is shown.
+        width: Cells of each row.
+        height: Rows at most; from `LIST_ROWS` on, all stages are listed.
+        accent: Name of the lane's style.
+        usual: Seconds that its stages took before, by phase; a stage that is not there was never timed.
+    """
+    for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
     if lane.command and lane.phase == STARTING:
-        return _no_steps_rows(now_ns - lane.phase_since_ns, now_s, width, height)
-    headline = spread([(_HEADLINES.get(lane.phase, lane.phase), STRONG)], [(now_s, STRONG)], width)
-    at = _STAGES.index(lane.phase)
-    total_s = units.seconds((now_ns - lane.started_ns) / 1e9)
-    count = spread(
-        [(f"stage {at + 1} of {len(_STAGES)}: {_WORDS[at]}", DIM)], [(f"{total_s} since the start", DIM)], width
+        return _no_steps_rows(now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
+    at = STAGES.index(lane.phase)
+    headline: Row = ((crop(f"stage {at + 1} of {len(STAGES)}: {_WORDS[at]} · ", width - 8), STRONG),)
+    headline = (*headline, (_lasting(for_s, usual.get(lane.phase)), STRONG))
+    if cells(headline) > width:
+        headline = ((f"{_WORDS[at]} · ", STRONG), (_lasting(for_s, usual.get(lane.phase)), STRONG))
+    total_s = f"{max(0, now_ns - lane.started_ns) // 1_000_000_000} s since its start"
+    left_s = seconds_to_ready(lane, now_ns, usual)
+    left = "" if left_s is None else f"ready in about {max(1, round(left_s))} s"
+    foot = spread([(total_s, DIM)], [(left, DIM)], width)
+    if height < LIST_ROWS:
+        return [headline, _track(at, width, accent), foot][: max(1, height)]
+    return [headline, *(_stage_row(place, at, width, accent, usual) for place in range(len(STAGES))), foot]
+
+
+def _stage_row(place: int, at: int, width: int, accent: str, usual: Mapping[str, float]) -> Row:
+    """Return one stage of the list: done, current, or to come with the time that it took before."""
+    mark = "✓" if place < at else "▸" if place == at else "·"
+    style = accent if place < at else strong(accent) if place == at else DIM
+    before = usual.get(STAGES[place])
+    took = f"about {_whole(before)}" if before is not None and place > at else ""
+    return spread([(f"  {mark} ", style), (_WORDS[place], TEXT if place == at else DIM)], [(took, DIM)], width)
+
+
+def _lasting(for_s: float, usual_s: float | None) -> str:
+    """Write how long a stage lasts and how long it lasted before: `4 s of about 7 s`."""
+    so_far = f"{int(for_s)} s"
+    return so_far if usual_s is None else f"{so_far} of about {_whole(usual_s)}"
+
+
+def _whole(seconds: float) -> str:
+    return f"{max(1, round(seconds))} s"
+
+
+def seconds_to_ready(lane: LaneState, now_ns: int, usual: Mapping[str, float]) -> float | None:
+    """Return how long the lane may still take to get ready; None where a stage to come was never timed."""
+    if lane.phase not in STAGES[:-1]:
+        return None
+    to_come = STAGES[STAGES.index(lane.phase) : -1]
+    if any(stage not in usual for stage in to_come):
+        return None
+    return sum(usual[stage] for stage in to_come[1:]) + max(
+        0.0, usual[lane.phase] - (now_ns - lane.phase_since_ns) / 1e9
     )
-    return [headline, _track(at, width, accent), count][: max(1, height)]
 
 
 def _no_steps_rows(for_ns: int, now_s: str, width: int, height: int) -> list[Row]:
@@ -68,17 +113,17 @@ def _no_steps_rows(for_ns: int, now_s: str, width: int, height: int) -> list[Row
 
 def _track(at: int, width: int, accent: str) -> Row:
     """Draw the stages of getting ready: done, current, to come."""
-    marks = ["✓" if place < at else "▸" if place == at else "·" for place in range(len(_STAGES))]
+    marks = ["✓" if place < at else "▸" if place == at else "·" for place in range(len(STAGES))]
     if sum(len(word) + 4 for word in _NAMES) - 2 <= width:
         spans: list[tuple[str, str]] = []
         for place, (mark, word) in enumerate(zip(marks, _NAMES, strict=True)):
             style = accent if place < at else strong(accent) if place == at else DIM
             spans += [(f"{mark} ", style), (word, TEXT if place == at else DIM), ("  ", TEXT)]
         return tuple(spans[:-1])
-    length = max(1, (width + 1) // len(_STAGES) - 1)
+    length = max(1, (width + 1) // len(STAGES) - 1)
     return tuple(
         span
-        for place in range(len(_STAGES))
+        for place in range(len(STAGES))
         for span in ((("■" if place <= at else "□") * length, accent if place <= at else DIM), (" ", TEXT))
     )
 

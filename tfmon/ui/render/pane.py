@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, lifecycle, readings
-from tfmon.ui.render.rows import BLANK, Row, cells, crop, fit
-from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, Charset, faint, lane_style, strong
+from tfmon.ui.render import chart, final, lifecycle, plots, readings
+from tfmon.ui.render.layout import Rect
+from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, faint, lane_style, strong
 from tfmon.ui.view import View
 
 # ---------------------------------------------------------------- large figures
@@ -54,16 +54,14 @@ def large(text: str) -> tuple[str, str, str]:
 # ---------------------------------------------------------------- the pane
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
-CHART_NS = 1_000_000_000
-"""Interval at which charts are drawn again."""
 _FRAME_CELLS = 4
 """Cells of a line for its frame and the space inside."""
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
 
 @dataclass(frozen=True, slots=True)
-class _Pane:
-    """What the parts of a pane are drawn from."""
+class Pane:
+    """What a pane is drawn from."""
 
     lane: LaneState
     snapshot: Snapshot
@@ -73,6 +71,9 @@ class _Pane:
     """Name of the lane's style."""
     lead: str
     """Such as "3.2× ahead" for the lane that is; empty for the others."""
+    found: LaneAnalysis
+    bottleneck_rows: int
+    """Rows that the longest bottleneck of any lane takes, so that lines have the same place in every pane."""
 
     @property
     def focused(self) -> bool:
@@ -85,33 +86,57 @@ def chart_width(pane_width: int) -> int:
     return pane_width - _FRAME_CELLS - chart.LABEL_CELLS
 
 
-def axis_end_ns(snapshot: Snapshot) -> int:
-    """Return the right end of the time axis, or the last window once no lane trains or will.
+def chart_rect(analysis: Analysis, index: int, view: View, rect: Rect) -> Rect | None:
+    """Return where the chart of a pane is, without its scale and its time axis; None where there is none."""
+    pane, inner = pane_of(analysis, index, view, rect.width - _FRAME_CELLS), rect.height - 2
+    if pane.lane.phase in (FAILED, ABSENT) or lifecycle.getting_ready(pane.lane):
+        return None
+    inner_width = rect.width - _FRAME_CELLS
+    over = analysis.snapshot.over
+    height = (_rows_and_chart(pane, inner_width, inner)[1] if over else _planned(pane, inner)[1]) - 1
+    if height < 1:
+        return None
+    x, bottom = rect.x + _FRAME_CELLS // 2 + chart.LABEL_CELLS, rect.y + rect.height - 2
+    return Rect(x, bottom - height, chart_width(rect.width), height)
 
-    It is the last full second, so that charts move once a second, however often the figures do.
-    """
-    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
-    ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
-    return max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS
+
+def _figure_height(height: int) -> int:
+    return HEIGHT if height >= 14 else 1
 
 
 def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
-    """Return the pane of the lane at that place: `height` rows of `width` cells; the chart's top is `view.top`."""
-    lane, verdict = analysis.snapshot.lanes[index], analysis.verdict
-    leads = lane.spec.name == verdict.winner and verdict.ratio is not None
-    pane = _Pane(
-        lane=lane,
-        snapshot=analysis.snapshot,
-        bottleneck=analysis.lanes[index].bottleneck,
-        view=view,
-        accent=lane_style(index),
-        lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
-    )
+    """Return the pane of the lane at that place: `height` rows of `width` cells; `view` has the chart's scale."""
     inner_width, inner_height = width - _FRAME_CELLS, height - 2
+    pane = pane_of(analysis, index, view, inner_width)
+    lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
         body = lifecycle.trouble_rows(lane, inner_width, inner_height)
     else:
         body = _body(pane, inner_width, inner_height)
+    return framed(pane, body, width, height)
+
+
+def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
+    """Return what the pane of the lane at that place is drawn from; `width` is that inside its frame."""
+    found, verdict = analysis.lanes[index], analysis.verdict
+    lane = found.lane
+    leads = lane.spec.name == verdict.winner and verdict.ratio is not None
+    rows = (len(readings.bottleneck_rows(one.bottleneck, width, _MOST_BOTTLENECK)) for one in analysis.lanes)
+    return Pane(
+        lane=lane,
+        snapshot=analysis.snapshot,
+        bottleneck=found.bottleneck,
+        view=view,
+        accent=lane_style(index),
+        lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
+        found=found,
+        bottleneck_rows=max(rows, default=1),
+    )
+
+
+def framed(pane: Pane, body: list[Row], width: int, height: int) -> list[Row]:
+    """Return rows with the frame and the title of a pane around them: `height` rows of `width` cells."""
+    inner_width, inner_height = width - _FRAME_CELLS, height - 2
     body = (body + [BLANK] * inner_height)[:inner_height]
     frame, edge = _frame(pane)
     _, _, low_left, low_right, flat, upright = frame
@@ -123,13 +148,13 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
     ]
 
 
-def _frame(pane: _Pane) -> tuple[tuple[str, ...], str]:
+def _frame(pane: Pane) -> tuple[tuple[str, ...], str]:
     if pane.lane.phase == FAILED:
         return (FOCUS_FRAME if pane.focused else PLAIN_FRAME), TROUBLE
     return (FOCUS_FRAME, pane.accent) if pane.focused else (PLAIN_FRAME, faint(pane.accent))
 
 
-def _title(pane: _Pane, width: int) -> Row:
+def _title(pane: Pane, width: int) -> Row:
     lane = pane.lane
     (left, right, _, _, flat, _), edge = _frame(pane)
     state = _state(pane)
@@ -137,9 +162,11 @@ def _title(pane: _Pane, width: int) -> Row:
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
     id = lane.spec.id or "?"
-    name = crop(lane.title, max(0, room - 4 - len(id)))
-    rest = room - len(id) - 4 - cells([(name, "")])
-    device = crop(pane.snapshot.device_name(pane.lane), rest - 1) if rest > 6 else ""
+    names = (lane.title, lane.short_title)
+    fitting = (name for name in names if cell_len(name) <= room - 4 - len(id))
+    name = next(fitting, "") or whole_words(lane.short_title, max(0, room - 4 - len(id)))
+    rest = room - len(id) - 4 - cell_len(name)
+    device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
         (left + flat, edge), (f" {id} ", strong(pane.accent)), (f" {name} ", STRONG),
     ]  # fmt: skip
@@ -150,10 +177,24 @@ def _title(pane: _Pane, width: int) -> Row:
     return fit((*spans, (flat * fill, edge), *end), width)
 
 
-def _state(pane: _Pane) -> str:
+def whole_words(text: str, width: int) -> str:
+    """Return the words of a text that fit, with an ellipsis where some do not; a word is not cut unless alone."""
+    return next(iter(wrap(text, width, 1)), "")
+
+
+def _device_words(name: str, width: int) -> str:
+    """Return the words of a processor's name that fit; nothing rather than a part of its first word."""
+    words = name.split()
+    while words and len(" ".join(words)) > width:
+        words.pop()
+    return " ".join(words)
+
+
+def _state(pane: Pane) -> str:
     lane = pane.lane
     if lane.over:
-        after = max(0, lane.phase_since_ns - lane.started_ns) / 1e9
+        began_ns = pane.snapshot.race.started_ns
+        after = max(0, lane.phase_since_ns - (lane.started_ns if began_ns is None else began_ns)) / 1e9
         return lane.phase if lane.phase == ABSENT else f"{lane.phase} after {units.clock(after)}"
     hung_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns)
     if hung_s is not None:
@@ -168,20 +209,52 @@ def _state(pane: _Pane) -> str:
 # ---------------------------------------------------------------- the body
 
 
-def _body(pane: _Pane, width: int, height: int) -> list[Row]:
+def _body(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the lines that fit, the most important ones first and in a fixed order."""
-    large = 3 if height >= 14 else 1
-    makers = _makers(pane, width)
-    any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
-    shown, chart_height = _plan(height - large, any_gpu)
-    rows = _figure(pane, width, large)
-    for name in _ORDER:
-        if name not in shown:
-            continue
-        rows.append(BLANK if name.startswith("gap") else makers[name]())
+    rows, chart_height = _rows_and_chart(pane, width, height)
     if chart_height:
-        rows += _chart(pane, width, chart_height)
+        rows += [BLANK] * (height - chart_height - len(rows))
+        rows += plots.chart_rows(pane.lane, pane.snapshot, pane.view, width, chart_height, pane.accent)
     return rows
+
+
+def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int]:
+    """Return the rows above the chart, and how high the chart is with its axis; 0 for none."""
+    if lifecycle.getting_ready(pane.lane):
+        return _preparing(pane, width, height), 0
+    large = _figure_height(height)
+    makers = _makers(pane, width)
+    figure = figure_rows(pane, width, large)
+    if pane.snapshot.over:
+        rows, room = final.lane_rows(pane.found, width, height - large, pane.accent, _LEAST_CHART + 2)
+        return figure + rows, room
+    shown, chart_height, bottleneck_rows = _planned(pane, height)
+    rows = figure
+    for name in _ORDER:
+        if name == "bottleneck" and name in shown:
+            wrapped = readings.bottleneck_rows(pane.bottleneck, width, bottleneck_rows)
+            rows += (wrapped + [BLANK] * bottleneck_rows)[:bottleneck_rows]
+        elif name in shown:
+            rows.append(BLANK if name.startswith("gap") else makers[name]())
+    return rows, chart_height
+
+
+def _planned(pane: Pane, height: int) -> tuple[set[str], int, int]:
+    """Return the lines that a pane shows, how high its chart is, and how many rows the bottleneck has."""
+    any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
+    shown, chart_height = _plan(height - _figure_height(height), any_gpu)
+    more = max(0, min(pane.bottleneck_rows - 1, chart_height - _COMFORTABLE_CHART))
+    return shown, chart_height - more, 1 + more
+
+
+def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
+    """Return the stages of a lane that gets ready, with what it will train and what it takes of the machine."""
+    lane, makers = pane.lane, _makers(pane, width)
+    usual = pane.view.usual.get(lane.spec.name, {})
+    room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
+    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, usual)
+    names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
+    return [*rows, BLANK, *(makers[name]() for name in names)][:height]
 
 
 _ORDER = (
@@ -192,6 +265,9 @@ _PRIORITY = (
     "step", "cpu", "gpu", "bottleneck", "knobs", "time", "loss", "chart", "memory", "done", "gpu memory", "note",
 )  # fmt: skip
 _LEAST_CHART = 3
+_COMFORTABLE_CHART = 6
+"""Rows of a chart above which it gives some to the text of the bottleneck."""
+_MOST_BOTTLENECK = 3
 
 
 def _plan(height: int, any_gpu: bool) -> tuple[set[str], int]:
@@ -218,13 +294,12 @@ def _plan(height: int, any_gpu: bool) -> tuple[set[str], int]:
     return shown, chart_height + left if chart_height else 0
 
 
-def _makers(pane: _Pane, width: int) -> dict[str, Callable[[], Row]]:
+def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
     lane, accent, gpu = pane.lane, pane.accent, pane.snapshot.gpu_of(pane.lane)
     stale_s = pane.snapshot.stale_s(gpu) if gpu is not None else None
     return {
         "step": lambda: readings.step_row(lane, width),
         "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
-        "bottleneck": lambda: readings.bottleneck_row(pane.bottleneck, width),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine.usable_cores, width, accent),
@@ -232,7 +307,7 @@ def _makers(pane: _Pane, width: int) -> dict[str, Callable[[], Row]]:
         "gpu": lambda: readings.gpu_row(lane, gpu, width, accent, stale_s),
         "gpu memory": lambda: readings.gpu_memory_row(lane, gpu, width),
         "knobs": lambda: readings.knobs_row(lane, width),
-        "note": lambda: readings.note_row(lane),
+        "note": lambda: readings.note_row(lane, pane.snapshot.at_ns),
     }
 
 
@@ -240,12 +315,10 @@ _FIGURE_CELLS = len(large("8 888")[0])
 """Least width of the large figure, so that the words beside it keep their place."""
 
 
-def _figure(pane: _Pane, width: int, height: int) -> list[Row]:
-    """Return the throughput as the largest thing in the pane, or how far a lane is that gets ready."""
+def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
+    """Return the throughput as the largest thing in the pane; of a lane that is over, what it came to."""
     lane = pane.lane
-    if lifecycle.getting_ready(lane):
-        return lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, height, pane.accent)
-    recent = lane.recent()
+    recent = lane.steady if lane.over else lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
     resting = lane.phase in (PAUSED, DONE) or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = DIM if resting else strong(pane.accent)
@@ -274,29 +347,3 @@ def _short_figure(parts: list[Row], width: int) -> Row:
         if part and (not row or cells(row) + 2 + cells(part) <= width):
             row = (*row, ("  ", TEXT), *part) if row else part
     return row
-
-
-def _chart(pane: _Pane, width: int, height: int) -> tuple[Row, ...]:
-    """Return throughput over the last minute, `height` rows with the time axis."""
-    lane = pane.lane
-    until_ns = axis_end_ns(pane.snapshot)
-    axis = chart.time_axis(until_ns, chart_width(width + _FRAME_CELLS))
-    values = chart.past_throughput(lane.points, until_ns, axis, chart.parts_per_cell(pane.view.charset))
-    edge = faint(pane.accent) if lane.phase in (PAUSED, DONE) else pane.accent
-    foot: Row = (("0 ┴".rjust(chart.LABEL_CELLS), DIM), (chart.axis_row(lane.knob_marks, axis), DIM))
-    return (*_area(values, pane.view.top, height - 1, pane.view.charset, edge, faint(pane.accent)), foot)
-
-
-@functools.lru_cache(maxsize=64)
-def _area(
-    values: tuple[float | None, ...], top: float, height: int, charset: Charset, edge: str, inside: str
-) -> tuple[Row, ...]:
-    """Return the area under the values, with the scale at its left; cached until a value changes."""
-    lines = chart.plot(values, top, height, charset)
-    blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
-    rows: list[Row] = []
-    for place, line in enumerate(lines):
-        above = lines[place - 1] if place else " " * len(line)
-        runs = ((text, edge if at_top else inside) for text, at_top in chart.edge_runs(line, above))
-        rows.append(((chart.scale_label(top) if place == 0 else blank_label, DIM), *runs))
-    return tuple(rows)

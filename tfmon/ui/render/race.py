@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tfmon import units
@@ -11,13 +12,15 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart
-from tfmon.ui.render.bars import Zone, header_row, keys_row, message_of, status_row
-from tfmon.ui.render.layout import Layout, arrange
-from tfmon.ui.render.pane import axis_end_ns, chart_width, pane_rows
-from tfmon.ui.render.rows import BLANK, Row, fit, wrap
+from tfmon.ui.render import chart, final, plots, series, zoom
+from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
+from tfmon.ui.render.compared import awaited, comparison
+from tfmon.ui.render.footer import keys_row
+from tfmon.ui.render.layout import Layout, Rect, arrange
+from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows, whole_words
+from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
-from tfmon.ui.view import View, focused_index
+from tfmon.ui.view import Scale, View, focused_index
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,65 +30,80 @@ class RaceFrame:
     rows: tuple[Row, ...]
     """One for each line of the terminal, each exactly as wide."""
     zones: tuple[Zone, ...]
-    top: float
-    """Top of the charts' scale, to be kept for the next page."""
+    scales: Mapping[str, Scale]
+    """Those of the charts, to be kept for the next page."""
+    charts: tuple[Rect, ...] = ()
+    """Where the charts are."""
 
 
 def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
     """Draw the race for a terminal of that size."""
     snapshot = analysis.snapshot
-    layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
-    top = shared_top(snapshot, view, layout)
+    layout = layout_of(analysis, view, width, height)
+    view = replace(view, scales=scales_of(snapshot, view, layout))
     zones: list[Zone] = []
     if layout.kind == "tiny":
         rows: list[Row] = [((line, WARN),) for line in wrap("terminal too small", width, height)]
     elif layout.kind == "lines":
         rows = _lines(analysis, view, layout, zones)
     else:
-        rows = _panes(analysis, view, layout, top, zones)
+        rows = _panes(analysis, view, layout, zones)
     fitted = tuple(fit(row, width) for row in (rows + [BLANK] * height)[:height])
     if view.charset == "ascii":
         fitted = tuple(to_ascii(row) for row in fitted)
-    return RaceFrame(fitted, tuple(zones), top)
+    where = zoom.zoomed_chart if view.zoomed else chart_rect
+    found = (where(analysis, place.lane, view, place.rect) for place in layout.panes)
+    return RaceFrame(fitted, tuple(zones), view.scales, tuple(rect for rect in found if rect is not None))
 
 
-def in_sight(snapshot: Snapshot, view: View, width: int, height: int) -> tuple[str, ...]:
+def layout_of(analysis: Analysis, view: View, width: int, height: int) -> Layout:
+    """Return where everything is on a terminal of that size, for a race that runs or is over."""
+    snapshot = analysis.snapshot
+    result = final.result_height(analysis, width, height // 2) if final.shows(snapshot, view) else 0
+    focused = focused_index(view, snapshot)
+    layout = arrange(width, height, len(snapshot.lanes), focused, result)
+    return layout if focused is None or not view.zoomed else zoom.alone(layout, focused)
+
+
+def in_sight(analysis: Analysis, view: View, width: int, height: int) -> tuple[str, ...]:
     """Return the names of the lanes that the page of that size shows."""
-    layout = arrange(width, height, len(snapshot.lanes), focused_index(view, snapshot))
+    snapshot, layout = analysis.snapshot, layout_of(analysis, view, width, height)
     if layout.kind == "panes":
         return tuple(snapshot.lanes[place.lane].spec.name for place in layout.panes)
     return tuple(lane.spec.name for lane in snapshot.lanes) if layout.kind == "lines" else ()
 
 
-def shared_top(snapshot: Snapshot, view: View, layout: Layout) -> float:
-    """Return the top of the one scale that all charts share: the highest column of any of them fits."""
+def scales_of(snapshot: Snapshot, view: View, layout: Layout) -> Mapping[str, Scale]:
+    """Return the scales of the charts: the highest column of each fits."""
     if not layout.panes:
-        return view.top
-    width = chart_width(layout.panes[0].rect.width)
-    until_ns = axis_end_ns(snapshot)
-    axis = chart.time_axis(until_ns, width)
-    per_cell = chart.parts_per_cell(view.charset)
-    columns = [chart.past_throughput(lane.points, until_ns, axis, per_cell) for lane in snapshot.lanes]
-    peak = max((value for values in columns for value in values if value is not None), default=0.0)
-    return chart.nice_top(peak, view.top)
+        return view.scales
+    width = (zoom.chart_cells if view.zoomed else chart_width)(layout.panes[0].rect.width)
+    return series.scales(snapshot, view, width, chart.parts_per_cell(view.charset))
 
 
 # ---------------------------------------------------------------- panes
 
 
-def _panes(analysis: Analysis, view: View, layout: Layout, top: float, zones: list[Zone]) -> list[Row]:
+def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
     snapshot = analysis.snapshot
     rows = [header_row(snapshot, layout.header.width)]
-    rows += _blocks(analysis, replace(view, top=top), layout) or _no_lanes(view, layout)
-    for place in layout.panes:
+    if layout.lead.height:
+        rows.append(((f" {whole_words(comparison(snapshot), layout.lead.width - 2)}", TEXT),))
+    if layout.result_on_top:
+        rows += final.result_rows(analysis, layout.verdict.width, layout.verdict.height)
+    rows += _blocks(analysis, view, layout) or _no_lanes(view, layout)
+    for place in () if view.zoomed else layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
-    undo_key = key_of("undo", view.keys)
-    rows += verdict_rows(analysis, undo_key, layout.verdict.width, layout.verdict.height)
+    if not layout.result_on_top:
+        rows += verdict_rows(analysis, view, layout.verdict.width, layout.verdict.height)
     message = message_of(view, snapshot)
+    looking = plots.looking(snapshot, view)
     if layout.status.height:
         rows.append(status_row(snapshot, view, layout.per_page, layout.status.width))
     if message and not layout.status.height:
         rows.append(((f" {message}", strong(WARN)),))
+    elif looking and not layout.status.height:
+        rows.append(((" ", TEXT), *looking))
     else:
         keys, key_zones = keys_row(snapshot, view, layout.keys.width, layout.keys.y)
         rows.append(keys)
@@ -97,14 +115,15 @@ def _blocks(analysis: Analysis, view: View, layout: Layout) -> list[Row]:
     """Draw the panes and put those of one row side by side."""
     rows: list[Row] = []
     for _, places in itertools.groupby(layout.panes, lambda place: place.rect.y):
-        blocks = [pane_rows(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
+        draw_one = zoom.zoomed_rows if view.zoomed else pane_rows
+        blocks = [draw_one(analysis, place.lane, view, place.rect.width, place.rect.height) for place in places]
         rows += [tuple(span for row in line for span in row) for line in zip(*blocks, strict=True)]
     return rows
 
 
 def _no_lanes(view: View, layout: Layout) -> list[Row]:
     """Return what is being done before there are lanes, or why there are none."""
-    height, width = layout.verdict.y - layout.header.height, layout.header.width
+    height, width = layout.verdict.y - layout.header.height - layout.lead.height, layout.header.width
     rows: list[Row] = [BLANK]
     if view.no_race:
         rows += [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]
@@ -127,9 +146,14 @@ def _lines(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
         if message and room > 1:
             rows.append(((f" {message}", strong(WARN)),))
         return rows
-    rows = [_lane_line(index, lane) for index, lane in enumerate(snapshot.lanes)]
-    rows.append(verdict_row(analysis, width))
-    rows = (rows + [BLANK] * room)[:room]
+    lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
+    rows = []
+    for index, lane in enumerate(snapshot.lanes):
+        rows.append(_lane_line(index, lane, width))
+        bottleneck = analysis.lanes[index].bottleneck
+        if room >= 2 * len(snapshot.lanes) + len(lines):
+            rows.append((("    ", TEXT), (whole_words(bottleneck.text if bottleneck else "", width - 5), DIM)))
+    rows = (rows + lines + [BLANK] * room)[:room]
     if layout.keys.height:
         keys, key_zones = keys_row(snapshot, view, width, layout.keys.y)
         rows.append(((f" {message}", strong(WARN)),) if message else keys)
@@ -137,13 +161,16 @@ def _lines(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     return rows
 
 
-def _lane_line(index: int, lane: LaneState) -> Row:
-    return (
+def _lane_line(index: int, lane: LaneState, width: int) -> Row:
+    spans: Row = (
         (f" {lane.spec.id} ", strong(lane_style(index))),
         (_short_speed(lane), STRONG),
         (f"  {lane.phase}  ", TEXT),
-        (lane.trouble.message if lane.trouble is not None else lane.title, DIM),
     )
+    told = (lane.trouble.message,) if lane.trouble is not None else (lane.title, lane.short_title)
+    room = width - cells(spans)
+    text = next((one for one in told if cell_len(one) <= room), whole_words(told[-1], room))
+    return (*spans, (text, DIM))
 
 
 def one_line(analysis: Analysis, width: int) -> Row:
@@ -171,24 +198,20 @@ _LEAD_CELLS = 6
 """Cells before the text."""
 
 
-def verdict_rows(analysis: Analysis, undo_key: str, width: int, height: int) -> list[Row]:
+def verdict_rows(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
     """Return `height` rows: the verdict, what was tried, the verdict's note, and the line about a missing GPU."""
     snapshot = analysis.snapshot
     if not snapshot.lanes:
         return [BLANK] * height
-    rows: list[Row] = [verdict_row(analysis, width)]
-    room = height - 1
     spare = 1 if height >= 5 else 0
-    room -= spare
-    for line in wrap(_tried(analysis, undo_key), width - 4, min(2, room)):
+    rows = [BLANK] * spare + verdict_lines(analysis, view, width, 2 if height >= 3 else 1)
+    for line in wrap(_tried(analysis, key_of("undo", view.keys)), width - 4, min(2, height - len(rows))):
         rows.append((("   " + line, STRONG),))
-    room -= len(rows) - 1
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu else ""
-    for line in wrap(analysis.verdict.note, width - 4, max(0, room - (1 if no_gpu else 0))):
+    for line in wrap(analysis.verdict.note, width - 4, max(0, height - len(rows) - (1 if no_gpu else 0))):
         rows.append((("   " + line, DIM),))
-    for line in wrap(no_gpu, width - 4, height - spare - len(rows)):
+    for line in wrap(no_gpu, width - 4, height - len(rows)):
         rows.append((("   " + line, TEXT),))
-    rows = [BLANK] * spare + rows
     return (rows + [BLANK] * height)[:height]
 
 
@@ -199,15 +222,18 @@ def _tried(analysis: Analysis, undo_key: str) -> str:
     return f"{news} · {undo_key} to undo" if kept else news
 
 
-def verdict_row(analysis: Analysis, width: int) -> Row:
-    """Return who is ahead in one line, in the winner's accent; by ids where names have no room."""
-    verdict = analysis.verdict
-    text = verdict.text if len(verdict.text) + _LEAD_CELLS <= width else verdict.short or verdict.text
+def verdict_lines(analysis: Analysis, view: View, width: int, most: int) -> list[Row]:
+    """Return who is ahead, in the winner's accent, or what that still takes; by ids where names have no room."""
+    verdict, room = analysis.verdict, width - _LEAD_CELLS
+    waits = awaited(analysis, view.usual)
+    if waits:
+        return [(("   ", TEXT), (line, TEXT)) for line in wrap(waits, room, most)]
+    names_fit = len(wrap(verdict.text, room, most + 1)) <= most
+    lines = wrap(verdict.text if names_fit or not verdict.short else verdict.short, room, most)
     for index, lane in enumerate(analysis.snapshot.lanes):
         if lane.spec.name == verdict.winner:
-            return (
-                (" ▲ ", strong(lane_style(index))),
-                (f"{lane.spec.id}  ", strong(lane_style(index))),
-                (text, STRONG),
-            )
-    return (("   ", TEXT), (text, TEXT))
+            style = strong(lane_style(index))
+            lead: Row = ((" ▲ ", style), (f"{lane.spec.id}  " if names_fit else "", style))
+            more: Row = ((" " * cells(lead), TEXT),)
+            return [(*(more if place else lead), (line, STRONG)) for place, line in enumerate(lines)]
+    return [(("   ", TEXT), (line, TEXT)) for line in lines]

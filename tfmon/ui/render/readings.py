@@ -9,10 +9,11 @@ from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState, seconds_left
+from tfmon.model.naming import ordered_settings
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, Row, cells
-from tfmon.ui.render.style import DIM, TEXT, WARN, banded
+from tfmon.ui.render.rows import BLANK, Row, cells, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
 from tfmon.ui.requests import short_name
 
 LABEL_CELLS = 8
@@ -21,6 +22,10 @@ _WIDE = 44
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells kept for these words, so that the bars of all the lines have one length."""
 UNKNOWN = "–"
+DIFFERS = "≠ "
+"""Mark of a knob in which the lanes differ."""
+REFUSED_NS = 20_000_000_000
+"""How long a refused request is shown."""
 NO_GPU = Missing("no GPU in this lane")
 NO_SAMPLE = Missing("not sampled yet")
 
@@ -214,47 +219,55 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
     return labelled("time", *spans, (words, TEXT))
 
 
-def bottleneck_row(bottleneck: Bottleneck | None, width: int) -> Row:
-    """Return what limits the lane; without the label where that takes the room of the words."""
+def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
+    """Return what limits the lane in at most so many rows; without the label where the words need its room."""
     if bottleneck is None:
-        return labelled("bottleneck", (UNKNOWN, DIM))
+        return [labelled("bottleneck", (UNKNOWN, DIM))]
     row = labelled("bottleneck", (bottleneck.text, TEXT))
-    return row if cells(row) <= width else ((bottleneck.text, TEXT),)
+    if cells(row) <= width:
+        return [row]
+    return [((line, TEXT),) for line in wrap(bottleneck.text, width, most)]
 
 
 def knobs_row(lane: LaneState, width: int) -> Row:
     """Show every knob: the value in effect, and dim what is requested and not yet in effect.
 
-    Where they do not all fit, those without a request are dropped first.
+    Knobs in which the lanes differ come first, marked. Where they do not all fit, the last of those without a
+    request and without a difference are dropped first.
     """
-    settings = lane.settings or lane.spec.settings
-    names = [*settings, *(name for name in lane.requested if name not in settings)]
+    differs = lane.differs or ()
+    names = [name for name, _, _ in ordered_settings(lane)]
+    names += [name for name in lane.requested if name not in names]
     while True:
         row = labelled("knobs", *_knob_spans(lane, names))
         idle = [name for name in names if name not in lane.requested]
+        equal = [name for name in idle if name not in differs]
         if cells(row) <= width or not idle or len(names) < 2:
             return row
-        names.remove(idle[-1])
+        names.remove((equal or idle)[-1])
 
 
 def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
-    settings = lane.settings or lane.spec.settings
+    settings, differs = lane.in_effect, lane.differs or ()
     style = TEXT if lane.points else DIM
     spans: list[tuple[str, str]] = []
     for name in names:
-        spans += [(" · " if spans else "", DIM), (short_name(name), DIM)]
+        differing = name in differs
+        spans += [(" · " if spans else "", DIM), (f"{DIFFERS}{short_name(name)}", STRONG if differing else DIM)]
+        if not differing:
+            spans[-1] = (short_name(name), DIM)
         if name in settings:
-            spans.append((f" {show(settings[name])}", style))
+            spans.append((f" {show(settings[name])}", STRONG if differing else style))
         if name in lane.requested:
             spans.append((f" {show(lane.requested[name].value)} requested", DIM))
     return tuple(spans) or ((UNKNOWN, DIM),)
 
 
-def note_row(lane: LaneState) -> Row:
-    """Return what is wrong with the lane; blank if nothing is."""
+def note_row(lane: LaneState, now_ns: int) -> Row:
+    """Return what is wrong with the lane; blank if nothing is. A refusal is shown for `REFUSED_NS`."""
     if lane.heartbeat.stalled_since_ns is not None:
         return labelled("stalled", (lifecycle.NOTE, WARN))
-    if lane.refused:
+    if lane.refused and now_ns - lane.refused_ns < REFUSED_NS:
         return labelled("refused", (lane.refused, WARN))
     if lane.bad_lines:
         lines = "line" if lane.bad_lines == 1 else "lines"

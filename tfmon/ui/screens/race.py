@@ -18,8 +18,9 @@ from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.render.bars import Zone
-from tfmon.ui.render.layout import arrange
+from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
+from tfmon.ui.screens.tabs import Tabbed
 from tfmon.ui.view import acknowledged, focused_index, with_failures
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 RIGHT_BUTTON = 3
 
 
-class RaceScreen(Screen[None]):
+class RaceScreen(Tabbed, Screen[None]):
     """Shows the race. Thread: the app's only."""
 
     CSS = "RaceScreen { overflow: hidden; }"
@@ -42,6 +43,8 @@ class RaceScreen(Screen[None]):
         self.canvas = Canvas(monitor.palette)
         self.zones: tuple[Zone, ...] = ()
         """What a click acts on."""
+        self.charts: tuple[Rect, ...] = ()
+        """Where the charts are."""
 
     def compose(self) -> ComposeResult:
         """Give Textual the one widget of the screen."""
@@ -67,7 +70,8 @@ class RaceScreen(Screen[None]):
         view = with_failures(monitor.view, snapshot, in_sight(snapshot, monitor.view, width, height))
         page = draw(monitor.analysis, view, width, height)
         self.zones = page.zones
-        monitor.view = replace(view, top=page.top)
+        self.charts = page.charts
+        monitor.view = replace(view, scales=page.scales)
         return page
 
     def dress(self, styles: Mapping[str, Style]) -> None:
@@ -209,49 +213,11 @@ class RaceScreen(Screen[None]):
 
         self.app.push_screen(TunePage(self.monitor, requests.to_improve(self.monitor.analysis, self._targets())))
 
-    def action_show_lane(self) -> None:
-        """Open the page of the focused lane, or of the first."""
-        from tfmon.ui.screens.lane import LanePage
-
-        if self.monitor.snapshot.lanes:
-            index = focused_index(self.monitor.view, self.monitor.snapshot) or 0
-            self.app.push_screen(LanePage(self.monitor, index))
-
-    def action_show_log(self) -> None:
-        """Open the log of the focused lane, or of the first."""
-        from tfmon.ui.screens.log import LogPage
-
-        self.app.push_screen(LogPage(self.monitor, focused_index(self.monitor.view, self.monitor.snapshot) or 0))
-
     def action_show_palette(self) -> None:
         """Open the command palette."""
         from tfmon.ui.screens.palette import open_palette
 
         open_palette(self, self.monitor.view.keys, self.monitor.view.charset)
-
-    def action_show_doctor(self) -> None:
-        """Open the page of the doctor."""
-        from tfmon.ui.screens.text import doctor_page
-
-        self.app.push_screen(doctor_page(self.monitor))
-
-    def action_profile_lane(self) -> None:
-        """Profile the focused lane, or the first, and show the report."""
-        from tfmon.ui.screens.text import profile_page
-
-        if not self.monitor.may_change():
-            return
-        lanes = [lane for lane in self._targets() if not lane.over]
-        if lanes:
-            self.app.push_screen(profile_page(self.monitor, lanes[0]))
-        else:
-            self.monitor.say("no lane trains, so there is nothing to profile")
-
-    def action_show_knobs(self) -> None:
-        """Open the page of all knobs."""
-        from tfmon.ui.screens.choices import KnobPage
-
-        self.app.push_screen(KnobPage(self.monitor))
 
     def action_pick_scenario(self) -> None:
         """Let the user choose another scenario, and race it."""

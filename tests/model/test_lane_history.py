@@ -1,0 +1,102 @@
+"""The half hour behind the charts: what it adds up to, how long it reaches, and that a replay has the same."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from support.events import MS, SECOND, gpu_sample, lane, phase, tree_sample, window
+from support.recordings import record, small_race
+
+from tfmon.model.events import LaneStarted
+from tfmon.model.lane_history import COARSE_NS, FINE_NS, MOST_COARSE, MOST_FINE, History
+from tfmon.model.lane_reducer import advance, take_gpu_sample
+from tfmon.model.lane_statistics import add, quantile_ns
+from tfmon.model.readings import Missing
+from tfmon.recordings.player import play_all
+
+
+def filled(seconds: float, per_second: int = 5, **changes) -> History:
+    history = History()
+    for place in range(round(seconds * per_second)):
+        at_ns = 1_000 * SECOND + (place + 1) * SECOND // per_second
+        history = history.with_window(window(at_ns, SECOND // per_second, **changes))
+    return history
+
+
+def test_a_second_adds_up_its_windows_exactly():
+    fast, slow = {1_500: 90}, {1_700: 10}
+    history = History()
+    for place, (bins, waited_ms, loss) in enumerate(((fast, 20, 0.5), (slow, 60, None), ({}, 0, 0.4))):
+        one = window(
+            7 * SECOND + (place + 1) * 250 * MS, 250 * MS, examples=100 * (place + 1), histogram=bins,
+            input_ns=waited_ms * MS, loss=loss, round=3,
+        )  # fmt: skip
+        history = history.with_window(one)
+    (found,) = history.with_window(window(8 * SECOND + 1)).fine
+    assert (found.start_ns, found.length_ns, found.in_slice) == (7 * SECOND, FINE_NS, True)
+    assert (found.since_ns, found.until_ns) == (7 * SECOND, 7 * SECOND + 750 * MS)
+    assert found.examples_per_s == pytest.approx(600 / 0.75)
+    assert found.input_pct == pytest.approx(100 * 80 / 750)
+    assert found.loss == 0.4
+    both = add(fast, slow)
+    assert found.p50_ms == quantile_ns(both, 0.5) / 1e6
+    assert found.p95_ms == quantile_ns(both, 0.95) / 1e6 > 2 * found.p50_ms
+    assert found.cpu_pct is None, "no sample is no load of 0"
+
+
+def test_five_seconds_come_from_all_their_windows_and_not_from_means_of_seconds():
+    history = History()
+    for at_s, count, bins in ((0, 90, {1_500: 90}), (3, 10, {1_700: 10}), (5, 1, {1_600: 1}), (10, 1, {})):
+        history = history.with_window(window(100 * SECOND + at_s * SECOND, steps=count, histogram=bins))
+    first = history.coarse[0]
+    assert (first.start_ns, first.length_ns) == (100 * SECOND, COARSE_NS)
+    assert first.p50_ms == quantile_ns({1_500: 90, 1_700: 10}, 0.5) / 1e6
+    assert first.p95_ms == quantile_ns({1_500: 90, 1_700: 10}, 0.95) / 1e6
+
+
+def test_half_an_hour_is_kept_and_no_more():
+    history = filled(40 * 60, per_second=1)
+    assert (len(history.fine), len(history.coarse)) == (MOST_FINE, MOST_COARSE)
+    end_ns = history.second.start_ns
+    assert history.fine[0].start_ns <= end_ns - 300 * SECOND
+    assert history.coarse[0].start_ns <= end_ns - 1_795 * SECOND
+    starts = [one.start_ns for one in history.coarse]
+    assert all(after - before == COARSE_NS for before, after in itertools.pairwise(starts))
+
+
+def test_samples_are_means_of_what_was_read_and_a_missing_one_counts_nothing():
+    history = History()
+    for cpu_pct in (100.0, 300.0, Missing("gone")):
+        history = history.with_sample(5 * SECOND + 1, cpu_pct=cpu_pct, private_bytes=2e6)
+    history = history.with_sample(5 * SECOND + 2, gpu_busy_pct=40.0).with_sample(6 * SECOND)
+    (found,) = history.fine
+    assert (found.cpu_pct, found.private_bytes, found.gpu_busy_pct) == (200.0, 2e6, 40.0)
+    assert (found.examples_per_s, found.p50_ms, found.input_pct, found.until_ns) == (None, None, None, 0)
+
+
+def test_steps_without_examples_are_no_throughput_of_0():
+    assert filled(1.5, examples=0).fine[0].examples_per_s is None
+    assert filled(1.5, examples=0, steps=0, histogram={}).fine[0].examples_per_s == 0
+
+
+def test_a_lane_keeps_its_history_over_a_restart_and_takes_all_kinds_of_samples():
+    state = lane("gpu:0", phase("racing"), window(SECOND), tree_sample(150.0, lane="gpu:0"))
+    state = take_gpu_sample(state, gpu_sample(at_ns=SECOND + 1, busy_pct=60.0), only_lane=True)
+    again = advance(state, LaneStarted(lane="gpu:0", at_ns=9 * SECOND, pid=2, settings={}))
+    now = advance(again, window(9 * SECOND + 1)).history.fine[0]
+    assert (now.cpu_pct, now.gpu_busy_pct, now.examples_per_s) == (150.0, 60.0, pytest.approx(1_600))
+
+
+def test_a_replay_fills_the_same_history(tmp_path):
+    _, known = record(tmp_path / "race.jsonl", small_race)
+    replayed = play_all(tmp_path / "race.jsonl")[1]
+    for before, after in zip(known.lanes, replayed.lanes, strict=True):
+        assert after.history == before.history
+        assert len(after.history.fine) >= 10
+
+
+def test_what_comes_late_counts_for_the_second_under_way():
+    history = filled(3).with_sample(1_000 * SECOND, cpu_pct=50.0)
+    assert history.second.cpu_pct.value == 50.0
+    assert history.second.start_ns == filled(3).second.start_ns

@@ -1,0 +1,146 @@
+"""The list of runs: order, names, failures, deletion, and the port that the screen sees."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from support.recordings import RECORDED, record
+from support.ui import Demo
+
+from tfmon.model import codec
+from tfmon.model.events import LaneEnded, LaneStarted
+from tfmon.model.spec import LaneSpec
+from tfmon.recordings import library
+from tfmon.recordings.header import RecordingError
+from tfmon.recordings.reader import Recording
+from tfmon.runner.runs import RecordedRuns
+
+FIRST, SECOND, THIRD = "20260101-100000-conv", "20260101-110000-dense", "20260102-100000-conv"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """Three races; the files were changed in another order than the races began."""
+    monkeypatch.setenv(library.FOLDER_VARIABLE, str(tmp_path))
+    _, *rest = RECORDED.read_bytes().splitlines(keepends=True)
+    with Recording(RECORDED) as opened:
+        header = opened.header
+    for age, name in ((3, FIRST), (1, SECOND), (2, THIRD)):
+        day, clock, scenario = name.split("-")
+        started = f"2026-01-{day[6:]}T{clock[:2]}:00:00+00:00"
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(codec.encode(replace(header, started=started, scenario=scenario)) + b"".join(rest))
+        os.utime(path, (age, age))
+    return tmp_path
+
+
+def ids() -> list[str]:
+    return [run.id for run in RecordedRuns().list()]
+
+
+def test_runs_are_listed_by_their_start_with_what_a_page_shows():
+    first, _, third = RecordedRuns().list()
+    assert ids() == [FIRST, SECOND, THIRD]
+    assert (first.scenario, first.mode, first.name, first.running, first.failure) == (
+        "conv",
+        "turns",
+        "",
+        False,
+        "",
+    )
+    assert first.lanes == ("cpu batch_size=10", "cpu batch_size=64")
+    assert first.outcome == first.verdict and "5.5×" in first.verdict
+    assert (first.seconds, first.bytes) == (pytest.approx(12), (third.bytes))
+    assert first.started < third.started
+
+
+def test_a_race_that_still_runs_is_listed_and_is_not_the_last(place):
+    path, fd = library.create("conv")
+    try:
+        os.write(fd, RECORDED.read_bytes()[: -len(RECORDED.read_bytes().splitlines(keepends=True)[-1])])
+        latest = RecordedRuns().list()[-1]
+        assert (latest.path, latest.running, latest.outcome) == (str(path), True, "still running")
+        assert library.find("last") == place / f"{THIRD}.jsonl"
+        with pytest.raises(RecordingError, match="being written"):
+            RecordedRuns().delete(latest.id)
+    finally:
+        os.close(fd)
+    assert RecordedRuns().list()[-1].outcome == "was not closed: tfmon was killed"
+    assert library.find("last") == path
+
+
+def test_a_named_run_is_found_by_its_name_until_the_name_or_the_run_is_gone(place):
+    runs = RecordedRuns()
+    runs.rename(SECOND, " before XLA ")
+    assert [run.name for run in runs.list()] == ["", "before XLA", ""]
+    assert library.find("before XLA") == place / f"{SECOND}.jsonl"
+    runs.rename(SECOND, "baseline")
+    with pytest.raises(RecordingError, match="there is no recording before XLA"):
+        library.find("before XLA")
+    runs.delete(SECOND)
+    assert (ids(), sorted(path.name for path in place.iterdir())) == (
+        [FIRST, THIRD],
+        [f"{FIRST}.jsonl", f"{THIRD}.jsonl"],
+    )
+    runs.rename(FIRST, "baseline")
+    runs.rename(FIRST, "")
+    assert runs.list()[0].name == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["last", "last~2", "a/b", "x" * 61, "two\nlines", "\x1b[31m", "--json", THIRD, "taken"]
+)
+def test_a_name_that_could_mean_something_else_is_refused(name):
+    runs = RecordedRuns()
+    runs.rename(SECOND, "taken")
+    with pytest.raises(RecordingError) as caught:
+        runs.rename(FIRST, name)
+    assert caught.value.hint
+    assert runs.list()[0].name == ""
+
+
+def test_making_room_drops_the_name_with_the_recording(place):
+    RecordedRuns().rename(SECOND, "old")
+    library.make_room(place / f"{THIRD}.jsonl", 1)
+    assert [path.name for path in place.iterdir()] == [f"{THIRD}.jsonl"]
+
+
+def test_two_runs_are_compared_and_one_is_replayed_to_its_end():
+    runs = RecordedRuns()
+    assert "second / first" in runs.diff(FIRST, SECOND)
+    assert "5.5×" in runs.table(FIRST)
+    opened = runs.replay(FIRST)
+    opened.go_to(opened.state().to_ns)
+    assert opened.session.snapshot().lanes[1].steps > 0
+    opened.close()
+    for id in ("20250101-000000-gone", "../elsewhere"):
+        with pytest.raises(RecordingError, match="there is no recording"):
+            runs.table(id)
+
+
+def test_a_script_that_raised_is_listed_with_its_error():
+    def raises() -> Demo:
+        demo = Demo([LaneSpec("cpu")])
+        tail = ("Traceback (most recent call last):", "ValueError: shapes (3,) and (4,) do not match")
+        script = "python mine.py"
+        demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={}, command=script))
+        demo.session.accept(
+            LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=1, signal=None, requested=False, output_tail=tail)
+        )
+        return demo
+
+    record(None, raises)
+    latest = RecordedRuns().list()[-1]
+    assert latest.outcome == "failed: ValueError: shapes (3,) and (4,) do not match"
+
+
+def test_one_of_two_lanes_that_failed_is_named_by_its_id():
+    def fails() -> Demo:
+        demo = Demo()
+        demo.fail("gpu:0")
+        return demo
+
+    record(None, fails)
+    assert RecordedRuns().list()[-1].outcome == "G failed: no module named 'keras_hub'"

@@ -1,0 +1,64 @@
+"""The recorded runs as the screen sees them: the port `Runs`, over the library of recordings and the reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfmon.analysis.analysis import analyse
+from tfmon.model.ports import OpenReplay, RunInfo
+from tfmon.recordings import library
+from tfmon.recordings.compare import compare, side_of
+from tfmon.recordings.header import RecordingError
+from tfmon.recordings.player import Player, play_all
+from tfmon.recordings.reader import Recording, guard
+from tfmon.reports.diff import to_text as diff_text
+from tfmon.reports.race import to_text as race_text
+
+
+class RecordedRuns:
+    """The recordings in the user's folder. Every method raises RecordingError, which is a TfmonError."""
+
+    def list(self) -> Sequence[RunInfo]:
+        """Return all recordings by their start, the oldest first."""
+        return [run.info() for run in library.runs()]
+
+    def delete(self, id: str) -> None:
+        """Delete a recording for good."""
+        library.delete(_path(id))
+
+    def rename(self, id: str, name: str) -> None:
+        """Give a recording a name, or take it away with ""."""
+        library.rename(_path(id), name)
+
+    def diff(self, first: str, second: str) -> str:
+        """Return the comparison of two races as text."""
+        sides = [side_of(_path(id))[0] for id in (first, second)]
+        return diff_text(compare(*sides))
+
+    def table(self, id: str) -> str:
+        """Return the result of a race as text."""
+        path = _path(id)
+        with guard(path):
+            return race_text(analyse(play_all(path)[1]))
+
+    def replay(self, id: str) -> OpenReplay:
+        """Open a recording to play it."""
+        return OpenPlayer(Recording(_path(id)))
+
+
+class OpenPlayer(Player):
+    """A player that closes its recording."""
+
+    def close(self) -> None:
+        """Close the file."""
+        self._recording.__exit__(None, None, None)
+
+
+def _path(id: str) -> Path:
+    """Return the recording of exactly that id; raises RecordingError for one that is gone."""
+    for suffix in (library.PACKED, library.PLAIN):
+        path = library.folder() / (id + suffix)
+        if Path(id).name == id and path.is_file():
+            return path
+    raise RecordingError(f"there is no recording {id} any more", "it was deleted, or dropped to make room")

@@ -1,0 +1,133 @@
+"""What is compared, and what the first verdict waits for, in words. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.statistics import LEAST_PAIRS
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
+from tfmon.model.race import TURNS
+from tfmon.model.session import Snapshot
+from tfmon.ui.render import lifecycle
+
+_COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
+
+
+def comparison(snapshot: Snapshot) -> str:
+    """Return in one sentence what the lanes compare; empty before there are lanes."""
+    lanes = snapshot.lanes
+    if not lanes:
+        return ""
+    why = "No GPU here, so " if snapshot.machine.no_gpu else ""
+    script = any(lane.command for lane in lanes)
+    devices = list(dict.fromkeys(lane.spec.device for lane in lanes))
+    where = " and ".join(map(_device, devices[:2])) if len(devices) < 3 else f"{len(devices)} devices"
+    if len(lanes) == 1:
+        what = "your script trains" if script else "one lane trains"
+        return _sentence(f"{why}{what} on {where}: what limits it is shown, there is nothing to compare it with")
+    what = "your script" if script else "the same training"
+    if len(devices) == len(lanes):
+        also = _settings(lanes)
+        return _sentence(f"{what} on {where}" + (f"; also differs: {also}" if also else ""))
+    if not snapshot.differing:
+        times = "twice" if len(lanes) == 2 else f"{len(lanes)} times"
+        return _sentence(f"{why}{what} runs {times} on {where}, with equal settings")
+    count = _COUNTS[len(lanes)].lower() if len(lanes) < len(_COUNTS) else str(len(lanes))
+    return _sentence(f"{why}{count} settings race on {where}: {_settings(lanes)}")
+
+
+def _settings(lanes: Sequence[LaneState]) -> str:
+    """Write the settings that differ: `batch 10 against batch 256`; of many lanes one knob with its values."""
+    differs = lanes[0].differs or ()
+    if not differs:
+        return ""
+    if len(lanes) == 2:
+        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.device} · ") for lane in lanes)
+    told = []
+    for knob in differs:
+        values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)
+        told.append(f"{knob.removesuffix('_size').replace('_', ' ')} {', '.join(values)}")
+    return " · ".join(told)
+
+
+def _device(device: str) -> str:
+    return "the CPU" if device == "cpu" else "the GPU" if device == "gpu:0" else f"GPU {device.partition(':')[2]}"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# ---------------------------------------------------------------- before the first verdict
+
+
+def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what the first verdict waits for and for about how long; empty where there is one, or none comes.
+
+    `usual` are the seconds that the stages of getting ready took before, by lane and phase.
+    """
+    snapshot = analysis.snapshot
+    lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
+    if analysis.verdict.ratio is not None or len(lanes) < 2 or any(lane.over for lane in lanes):
+        return ""
+    waiting = [lane for lane in lanes if lane.phase in lifecycle.STAGES and not lane.points]
+    if any(lane.phase != lifecycle.STAGES[-1] for lane in waiting):
+        left = [
+            lifecycle.seconds_to_ready(lane, snapshot.at_ns, usual.get(lane.spec.name, {})) for lane in waiting
+        ]
+        known = [one for one, lane in zip(left, waiting, strict=True) if lane.phase != lifecycle.STAGES[-1]]
+        soon = [one for one in known if one is not None]
+        ready = f"; ready in about {max(1, round(max(soon)))} s" if soon and len(soon) == len(known) else ""
+        return f"no verdict yet: the lanes are getting ready{ready}"
+    if snapshot.race.mode != TURNS:
+        return ""
+    changed = _changed(snapshot, lanes)
+    rounds = _rounds(lanes)
+    what = f"measuring again: {changed}" if changed else f"measured {rounds} of {LEAST_PAIRS} rounds"
+    if any(lane.phase == PAUSED for lane in lanes):
+        return f"{what}; no verdict while a lane is paused"
+    left_s = seconds_to_verdict(snapshot, lanes)
+    return what if left_s is None else f"{what}; verdict in about {max(1, math.ceil(left_s))} s"
+
+
+def _rounds(lanes: Sequence[LaneState]) -> int:
+    """Return how many rounds all lanes have measured."""
+    return len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
+
+
+def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
+    """Return about how long the rounds take that an interval still needs; None while that is not known.
+
+    A round takes as long as the rounds so far did, or, before there are two, as its slices.
+    """
+    paces = [
+        (lane.slices[-1].at_ns - lane.slices[0].at_ns) / (lane.slices[-1].round - lane.slices[0].round)
+        for lane in lanes
+        if len(lane.slices) > 1 and lane.slices[-1].round > lane.slices[0].round
+    ]
+    slice_s = snapshot.race.slice_s
+    if not paces and slice_s is None:
+        return None
+    round_s = max(paces) / 1e9 if paces else len(lanes) * (slice_s or 0.0)
+    ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
+    begun_ns = min(ends) if len(ends) == len(lanes) else snapshot.race.started_ns or snapshot.at_ns
+    spent_s = min(round_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
+    return max(0, LEAST_PAIRS - _rounds(lanes)) * round_s - spent_s
+
+
+def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
+    """Return the knob that was changed last and in which lanes, if the measurement began anew for it."""
+    started_ns = snapshot.race.started_ns or 0
+    found: dict[str, list[str]] = {}
+    latest = 0
+    for lane in lanes:
+        for mark in lane.knob_marks[-1:]:
+            knob = mark.text.partition(" ")[0]
+            if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < LEAST_PAIRS:
+                found.setdefault(knob, []).append(lane.spec.id)
+                latest = max(latest, mark.at_ns)
+    told = [f"{knob.replace('_', ' ')} of {' and '.join(ids)}" for knob, ids in found.items()]
+    return f"{', '.join(told)} changed" if told else ""

@@ -1,0 +1,149 @@
+"""What is left when the race is over: the result above the lanes, and each lane's last figures. Pure.
+
+Nothing here depends on the time, on keys or on what the machine does afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis, LaneAnalysis
+from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.model.session import Snapshot
+from tfmon.ui.render import readings
+from tfmon.ui.render.rows import Row, fit, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, lane_style, strong
+from tfmon.ui.view import View
+
+FRAME_ROWS = 2
+LEAST_RESULT = 3
+"""Rows of the smallest result, its frame included."""
+
+
+def shows(snapshot: Snapshot, view: View) -> bool:
+    """Return whether the race is over by itself, so that its result is shown."""
+    return snapshot.over and not view.stopping
+
+
+def elapsed(snapshot: Snapshot) -> str:
+    """Return the time since the start signal; it stops once every lane is over."""
+    started_ns = snapshot.race.started_ns
+    if started_ns is None:
+        return "0:00"
+    now_ns = max(lane.phase_since_ns for lane in snapshot.lanes) if snapshot.over else snapshot.at_ns
+    return units.clock((now_ns - started_ns) / 1e9)
+
+
+# ---------------------------------------------------------------- the result
+
+
+def result_height(analysis: Analysis, width: int, most: int) -> int:
+    """Return how many rows the result takes, its frame included, at most so many."""
+    return max(LEAST_RESULT, min(most, len(_result(analysis, width - 6, 99)) + FRAME_ROWS))
+
+
+def result_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
+    """Return the framed result: the verdict, what limits it, what was discarded and where it is recorded."""
+    inner = width - 4
+    head, time = " Result ", f" after {elapsed(analysis.snapshot)} "
+    flat = "─" * max(0, width - len(head) - len(time) - 4)
+    rows: list[Row] = [(("╭─", DIM), (head, STRONG), (flat, DIM), (time, TEXT), ("─╮", DIM))]
+    for row in _result(analysis, width - 6, height - FRAME_ROWS):
+        rows.append((("│ ", DIM), *fit(row, inner), (" │", DIM)))
+    return [*rows, (("╰" + "─" * (width - 2) + "╯", DIM),)]
+
+
+def _result(analysis: Analysis, width: int, height: int) -> list[Row]:
+    """Return the lines that fit, the verdict first."""
+    snapshot, verdict = analysis.snapshot, analysis.verdict
+    winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)
+    lead: Row = (("  ", TEXT),)
+    if winner is not None:
+        lead = (("▲ ", strong(lane_style(winner))),)
+    lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(verdict.text, width, max(1, min(3, height)))]
+    for text, style in (
+        (analysis.news, STRONG), (snapshot.race.interrupted, strong(WARN)), (verdict.note, TEXT),
+        (_discarded(analysis), DIM), (_recorded(snapshot), DIM),
+    ):  # fmt: skip
+        lines += [(line, style) for line in wrap(text, width, max(0, min(2, height - len(lines))))]
+    return [(*(lead if place == 0 else (("  ", TEXT),)), line) for place, line in enumerate(lines)]
+
+
+def _discarded(analysis: Analysis) -> str:
+    windows = sum(one.windows for one in analysis.lanes)
+    gone = sum(one.discarded_windows for one in analysis.lanes)
+    return _share(gone, windows, analysis.discarded)
+
+
+def _share(gone: int, windows: int, reasons: Mapping[str, int]) -> str:
+    """Write how many windows are discarded, with the reasons, the commonest first."""
+    if not windows:
+        return ""
+    if not gone:
+        return f"discarded: none of {units.count(windows)} windows"
+    told = ", ".join(f"{why} {units.count(n)}" for why, n in sorted(reasons.items(), key=lambda one: -one[1]))
+    return f"discarded: {units.count(gone)} of {units.count(windows)} windows ({told})"
+
+
+def _recorded(snapshot: Snapshot) -> str:
+    recording = snapshot.recording
+    if recording is None or not recording.path:
+        return f"not recorded: {recording.reason}" if recording is not None and recording.reason else ""
+    return f"recorded as {PurePath(recording.path).name}; `tfmon replay last` shows it again"
+
+
+# ---------------------------------------------------------------- one lane
+
+
+def lane_rows(
+    found: LaneAnalysis, width: int, height: int, accent: str, least_chart: int
+) -> tuple[list[Row], int]:
+    """Return the last figures of a lane that fit below its throughput, and the rows that a chart may take."""
+    lane, bottleneck = found.lane, found.bottleneck
+    told = _told(found)
+    parts: list[tuple[int, Callable[[int], list[Row]]]] = [
+        (3, lambda most: _lines(_interval(found), width, most, DIM)),
+        (0, lambda most: _lines(bottleneck.text if bottleneck else "", width, most, TEXT)),
+        (1, lambda most: _lines(_advice(bottleneck), width, most, STRONG)),
+        (2, lambda _: [readings.step_row(lane, width)]),
+        (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),
+        (5, lambda _: [readings.loss_row(lane)]),
+        (4, lambda _: [readings.done_row(lane, width)]),
+        (6, lambda most: _lines(told, width, most, DIM)),
+        (8, lambda _: [readings.knobs_row(lane, width)]),
+    ]
+    kept: dict[int, list[Row]] = {}
+    left = height
+    for place in sorted(range(len(parts)), key=lambda place: parts[place][0]):
+        rows = parts[place][1](min(3, left))
+        if rows and len(rows) <= left:
+            kept[place] = rows
+            left -= len(rows)
+    rows = [row for place in range(len(parts)) for row in kept.get(place, ())]
+    return rows, left if left >= least_chart else 0
+
+
+def _lines(text: str, width: int, most: int, style: str) -> list[Row]:
+    return [((line, style),) for line in wrap(text, width, most)]
+
+
+def _interval(found: LaneAnalysis) -> str:
+    speed = found.speed
+    if speed is None:
+        return ""
+    return f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s"
+
+
+def _advice(bottleneck: Bottleneck | None) -> str:
+    if bottleneck is None or not bottleneck.advice:
+        return ""
+    best = bottleneck.advice[0]
+    return f"may help: {best.text} ({best.purpose})"
+
+
+def _told(found: LaneAnalysis) -> str:
+    """Return for how long the lane was measured, and what was discarded."""
+    measured = units.seconds(found.lane.steady.span_ns / 1e9)
+    return f"measured for {measured}; " + _share(found.discarded_windows, found.windows, found.discarded)

@@ -1,0 +1,108 @@
+"""The bottom line: the keys that apply here and now. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfmon.model.knobs import Knob
+from tfmon.model.lane_state import PAUSED, RACING, LaneState
+from tfmon.model.race import TURNS
+from tfmon.model.session import Snapshot
+from tfmon.ui.keys import key_of
+from tfmon.ui.render import final
+from tfmon.ui.render.bars import Zone
+from tfmon.ui.render.layout import Rect
+from tfmon.ui.render.rows import Row, Span, cells, crop, fit
+from tfmon.ui.render.style import DIM, KEY, TEXT
+from tfmon.ui.requests import shared_value, short_name, targets
+from tfmon.ui.view import View
+
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    importance: int
+    """0 always stays; the highest goes first when the line is too long."""
+    spans: tuple[Span, ...]
+    action: str
+    knob: str = ""
+
+
+def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
+    """Return the keys that apply now with the values they change, and where each can be clicked."""
+    items = list(_items(snapshot, view))
+    for least in range(9, 0, -1):
+        kept = [item for item in items if item.importance < least]
+        if sum(cells(item.spans) + _GAP for item in kept) <= width:
+            break
+    spans: list[Span] = []
+    zones: list[Zone] = []
+    x = 1
+    for item in kept:
+        size = cells(item.spans)
+        if x > 1:
+            spans.append((" " * _GAP, TEXT))
+            x += _GAP
+        spans += item.spans
+        zones.append(Zone(Rect(x, y, size, 1), item.action, item.knob))
+        x += size
+    return fit(((" ", TEXT), *spans), width), zones
+
+
+def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
+    """Yield the keys that apply, from left to right."""
+    keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
+    if final.shows(snapshot, view):
+        yield _item(1, "picture", "save", "save_picture", keys)
+        if not view.readonly:
+            yield _item(2, "restart", "again", "restart", keys)
+            if not script:
+                yield _item(4, "scenario", "another scenario", "pick_scenario", keys)
+    elif not view.readonly:
+        yield from _of_a_race(snapshot, view, script=script)
+    if snapshot.lanes:
+        yield _item(6, "lane.detail", "detail", "show_lane", keys)
+        yield _item(7, "lane.log", "log", "show_log", keys)
+    yield _item(0, "help", "help", "show_help", keys)
+    yield _item(0, "quit", "leave" if snapshot.over else "quit", "app.quit", keys)
+
+
+def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[_Item]:
+    """Yield the keys that change a race that runs."""
+    lanes, keys = targets(snapshot.lanes, view.focused), view.keys
+    for knob in snapshot.race.knobs:
+        if knob.name == "prefetch":
+            yield _knob_item(key_of("prefetch.next", keys), knob, lanes, "step_knob('prefetch', 1)")
+        elif knob.name == "batch_size":
+            pair = f"{key_of('batch.down', keys)}/{key_of('batch.up', keys)}"
+            yield _knob_item(pair, knob, lanes, "step_knob('batch_size', 1)")
+    if any(lane.phase == RACING for lane in lanes):
+        yield _item(3, "pause", "pause", "pause_or_resume", keys)
+    elif any(lane.phase == PAUSED for lane in lanes):
+        yield _item(3, "pause", "resume", "pause_or_resume", keys)
+    if len(snapshot.lanes) > 1 and not script:
+        yield _item(8, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys)
+    if lanes:
+        yield _item(5, "restart", "restart", "restart", keys)
+    if snapshot.race.knobs:
+        yield _item(7, "knobs", "knobs", "show_knobs", keys)
+    if not script:
+        yield _item(4, "scenario", "scenario", "pick_scenario", keys)
+        if any(lane.points for lane in lanes):
+            yield _item(6, "try", "try advice", "try_advice", keys)
+        if len(snapshot.lanes) == 2 and all(lane.points for lane in snapshot.lanes):
+            yield _item(8, "crossover", "crossover", "show_crossover", keys)
+
+
+def _item(importance: int, binding: str, word: str, action: str, keys: Mapping[str, str]) -> _Item:
+    return _Item(importance, ((key_of(binding, keys), KEY), (" " + word, DIM)), action)
+
+
+def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> _Item:
+    now, requested = shared_value(lanes, knob)
+    spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
+    if requested:
+        spans.append((f" {crop(requested, 8)} requested", DIM))
+    return _Item(1, tuple(spans), action, knob.name)

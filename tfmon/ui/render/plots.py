@@ -1,0 +1,145 @@
+"""The chart of a lane: its scale, the area, the time axis, the cursor, and what the cursor reads off. Pure."""
+
+from __future__ import annotations
+
+import functools
+
+from tfmon import units
+from tfmon.model.lane_state import DONE, PAUSED, LaneState
+from tfmon.model.session import Snapshot
+from tfmon.ui.render import chart, series
+from tfmon.ui.render.rows import BLANK, Row, Span, crop
+from tfmon.ui.render.series import Metric, metric_of
+from tfmon.ui.render.style import DIM, STRONG, TEXT, Charset, faint, lane_style, strong
+from tfmon.ui.view import LOG, OWN, SHARED, View
+
+_MIDDLE_HEIGHT = 9
+"""From so many rows on, the scale says the value half way up, too."""
+_SCALE_WORDS = {SHARED: "", OWN: " · own scale", LOG: " · log scale"}
+
+
+def chart_rows(
+    lane: LaneState, snapshot: Snapshot, view: View, width: int, height: int, accent: str
+) -> tuple[Row, ...]:
+    """Return what the view chose over time: `height` rows with the time axis, `width` cells with the scale."""
+    cells = width - chart.LABEL_CELLS
+    metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
+    scale = series.of_lanes(view.scales, lane)
+    low = series.scale_words(metric, scale.low) if scale.high > scale.low else "0"
+    about = "" if (metric.id, view.scale) == ("throughput", SHARED) else metric.words + _SCALE_WORDS[view.scale]
+    foot = chart.axis_row(lane.knob_marks, axis, time_words(snapshot, view), about)
+    at = None if view.cursor is None else axis.cell_of(moment(snapshot, view))
+    axis_line = _with_cursor((foot, DIM), at, "▲")
+    if reason := series.absent(lane, metric):
+        area = _said(f"n/a ({reason})", cells, height - 1)
+    else:
+        per_cell = chart.parts_per_cell(view.charset)
+        values = series.values(lane, metric, series.end_ns(snapshot, view.back_ns), axis, per_cell)
+        shares = tuple(series.share(scale, value) for value in values)
+        top = series.scale_words(metric, scale.high) if scale.high > scale.low else ""
+        half = series.scale_words(metric, series.middle(scale)) if top and height > _MIDDLE_HEIGHT else ""
+        edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
+        area = _area(shares, (top, half), height - 1, view.charset, edge, faint(accent), at)
+    return (*area, ((f"{low} ┴".rjust(chart.LABEL_CELLS), DIM), *axis_line))
+
+
+@functools.lru_cache(maxsize=64)
+def _area(
+    shares: tuple[float | None, ...],
+    labels: tuple[str, str],
+    height: int,
+    charset: Charset,
+    edge: str,
+    inside: str,
+    at: int | None,
+) -> tuple[Row, ...]:
+    """Return the area under the values, with the scale at its left; cached until a value changes."""
+    lines = chart.plot(shares, 1.0, height, charset)
+    blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
+    rows: list[Row] = []
+    for place, line in enumerate(lines):
+        above = lines[place - 1] if place else " " * len(line)
+        label = labels[0] if place == 0 else labels[1] if place == height // 2 else ""
+        tick = chart.scale_label(label) if label or place == 0 else blank_label
+        runs = tuple((text, edge if at_top else inside) for text, at_top in chart.edge_runs(line, above))
+        if at is not None and 0 <= at < len(line):
+            runs = _cut_at(runs, at, line[at])
+        rows.append(((tick, DIM), *runs))
+    return tuple(rows)
+
+
+def _cut_at(runs: Row, at: int, cell: str) -> Row:
+    """Show the cursor in a cell of a row: a line where it is empty, else the cell in the text's colour."""
+    before: list[Span] = []
+    after: list[Span] = []
+    x = 0
+    for text, style in runs:
+        before.append((text[: max(0, at - x)], style))
+        after.append((text[max(0, at - x + 1) :], style))
+        x += len(text)
+    middle = ("│", DIM) if cell == " " else (cell, STRONG)
+    return tuple(span for span in (*before, middle, *after) if span[0])
+
+
+def _with_cursor(span: Span, at: int | None, sign: str) -> Row:
+    text, style = span
+    if at is None or not 0 <= at < len(text):
+        return (span,)
+    return ((text[:at], style), (sign, STRONG), (text[at + 1 :], style))
+
+
+def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
+    """Return rows that say why there is no chart."""
+    label = " " * (chart.LABEL_CELLS - 1) + "│"
+    rows: list[Row] = [((label, DIM),) for _ in range(height)]
+    if rows:
+        rows[height // 2] = ((label, DIM), (crop(f" {words}", cells), DIM))
+    return tuple(rows)
+
+
+def time_words(snapshot: Snapshot, view: View) -> tuple[str, str]:
+    """Return what is written at the two ends of the time axis: how long ago, or the time of the race."""
+    if not view.frozen:
+        return (f"{view.span_s} s ago" if view.span_s < 120 else f"{view.span_s // 60} min ago"), "now"
+    end_ns = series.end_ns(snapshot, view.back_ns)
+    return _clock(snapshot, end_ns - view.span_s * 1_000_000_000), _clock(snapshot, end_ns)
+
+
+def _clock(snapshot: Snapshot, at_ns: int) -> str:
+    """Write a moment as the time since the start signal, `-0:05` for one before it."""
+    since_s = (at_ns - (snapshot.race.started_ns or snapshot.at_ns)) / 1e9
+    return f"-{units.clock(-since_s)}" if since_s <= -1 else units.clock(since_s)
+
+
+# ---------------------------------------------------------------- the cursor
+
+
+def moment(snapshot: Snapshot, view: View) -> int:
+    """Return the middle of the stretch of time that the cursor reads off."""
+    since_ns, until_ns = series.axis_of(snapshot, view, view.cursor_width).time_of(_cursor_cell(view))
+    return (since_ns + until_ns) // 2
+
+
+def _cursor_cell(view: View) -> int:
+    return max(0, view.cursor_width - 1 - (view.cursor or 0))
+
+
+def readout(snapshot: Snapshot, view: View) -> Row:
+    """Return the values of all lanes at the cursor: `0:42 ago · A 26 791 · B 56 109 examples/s`; or nothing."""
+    if view.cursor is None or not view.cursor_width or not snapshot.lanes:
+        return BLANK
+    metric, axis = metric_of(view), series.axis_of(snapshot, view, view.cursor_width)
+    at_ns, end_ns = moment(snapshot, view), series.end_ns(snapshot, view.back_ns)
+    ago = "" if view.frozen else f", {units.clock(max(0.0, (end_ns - at_ns) / 1e9))} ago"
+    spans: list[Span] = [(f"at {_clock(snapshot, at_ns)}{ago}", STRONG)]
+    for index, lane in enumerate(snapshot.lanes):
+        value = series.values(lane, metric, end_ns, axis, 1)[_cursor_cell(view)]
+        spans += [(" · ", DIM), (f"{lane.spec.id} ", strong(lane_style(index)))]
+        spans.append((_written(metric, lane, value), TEXT))
+    return (*spans, (f" {metric.words}", DIM))
+
+
+def _written(metric: Metric, lane: LaneState, value: float | None) -> str:
+    if value is None:
+        return "n/a" if series.absent(lane, metric) else "–"
+    return metric.write(value)

@@ -1,0 +1,307 @@
+"""What the charts can show: each metric over time, from a lane's history, and the scale it is drawn on. Pure."""
+
+from __future__ import annotations
+
+import functools
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tfmon import units
+from tfmon.model.lane_history import COARSE_NS, FINE_NS, Stretch
+from tfmon.model.lane_state import PAUSED, LaneState
+from tfmon.model.lane_statistics import Point
+from tfmon.model.readings import Missing
+from tfmon.model.session import Snapshot
+from tfmon.ui.render.chart import Part, TimeAxis, columns, nice_top, short_number, time_axis
+from tfmon.ui.view import SHARED, Scale, View
+
+CHART_NS = 1_000_000_000
+"""Interval at which charts are drawn again."""
+LONGEST_REST_NS = 10_000_000_000
+"""A longer rest before a slice is drawn as a gap."""
+LONGEST_WAIT_NS = 3_000_000_000
+"""A longer time without a sample is drawn as a gap; they come about once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One thing that the charts show."""
+
+    id: str
+    words: str
+    """Its name and unit on the screen."""
+    of: Callable[[Stretch], float | None]
+    write: Callable[[float], str]
+    sampled: bool = False
+    """True for what is sampled about once a second, and not reported with windows."""
+    full: float = 0.0
+    """Top of the scale that all lanes share, where that is always the same."""
+    binary: bool = False
+    """True for bytes: their scale goes by powers of two."""
+
+
+def _number(decimals: int) -> Callable[[float], str]:
+    return lambda value: f"{value:.{decimals}f}"
+
+
+THROUGHPUT = Metric("throughput", "examples/s", lambda one: one.examples_per_s, units.rate)
+METRICS = (
+    THROUGHPUT,
+    Metric("p50", "step p50, ms", lambda one: one.p50_ms, lambda value: units.milliseconds(value)[:-3]),
+    Metric("p95", "step p95, ms", lambda one: one.p95_ms, lambda value: units.milliseconds(value)[:-3]),
+    Metric("loss", "loss", lambda one: one.loss, units.loss),
+    Metric("input", "waiting for input, %", lambda one: one.input_pct, _number(0), full=100.0),
+    Metric("cpu", "CPU, % of a core", lambda one: one.cpu_pct, _number(0), sampled=True),
+    Metric("gpu", "GPU busy, %", lambda one: one.gpu_busy_pct, _number(0), sampled=True, full=100.0),
+    Metric("memory", "memory", lambda one: one.private_bytes, units.memory, sampled=True, binary=True),
+)
+"""In the order in which a key goes through them."""
+BY_ID = {metric.id: metric for metric in METRICS}
+
+
+def metric_of(view: View) -> Metric:
+    """Return what the charts show."""
+    return BY_ID.get(view.metric, THROUGHPUT)
+
+
+def absent(lane: LaneState, metric: Metric) -> str:
+    """Return why a lane has no such figures; empty where it has them, or may yet."""
+    if metric.id == "gpu" and lane.spec.kind != "gpu":
+        return "no GPU in this lane"
+    if metric.id == "throughput" and lane.steps and not lane.examples:
+        return "it reports no examples"
+    if metric.id == "loss" and lane.steps and lane.last_loss is None:
+        return "it reports no loss"
+    reading = {"cpu": lane.tree_cpu_pct, "memory": lane.private_bytes}.get(metric.id)
+    sampled = lane.tree_at_ns is not None and isinstance(reading, Missing)
+    return reading.reason if sampled and isinstance(reading, Missing) else ""
+
+
+def next_metric(snapshot: Snapshot, metric: str) -> str:
+    """Return the next metric that any lane has."""
+    at = [one.id for one in METRICS].index(metric) if metric in BY_ID else 0
+    for place in range(1, len(METRICS) + 1):
+        one = METRICS[(at + place) % len(METRICS)]
+        if not snapshot.lanes or not all(absent(lane, one) for lane in snapshot.lanes):
+            return one.id
+    return metric
+
+
+# ---------------------------------------------------------------- values over time
+
+
+def end_ns(snapshot: Snapshot, back_ns: int = 0) -> int:
+    """Return the right end of the time axis, or the last window once no lane trains or will.
+
+    It is the last full second, so that charts move once a second, however often the figures do.
+    """
+    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
+    ended = all(lane.over or lane.phase == PAUSED for lane in snapshot.lanes)
+    return (max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS) - back_ns
+
+
+def axis_of(snapshot: Snapshot, view: View, width: int) -> TimeAxis:
+    """Return the time axis of all charts that are so many cells wide."""
+    return time_axis(end_ns(snapshot, view.back_ns), width, view.span_s)
+
+
+def values(
+    lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int
+) -> tuple[float | None, ...]:
+    """Return the metric up to a moment in each part of each cell; cached, for most refreshes need it again."""
+    past = _past(lane, metric, until_ns, axis.cell_ns / per_cell)
+    return _values(past, metric.id, axis, per_cell)
+
+
+class _Past:
+    """What is known of a lane up to some moment.
+
+    What came before a stretch never changes, so two pasts that end with the same ones are the same.
+    """
+
+    def __init__(
+        self,
+        points: Sequence[Point],
+        fine: Sequence[Stretch],
+        coarse: Sequence[Stretch],
+        latest: Stretch | None,
+    ) -> None:
+        self.points, self.fine, self.coarse, self.latest = points, fine, coarse, latest
+
+    def _ends(self) -> tuple[object, ...]:
+        return tuple(one[-1] if one else None for one in (self.points, self.fine, self.coarse))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Past) or self.latest != other.latest:
+            return False
+        return all(mine is its for mine, its in zip(self._ends(), other._ends(), strict=True))
+
+    def __hash__(self) -> int:
+        return hash((self.latest, *map(id, self._ends())))
+
+
+def _past(lane: LaneState, metric: Metric, until_ns: int, part_ns: float) -> _Past:
+    """Return what the chart is made of: windows where it is that fine, else seconds, else five seconds."""
+    history = lane.history
+    windows = metric is THROUGHPUT and part_ns < FINE_NS
+    points = lane.points[: bisect_right(lane.points, until_ns, key=_at)] if windows else ()
+    fine = history.fine[: bisect_right(history.fine, until_ns, key=_end)]
+    coarse = history.coarse[: bisect_right(history.coarse, until_ns, key=_end)]
+    started = history.second.start_ns >= 0
+    latest = None
+    if not points and started and history.second.start_ns + FINE_NS <= until_ns:
+        latest = history.second.stretch(FINE_NS)
+    return _Past(points, fine, coarse, latest)
+
+
+def _at(point: Point) -> int:
+    return point.at_ns
+
+
+def _end(one: Stretch) -> int:
+    return one.start_ns + one.length_ns
+
+
+@functools.lru_cache(maxsize=128)
+def _values(past: _Past, metric: str, axis: TimeAxis, per_cell: int) -> tuple[float | None, ...]:
+    return tuple(columns(_parts(past, BY_ID[metric], axis, per_cell), axis, per_cell))
+
+
+def _parts(past: _Past, metric: Metric, axis: TimeAxis, per_cell: int) -> Iterator[Part]:
+    """Yield the coarsest stretches that the cells allow, and others where those are not there."""
+    since_ns = axis.start_ns
+    if past.points:
+        first_ns = past.points[0].at_ns - past.points[0].span_ns
+        if first_ns > since_ns:
+            yield from _of_stretches(past.fine, metric, since_ns, first_ns)
+        yield from throughput_parts(past.points, since_ns)
+        return
+    fine = (*past.fine, past.latest) if past.latest is not None else past.fine
+    coarse = past.coarse
+    if axis.cell_ns / per_cell >= COARSE_NS and coarse:
+        yield from _of_stretches(coarse, metric, since_ns)
+        yield from _of_stretches(fine, metric, max(since_ns, _end(coarse[-1])))
+    else:
+        first_ns = fine[0].start_ns if fine else 0
+        if coarse and first_ns > since_ns:
+            yield from _of_stretches(coarse, metric, since_ns, first_ns)
+        yield from _of_stretches(fine, metric, since_ns)
+
+
+def _of_stretches(
+    stretches: Sequence[Stretch], metric: Metric, since_ns: int, until_ns: int | None = None
+) -> Iterator[Part]:
+    """Yield the values of the stretches in a time; a slice's first reaches back over the rest before it."""
+    first = max(0, bisect_right(stretches, since_ns, key=_end) - 1)
+    before_ns = 0
+    for one in stretches[first:]:
+        value = metric.of(one)
+        if value is None:
+            continue
+        if metric.sampled:
+            begin_ns, end_ns = one.start_ns, _end(one)
+            reaches = 0 < begin_ns - before_ns <= LONGEST_WAIT_NS
+        else:
+            begin_ns, end_ns = one.since_ns, one.until_ns
+            reaches = one.in_slice and 0 < begin_ns - before_ns <= LONGEST_REST_NS
+        if reaches:
+            begin_ns = before_ns
+        before_ns = end_ns
+        if until_ns is not None:
+            end_ns = min(end_ns, until_ns)
+        if end_ns > begin_ns:
+            yield begin_ns, end_ns, value
+
+
+def throughput_parts(points: Sequence[Point], since_ns: int) -> Iterator[Part]:
+    """Yield the throughput of windows from a moment on, each spread evenly over its stretch.
+
+    The first window of a slice reaches back over the rest before it, in which another lane trained.
+    Units: examples over the time the lane trained.
+    """
+    first = max(0, bisect_right(points, since_ns, key=_at) - 1)
+    before_ns = points[first].at_ns if first else 0
+    for point in points[first:]:
+        if point.span_ns <= 0:
+            continue
+        begin_ns = point.at_ns - point.span_ns
+        if point.in_slice and 0 < begin_ns - before_ns <= LONGEST_REST_NS:
+            begin_ns = before_ns
+        before_ns = point.at_ns
+        if point.examples or not point.steps:
+            yield begin_ns, point.at_ns, point.examples / point.span_ns * 1e9
+
+
+# ---------------------------------------------------------------- scales
+
+
+def scales(snapshot: Snapshot, view: View, width: int, per_cell: int) -> dict[str, Scale]:
+    """Return the scale of every lane by its name: one that all share, or each lane's own."""
+    metric, until_ns = metric_of(view), end_ns(snapshot, view.back_ns)
+    axis = axis_of(snapshot, view, width)
+    found = {lane.spec.name: values(lane, metric, until_ns, axis, per_cell) for lane in snapshot.lanes}
+    if view.scale == "own":
+        return {name: _scale(metric, one, view.scales.get(name), view.scale) for name, one in found.items()}
+    every = [value for one in found.values() for value in one]
+    shared = _scale(metric, every, view.scales.get(SHARED), view.scale)
+    return {SHARED: shared, **dict.fromkeys(found, shared)}
+
+
+def _scale(metric: Metric, found: Sequence[float | None], before: Scale | None, kind: str) -> Scale:
+    known = [value for value in found if value is not None and math.isfinite(value)]
+    if kind == "log":
+        return _logarithmic(metric, [value for value in known if value > 0], before)
+    before = before if before is not None and not before.log else Scale()
+    low = -nice_top(max(0.0, -min(known, default=0.0)), -before.low) if min(known, default=0.0) < 0 else 0.0
+    peak = max(known, default=0.0)
+    if metric.full and kind == SHARED and peak <= metric.full:
+        return Scale(0.0, metric.full)
+    top = _power_of_two(peak, before.high) if metric.binary else nice_top(peak, before.high)
+    return Scale(low, top)
+
+
+def _power_of_two(peak: float, before: float) -> float:
+    if peak <= 0:
+        return before
+    top = 2.0 ** math.ceil(math.log2(peak))
+    return before if before > top and 2.0 ** math.ceil(math.log2(peak * 1.15)) >= before else top
+
+
+def _logarithmic(metric: Metric, positive: Sequence[float], before: Scale | None) -> Scale:
+    if not positive:
+        return before if before is not None and before.log else Scale(log=True)
+    base = 2.0 if metric.binary else 10.0
+    low, high = (part(math.log(value, base) + shift) for part, value, shift in (
+        (math.floor, min(positive), 1e-9), (math.ceil, max(positive), -1e-9)))  # fmt: skip
+    return Scale(base**low, base ** max(high, low + 1), log=True)
+
+
+def scale_words(metric: Metric, value: float) -> str:
+    """Write a value of the scale in at most four characters."""
+    if not metric.binary:
+        return short_number(value)
+    words = units.memory(value).replace(" ", "").removesuffix("iB").removesuffix("B")
+    return words.replace(".0", "")
+
+
+def share(scale: Scale, value: float | None) -> float | None:
+    """Return how high a value lies on a scale, from 0 to 1; None for what cannot be drawn."""
+    if value is None or not math.isfinite(value) or scale.high <= scale.low:
+        return None
+    if not scale.log:
+        return max(0.0, (value - scale.low) / (scale.high - scale.low))
+    if value <= scale.low:
+        return 0.0
+    return math.log(value / scale.low) / math.log(scale.high / scale.low)
+
+
+def middle(scale: Scale) -> float:
+    """Return the value half way up a scale."""
+    return math.sqrt(scale.low * scale.high) if scale.log else (scale.low + scale.high) / 2
+
+
+def of_lanes(mapping: Mapping[str, Scale], lane: LaneState) -> Scale:
+    """Return the scale of a lane."""
+    return mapping.get(lane.spec.name) or mapping.get(SHARED) or Scale()
