@@ -100,7 +100,7 @@ def test_what_cannot_be_raced_is_refused_and_a_batch_is_never_larger_than_the_da
 
 @pytest.mark.parametrize(
     ("lanes", "why"),
-    [(["cpu"], "this race has fewer"), (["cpu,batch_size=8", "cpu,batch_size=16"], "needs another knob")],
+    [(["cpu"], "this race has fewer"), (["cpu,batch_size=8", "cpu,batch_size=16"], "choose another knob")],
 )
 def test_two_lanes_that_the_knob_does_not_tell_apart_are_needed(group, bench, lanes, why):
     begin(group, *lanes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -59,13 +59,13 @@ def start() -> Iterator[Callable[..., object]]:
     pytest.importorskip("pexpect")
     from support.terminal import Terminal
 
-    program = str(Path(__file__).parents[1] / "support" / "fake_tfmon.py")
+    fake = str(Path(__file__).parents[1] / "support" / "fake_tfmon.py")
     terminals: list[Terminal] = []
 
-    def run(*arguments: str, **environment: str) -> Terminal:
+    def run(*arguments: str, program: Sequence[str] = (fake,), **environment: str) -> Terminal:
         root = str(Path(__file__).parents[2])
         given = {"PYTHONPATH": root, "TFMON_TEST_CHILD": str(FAULTY), "FAULTY": "auto", **environment}
-        terminals.append(Terminal(*arguments, program=(program,), **given))
+        terminals.append(Terminal(*arguments, program=program, **given))
         return terminals[-1]
 
     yield run

@@ -13,10 +13,11 @@ import pytest
 
 pytest.importorskip("pexpect")
 
-from support.terminal import racing
+from support.terminal import RESTORED, gone, racing
 
 pytestmark = pytest.mark.pty
 ROOT = Path(__file__).parents[2]
+FAKE = str(ROOT / "tests" / "support" / "fake_tfmon.py")
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto")
 
 
@@ -38,6 +39,36 @@ def test_no_port_is_opened_ctrl_z_without_a_shell_says_so_and_a_kill_names_the_s
     lanes[0].kill()
     terminal.wait_for(lambda text: "the lane was ended by SIGKILL" in text)
     terminal.leave(1)
+
+
+FAILS = """
+import itertools, runpy
+import tfmon.ui.screens.race as race
+
+draw, calls = race.draw, itertools.count()
+
+def draw_or_fail(*arguments):
+    if next(calls) > 6:
+        raise ZeroDivisionError("no width")
+    return draw(*arguments)
+
+race.draw = draw_or_fail
+runpy.run_path({fake!r}, run_name="__main__")
+"""
+
+
+def test_a_screen_that_fails_leaves_the_table_a_line_and_no_lane(start):
+    terminal = start(*RACE, program=("-c", FAILS.format(fake=FAKE)), FAULT="none")
+    lanes = terminal.children()
+    assert terminal.wait_for_exit() == 1
+    assert gone(lanes)
+    left = terminal.raw.rsplit(RESTORED[0], 1)[1]
+    assert "the screen failed: ZeroDivisionError: no width" in left and "tfmon replay last" in left
+    assert "Traceback" not in left
+    assert "small-dense" in left.split("the screen failed")[0], "the table of the race"
+    report = Path(re.search(r"report it with\s+(\S+)", left)[1])
+    assert "ZeroDivisionError" in report.read_text()
+    report.unlink()
 
 
 def test_b_starts_a_lane_that_ran_out_of_memory_again_with_a_smaller_batch(start):

@@ -111,8 +111,8 @@ class FakeExperiments:
     calls: list[tuple[object, ...]] = field(default_factory=list)
     refusal: str = ""
 
-    def start_crossover(self, knob: str) -> None:
-        self._record("start_crossover", knob)
+    def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
+        self._record("start_crossover", knob, low, high)
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         self._record("start_tuning", lane, everything)

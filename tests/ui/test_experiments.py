@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from support.ui import SECOND, Demo, crossover_demo, racing_demo
+from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.crossover import curve_of
 from tfmon.model.race import KEPT, REFUSED, WITHDRAWN, Attempt, Block, CrossoverState, TuneState
 from tfmon.model.readings import Estimate
+from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.experiments import LABEL_CELLS, chart_rows, crossover_rows, tune_rows
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
-from tfmon.ui.screens.experiments import candidates
+from tfmon.ui.screens.crossover import candidates
 from tfmon.ui.view import View
 
 from .pilot import app_of, press, shown
@@ -28,14 +29,31 @@ def lines(demo: Demo, width: int = 100, height: int = 40) -> list[str]:
     return plain(crossover_rows(analyse(snapshot), width, height))
 
 
-async def test_the_page_of_a_crossover_starts_the_chosen_knob_says_a_refusal_and_stops_it():
+async def test_the_dialog_of_a_crossover_asks_for_knob_and_range_and_says_who_races_and_how_long():
     demo = racing_demo()
-    assert [knob.name for knob in candidates(demo.session.snapshot())] == ["batch_size", "width"]
     async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, "c", "down", "enter")
-        assert demo.experiments.calls == [("start_crossover", "width")]
-        demo.experiments.refusal = "a crossover compares two lanes that train; this race has fewer"
+        await press(pilot, "c")
+        text = shown(pilot)
+        assert "   C  cpu" in text and "   G  gpu:0" in text
+        assert "7 values: 4, 8, 16, 32, 64, 128, 256" in text, "from an eighth of the batch of 20 to 16 times it"
+        assert "about 0:50, up to " in text, "7 values of 6 pairs of 1.2 s, as the rounds of this race take"
+        await press(pilot, "down", "right", "down", *"64")
+        assert "4 values: 8, 16, 32, 64" in shown(pilot)
+        await press(pilot, *["backspace"] * 2, "7")
+        assert "fewer than two powers of two from 8 to 7" in shown(pilot)
+        assert "starts" not in shown(pilot).splitlines()[-1], "a key that does nothing is not offered"
         await press(pilot, "enter")
+        assert demo.experiments.calls == []
+        await press(pilot, "left", "up", "up", "right", "enter")
+        assert demo.experiments.calls == [("start_crossover", "width", 16.0, 2048.0)]
+        assert "Crossover" in shown(pilot) and "from" not in shown(pilot).splitlines()[1]
+
+
+async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stopped():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        demo.experiments.refusal = "a crossover compares two lanes that train; this race has fewer"
+        await press(pilot, "c", "enter")
         assert demo.experiments.refusal in shown(pilot)
     demo = crossover_demo(at=64)
     async with app_of(demo).run_test(size=SIZE) as pilot:
@@ -45,8 +63,20 @@ async def test_the_page_of_a_crossover_starts_the_chosen_knob_says_a_refusal_and
     assert demo.controls.calls == [] and demo.experiments.calls == [("stop",)]
 
 
+def test_lanes_that_differ_only_in_a_number_are_told_why_it_has_no_crossover():
+    specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
+    demo = Demo(specs, CPU_MACHINE)
+    demo.go()
+    found = {one.knob.name: one.why_not for one in candidates(demo.session.snapshot())}
+    assert list(found) == ["width", "batch_size"] and not found["width"]
+    assert "would be alike" in found["batch_size"]
+    demo.apply(demo.names[1], "prefetch", "auto")
+    assert not any(one.why_not for one in candidates(demo.session.snapshot())), "they differ in something else"
+
+
 def test_the_page_of_a_crossover_has_the_answer_how_far_it_is_and_a_line_for_every_value():
-    first, *rest = lines(crossover_demo())
+    who, other, _, first, *rest = lines(crossover_demo())
+    assert (who, other) == ("   C  cpu", "   G  gpu:0")
     assert first.strip().startswith("gpu:0 overtakes cpu at a batch size of about 40 (between ")
     assert " all is measured" in rest
     table = rest[-6:]

@@ -126,13 +126,14 @@ async def test_the_doctor_and_the_profile_of_the_focused_lane_are_made_in_a_thre
         await until(pilot, lambda: "no profile of cpu could be taken: another one is" in shown(pilot))
         await press(pilot, "escape", "tab", "tab", "P")
         await until(pilot, lambda: "20 steps of 1.2 ms" in shown(pilot))
-        assert profiled == ["cpu", "gpu:0"] and "Profile of gpu:0" in shown(pilot)
+        assert profiled == ["cpu", "gpu:0"] and "Profile of lane G: gpu:0" in shown(pilot)
         await press(pilot, "escape", "escape")
         for name in demo.names:
             demo.fail(name)
         app.pull()
-        await press(pilot, "P")
-        assert "nothing to profile" in shown(pilot)
+        await press(pilot, "P", "enter")
+        assert "20 steps of 1.2 ms" in shown(pilot) and "profile again" not in shown(pilot)
+        assert profiled == ["cpu", "gpu:0"], "a lane that has ended keeps its profile"
 
 
 # ---------------------------------------------------------------- a lane that hangs

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
 from support.ui import Demo, racing_demo
 from textual.events import MouseScrollDown, MouseScrollUp
 
 from tfmon.model.events import LanePrinted
+from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LogLine
-from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.screens.log import log_rows
+from tfmon.ui.render.log import VIEWS, log_entries, source_of
 from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, shown, wheel
+
+GLOG = "2026-01-01 10:00:00.123456: "
+PROFILER = (
+    f"{GLOG}I external/local_xla/xla/tsl/profiler/lib/profiler_session.cc:103] Profiler session initializing."
+)
 
 
 def talking_demo(count: int = 100) -> Demo:
@@ -37,8 +43,8 @@ async def test_l_opens_the_log_of_the_focused_lane_with_its_newest_lines():
         assert "started, process 4001" in shown(pilot)
         await press(pilot, "l")
         assert isinstance(pilot.app.screen, RaceScreen)
-        await press(pilot, "tab", "tab", "l")
-        assert "Log of lane G: gpu:0" in shown(pilot)
+        await press(pilot, "tab", "l")
+        assert "Log of lane C: cpu" in shown(pilot), "the focused lane goes before the one shown last"
 
 
 async def test_it_follows_until_one_scrolls_up_and_again_from_the_end_on():
@@ -49,12 +55,12 @@ async def test_it_follows_until_one_scrolls_up_and_again_from_the_end_on():
         say(demo, "news")
         pilot.app.pull()
         assert "news" in shown(pilot)
-        await press(pilot, "pageup")
-        assert "10 newer below" in shown(pilot) and "news" not in shown(pilot)
+        await press(pilot, *["pageup"] * 3)
+        assert "30 newer below" in shown(pilot) and "news" not in shown(pilot)
         before = shown(pilot)
         say(demo, "more news")
         pilot.app.pull()
-        assert shown(pilot) == before.replace("10 newer", "11 newer").replace("106 lines", "107 lines")
+        assert shown(pilot) == before.replace("30 newer", "31 newer").replace("106 lines", "107 lines")
         await press(pilot, "end")
         assert "more news" in shown(pilot) and "following" in shown(pilot)
         await wheel(pilot, MouseScrollUp, (10, 10))
@@ -63,32 +69,104 @@ async def test_it_follows_until_one_scrolls_up_and_again_from_the_end_on():
         assert "following" in shown(pilot)
         await press(pilot, "home")
         assert "started, process 4000" in shown(pilot)
-        await press(pilot, *["pagedown"] * 12)
-        assert "following" in shown(pilot)
 
 
 async def test_a_filter_of_words_is_typed_kept_and_dropped():
     demo = talking_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "l", "slash", *"EVEN 9q")
-        assert "filter EVEN 9q▏   0 of 105 lines" in shown(pilot), "keys are characters while one types"
+        assert "/ EVEN 9q▏   0 of 105 lines" in shown(pilot), "keys are characters while one types"
         await press(pilot, "backspace")
         assert "5 of 105 lines" in shown(pilot)
         assert "line 98 of even" in shown(pilot) and "line 97" not in shown(pilot)
         await press(pilot, "enter")
-        assert "filter EVEN 9   5 of" in shown(pilot)
-        await press(pilot, "slash", "escape")
-        assert "filter all   105 lines" in shown(pilot)
+        assert "/ EVEN 9   5 of" in shown(pilot)
+        await press(pilot, "escape")
+        assert "105 lines: all" in shown(pilot)
         await press(pilot, "escape")
         assert isinstance(pilot.app.screen, RaceScreen)
 
 
-def test_lines_are_wrapped_marked_and_stamped_and_fill_the_page_from_the_end():
-    log = [LogLine(second * 10**9, "printed", "word " * 20) for second in range(59, 62)]
-    log.append(LogLine(62 * 10**9, "trouble", "no"))
-    rows = log_rows(log, 60 * 10**9, 60, 6)
-    text = plain(rows)
-    assert len(rows) == 6 and max(map(cells, rows)) <= 60
-    assert text[-1] == "   0:02 ! no"
-    assert text[-3].startswith("   0:01   word") and text[-2].startswith("          word")
-    assert plain(log_rows(log[:1], 60 * 10**9, 200, 6))[0].startswith("  -0:01   word")
+async def test_n_goes_through_what_matches_among_the_other_lines_and_round():
+    demo = talking_demo(40)
+    async with app_of(demo).run_test(size=(80, 24)) as pilot:
+        await press(pilot, "l", "n")
+        assert "some words first" in shown(pilot)
+        await press(pilot, "slash", *"of even", "enter", "n")
+        assert chosen(pilot) == "line 38 of even ones" and "line 37 of odd" in shown(pilot)
+        await press(pilot, "N")
+        assert chosen(pilot) == "line 36 of even ones"
+        await press(pilot, "n", "n")
+        assert chosen(pilot) == "line 0 of even ones", "after the last one the first"
+        await press(pilot, "slash", "enter")
+        assert "line 1 of odd" not in shown(pilot), "only what matches is shown again"
+
+
+def chosen(pilot) -> str:
+    (line,) = [line for line in shown(pilot).splitlines() if line.startswith("▸")]
+    return line[20:].strip()
+
+
+async def test_one_key_goes_through_events_output_tensorflow_and_all():
+    demo = racing_demo()
+    say(
+        demo,
+        f"{GLOG}W tensorflow/core/framework/cpu_allocator_impl.cc:84] Allocation exceeds",
+        "Epoch 1",
+        PROFILER,
+    )
+    async with app_of(demo).run_test(size=(120, 24)) as pilot:
+        await press(pilot, "l")
+        seen = {}
+        for name, _ in VIEWS:
+            text = shown(pilot)
+            assert f"lines: {name} ·" in text
+            seen[name] = ["process 4000" in text, "Epoch 1" in text, "Allocation" in text, "Profiler" in text]
+            await press(pilot, "v")
+        assert seen == {
+            "all": [True, True, True, False], "events": [True, False, False, False],
+            "output": [False, True, False, False], "TensorFlow": [False, False, True, True],
+        }  # fmt: skip
+        assert "lines: all ·" in shown(pilot)
+
+
+def test_slices_are_no_events():
+    demo = racing_demo()
+    before = len(demo.session.snapshot().lane("cpu").log)
+    for _ in range(20):
+        demo.clock.ahead(1)
+        demo.enter("cpu", "racing")
+    assert len(demo.session.snapshot().lane("cpu").log) == before
+    demo.session.accept(PhaseEntered(lane="cpu", at_ns=demo.clock(), phase="paused"))
+    assert demo.session.snapshot().lane("cpu").log[-1].text == "paused"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{GLOG}I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary", ("tensorflow", "")),
+        (f"{GLOG}E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:8] Unable", ("tensorflow", "error")),
+        ("E0000 00:00:1767225600.000001    4242 cuda_blas.cc:1407] Unable to register", ("tensorflow", "error")),
+        (PROFILER, ("profiler", "")),
+        (PROFILER.replace(" I ", " E "), ("tensorflow", "error")),
+        ("WARNING:tensorflow:5 out of the last 5 calls triggered retracing", ("tensorflow", "warning")),
+        ("INFO:tensorflow:Assets written to: model", ("tensorflow", "")),
+        ("To enable the following instructions: AVX2, rebuild TensorFlow", ("tensorflow", "")),
+        ("/x/site-packages/keras/src/layers/dense.py:87: UserWarning: do not pass", ("tensorflow", "warning")),
+        ("mine.py:3: DeprecationWarning: old", ("output", "warning")),
+        ("Traceback (most recent call last):", ("output", "error")),
+        ("ValueError: no", ("output", "error")),
+        ("mean_absolute_error: 0.3, errors 4", ("output", "")),
+        ("Epoch 1/3  loss 2.30", ("output", "")),
+    ],
+)
+def test_a_printed_line_has_a_source_and_a_level(text, expected):
+    assert source_of(LogLine(0, "printed", text)) == expected
+
+
+def test_levels_have_marks_besides_their_colours_and_lines_that_are_alike_stay_apart():
+    lines = [LogLine(10**9, "printed", "WARNING: x")] * 2 + [LogLine(0, "trouble", "no")]
+    entries = log_entries(lines, 0, 2 * 10**9)
+    assert [one.mark for one in entries] == ["!", "!", "✗"]
+    assert len({one.id for one in entries}) == 3
+    assert entries[0].cells[0][0].strip() == "-0:01"

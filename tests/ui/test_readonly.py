@@ -33,7 +33,7 @@ async def test_keys_and_clicks_change_nothing_and_say_so_if_they_would_and_q_lea
             elif not isinstance(app.screen, RaceScreen):
                 await press(pilot, "escape")
             assert isinstance(app.screen, RaceScreen), key.id
-        for keys in (("k", "right"), ("c", "enter"), ("E", "enter"), ("E", "u")):
+        for keys in (("k", "right"), ("i", "K"), ("E", "enter"), ("E", "u")):
             app.say("")
             await press(pilot, *keys)
             assert SAID in shown(pilot), keys

@@ -90,12 +90,17 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         await press(pilot, "end")
         before = player.session.snapshot()
-        for keys in (("k", "right"), ("c", "enter")):
-            await press(pilot, *keys)
-            assert REFUSAL in shown(pilot)
-            await press(pilot, "escape")
-        await press(pilot, "enter")
+        await press(pilot, "c")
+        assert "no crossover was measured" in shown(pilot) and len(pilot.app.screen_stack) == 1, "no empty page"
+        await press(pilot, "k", "right")
+        assert REFUSAL in shown(pilot) and "change" not in shown(pilot).splitlines()[-1]
+        await press(pilot, "question_mark")
+        assert "On this page: knobs" in shown(pilot)
+        await press(pilot, "slash", *"event back")
+        assert "one event back" in shown(pilot), "the keys of a replay"
+        await press(pilot, "escape", "escape", "i")
         assert len(pilot.app.screen_stack) == 2
+        assert "d doctor" not in shown(pilot) and "P profile" not in shown(pilot)
         await press(pilot, "escape", "question_mark")
         assert isinstance(pilot.app.screen, ReplayHelp)
         assert "one event back" in shown(pilot)
@@ -135,13 +140,14 @@ async def test_what_cannot_be_drawn_ends_the_replay_without_a_traceback(player, 
         raise ZeroDivisionError("a window of no time")
 
     app = app_of(player)
-    async with app.run_test(size=(120, 36)):
-        monkeypatch.setattr("tfmon.ui.screens.race.draw", broken)
-        player.toggle()
-        deadline = time.monotonic() + 60
-        while app.broken is None:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0)
+    with pytest.raises(ZeroDivisionError):
+        async with app.run_test(size=(120, 36)):
+            monkeypatch.setattr("tfmon.ui.screens.race.draw", broken)
+            player.toggle()
+            deadline = time.monotonic() + 60
+            while app.broken is None:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0)
     assert isinstance(app.broken, ZeroDivisionError)
 
 

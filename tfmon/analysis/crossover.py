@@ -115,9 +115,38 @@ def plan_crossover(
         values = values_of(find(knobs, knob), low, high)
     except KnobError as error:
         raise ExperimentError(str(error)) from error
-    if any(knob in lane.apart for lane in lanes[:2]):
-        raise ExperimentError(f"{knob} is what tells the lanes apart; a crossover needs another knob")
+    if differ_only_in(knob, lanes[0], lanes[1]):
+        raise ExperimentError(
+            f"the lanes differ only in {knob.replace('_', ' ')}, which a crossover sets to one value in both, so "
+            "they would be alike; choose another knob, or lanes that differ in something else"
+        )
     return CrossoverState(knob, (lanes[0].name, lanes[1].name), values)
+
+
+def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
+    """Return whether two lanes would be alike if they had the same value of a knob."""
+    settings = [{name: value for name, value in lane.settings.items() if name != knob} for lane in (first, second)]
+    return first.device == second.device and settings[0] == settings[1]
+
+
+def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None = None) -> tuple[int, int]:
+    """Return a range to propose: from an eighth of the values that the lanes have to sixteen times them.
+
+    Args:
+        knob: A knob for which `values_of` has values.
+        values: What it is set to in the lanes.
+        examples: Size of the data, which no batch exceeds.
+    """
+    possible = [int(value) for value in values_of(knob, None, examples if knob.name == "batch_size" else None)]
+    known = [float(value) for value in values if isinstance(value, int | float) and value >= 1] or [possible[0]]
+    within = [value for value in possible if min(known) / 8 <= value <= max(known) * 16]
+    return (within[0], within[-1]) if len(within) > 1 else (possible[0], possible[-1])
+
+
+def expected_pairs(values: int) -> tuple[int, int]:
+    """Return how many pairs a crossover of so many values takes: without a change of the lead, and with one."""
+    least = values * FIRST_PAIRS
+    return least, least + min(values, 4) * (MOST_PAIRS - FIRST_PAIRS)
 
 
 def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:

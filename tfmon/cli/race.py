@@ -217,7 +217,11 @@ def _start(
     else:
         from tfmon.runner import live
 
-        interrupted = live.run(program, info, plan, screen)
+        try:
+            interrupted = live.run(program, info, plan, screen)
+        except TfmonError:
+            click.echo(to_text(analyse(program.session.snapshot())))
+            raise
     found = analyse(program.session.snapshot())
     if as_json:
         click.echo(json.dumps(to_json(found), indent=2, allow_nan=False))

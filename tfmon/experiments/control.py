@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 from tfmon.analysis.crossover import plan_crossover
 from tfmon.analysis.tuning import change_text, find_kept, plan_tuning
@@ -30,8 +31,8 @@ class ExperimentControl:
         self._driver: LaneDriver | None = None
         self._thread: threading.Thread | None = None
 
-    def start_crossover(self, knob: str) -> None:
-        """Race the first two lanes that can train over the values of a knob.
+    def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
+        """Race the first two lanes that can train over the values of a knob, within bounds if there are any.
 
         Raises:
             ExperimentError: That cannot be.
@@ -39,8 +40,9 @@ class ExperimentControl:
         snapshot = self._session.snapshot()
         lanes = [lane for lane in snapshot.lanes if not lane.over]
         sizes = [lane.data_examples for lane in lanes if lane.data_examples is not None]
-        specs = [lane.spec for lane in lanes]
-        self.run(plan_crossover(snapshot.race.knobs, specs, knob, examples=min(sizes, default=None)))
+        specs = [replace(lane.spec, settings=lane.in_effect) for lane in lanes]
+        examples = min(sizes, default=None)
+        self.run(plan_crossover(snapshot.race.knobs, specs, knob, (low, high), examples))
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         """Try on a lane what may help it: the likeliest change, or one after the other until nothing helps.
@@ -59,6 +61,8 @@ class ExperimentControl:
         with self._lock:
             self._check_idle()
             state, attempt = find_kept(self._session.snapshot())
+            if self._session.snapshot().lane(attempt.lane).over:
+                raise ExperimentError("the lane has ended, and its result stays as it is")
             for knob in attempt.change:
                 self._controls.set_knob(attempt.lane, knob, attempt.before[knob])
             self._session.set_experiment(state)

@@ -28,9 +28,9 @@ from tfmon.model.events import (
 )
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, StackReported
-from tfmon.model.lane_state import PAUSED, READY
+from tfmon.model.lane_state import FAILED, PAUSED, READY
 from tfmon.model.requests import ReportStack, SetKnob, TakeProfile
-from tfmon.model.session import Session
+from tfmon.model.session import Session, why_mode_stays
 
 
 class LaneGroup:
@@ -71,6 +71,8 @@ class LaneGroup:
         self._memory_kills = MemoryKills()
         self.suspension = Suspender(self._children.all, self._record_suspension)
         self._stopped = False
+        self._restarting = 0
+        """Restarts under way."""
 
     # ---------------------------------------------------------------- whole races
 
@@ -130,6 +132,8 @@ class LaneGroup:
         with self._lock:
             if lane not in self._settings:
                 return
+            if self._over and self._session.snapshot().lane(lane).phase != FAILED:
+                return
             kind = find(self._session.snapshot().race.knobs, knob).kind
             request = next(self._request_numbers)
             at_ns = time.monotonic_ns()
@@ -143,12 +147,16 @@ class LaneGroup:
 
     def pause(self, lanes: Sequence[str]) -> None:
         """Pause lanes at their next step boundary."""
+        if self._over:
+            return
         self._record_request("pause", lanes)
         with self._lock:
             self._scheduler.pause(lanes)
 
     def resume(self, lanes: Sequence[str]) -> None:
         """Let paused lanes train on."""
+        if self._over:
+            return
         self._record_request("resume", lanes)
         with self._lock:
             self._scheduler.resume(lanes)
@@ -160,8 +168,10 @@ class LaneGroup:
             self._children.send(lane, TakeProfile(folder=str(folder), steps=steps))
 
     def set_mode(self, mode: str) -> None:
-        """Let the lanes train in turns or concurrently."""
+        """Let the lanes train in turns or concurrently, where `why_mode_stays` has nothing against it."""
         with self._lock:
+            if why_mode_stays(self._session.snapshot()):
+                return
             self._session.set_mode(mode)
             self._scheduler.set_mode(mode)
 
@@ -172,8 +182,17 @@ class LaneGroup:
             self._scheduler.set_exclusive(lane, slice_s)
 
     def restart(self, lanes: Sequence[str]) -> None:
-        """End lanes and start them again with the settings that were requested last."""
+        """End lanes and start them again with the settings that were requested last.
+
+        When all lanes have ended and something was measured, that result stays: a new race begins, with a
+        recording of its own.
+        """
         self._record_request("restart", lanes)
+        with self._lock:
+            if self._over and self._plan is not None and self._session.snapshot().has_result:
+                self._begin_again(self._plan)
+                return
+            self._restarting += 1
 
         def start_again() -> None:
             with self._lock:
@@ -182,6 +201,7 @@ class LaneGroup:
                 processes = self._children.take(lanes)
             self._children.end(processes)
             with self._lock:
+                self._restarting -= 1
                 plan = self._plan
                 if plan is None or self._stopped:
                     return
@@ -190,6 +210,27 @@ class LaneGroup:
                 self._start(plan, [replace(lane, settings=dict(self._settings[lane.spec.name])) for lane in again])
 
         self._in_background(start_again)
+
+    def _begin_again(self, plan: RacePlan) -> None:
+        """Begin a race anew with the settings and the mode in effect; the caller holds the lock."""
+        mode = self._session.snapshot().race.mode
+        lanes = [replace(lane, settings=dict(self._settings[lane.spec.name])) for lane in plan.lanes]
+        again = replace(plan, race=replace(plan.race, mode=mode), lanes=tuple(lanes))
+        processes = self._children.take()
+        self._restarting += 1
+
+        def begin() -> None:
+            self._children.end(processes)
+            with self._lock:
+                self._restarting -= 1
+                self.begin(again)
+
+        self._in_background(begin)
+
+    @property
+    def _over(self) -> bool:
+        """True when every lane of the race has ended and none is about to start again."""
+        return not self._restarting and self._session.snapshot().over
 
     def kill(self, lane: str) -> None:
         """End one lane, by force if it does not end itself; the others go on."""

@@ -54,7 +54,9 @@ def advance(state: LaneState, event: Event) -> LaneState:
     heartbeat = state.heartbeat.after(event, state.phase_since_ns)
     if isinstance(event, Window) and (marks := state.heartbeat.marks(event)):
         event = replace(event, marks=(*event.marks, *marks))
-    after, log = _advance(state, event), append_log(state.log, event)
+    after = _advance(state, event)
+    slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
+    log = state.log if slice_began else append_log(state.log, event)
     same = heartbeat is after.heartbeat and log is after.log
     return after if same else replace(after, heartbeat=heartbeat, log=log)
 

@@ -57,8 +57,11 @@ class Controls(Protocol):
 class Experiments(Protocol):
     """Experiments on the lanes of the race; the snapshot's `experiment` says how far one is."""
 
-    def start_crossover(self, knob: str) -> None:
-        """Race the first two lanes over the values of a knob; raises ExperimentError when that is not possible."""
+    def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
+        """Race the first two lanes over the values of a knob, within bounds if there are any.
+
+        Raises: ExperimentError when that is not possible.
+        """
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
         """Try the most promising change on a lane, or with `everything` one after the other until nothing helps.
@@ -102,6 +105,8 @@ class ReplayState:
     marks: tuple[Mark, ...] = ()
     note: str = ""
     """What is wrong with the recording; empty if nothing is."""
+    started_ns: int | None = None
+    """When the lanes got the start signal, from which the race counts its time; None where they got none."""
 
     @property
     def at_end(self) -> bool:

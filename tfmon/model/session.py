@@ -71,6 +71,11 @@ class Snapshot:
         """True when there are lanes and none of them trains on without a restart."""
         return bool(self.lanes) and all(lane.over for lane in self.lanes)
 
+    @property
+    def has_result(self) -> bool:
+        """True when anything was measured, which no key may destroy once the race is over."""
+        return any(lane.steady.windows for lane in self.lanes)
+
     def device_name(self, lane: LaneState) -> str:
         """Return the model name of the processor that a lane trains on; empty while it is not known."""
         if lane.spec.kind == "cpu":
@@ -90,6 +95,13 @@ class Snapshot:
         age_s = (self.at_ns - sample.at_ns) / 1e9
         every_s = sample.every_s if isinstance(sample, GpuSample) else 1.0
         return age_s if age_s > STALE_TICKS * every_s else None
+
+
+def why_mode_stays(known: Snapshot) -> str:
+    """Return why the lanes cannot share the machine in another way; empty where they can."""
+    if len(known.lanes) == 1:
+        return "one lane has the machine for itself: turns take two"
+    return "the race is over and its result stays: r races again" if known.over else ""
 
 
 def concerns(known: Snapshot, event: Event) -> bool:
@@ -117,6 +129,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, machine=event.machine)
         case ClockStarted():
             return replace(known, race=replace(known.race, started_ns=event.at_ns))
+        case ModeChanged() if known.over:
+            return known
         case ModeChanged():
             lanes = known.lanes
             if event.mode != known.race.mode:
@@ -124,7 +138,8 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=lanes)
         case ExclusiveChanged():
             lanes = known.lanes
-            if known.race.mode == CONCURRENT and len(lanes) > 1 and event.exclusive != known.race.exclusive:
+            alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over
+            if known.race.mode == CONCURRENT and alone:
                 lanes = tuple(map(restart_measurement, lanes))
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():

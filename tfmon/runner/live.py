@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 import threading
 import time
+import traceback
 
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
-from tfmon.errors import EXIT_INTERRUPTED
+from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
@@ -18,7 +21,10 @@ from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
 from tfmon.runner.headless import interruption
 from tfmon.runner.program import Program
+from tfmon.runner.repeat import command_line
+from tfmon.runner.runs import RecordedRuns
 from tfmon.runner.settings import ScreenSettings
+from tfmon.runner.stages import StageTimes, state_file
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.replay import ReplayApp
 
@@ -32,8 +38,12 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     Without a plan the race is planned after the first paint: a GPU's driver may take seconds to answer.
 
     Thread: the main thread, for the signals.
+    Raises:
+        TfmonError: the screen failed; the lanes have ended.
     """
     yield_to_lanes()
+    stages = StageTimes(state_file(), program.session.snapshot().machine.hostname)
+    stages.listen(program.session)
     program.announce(info)
     app = MonitorApp(
         program.session,
@@ -42,7 +52,10 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         scenarios=list_scenarios,
         examine=program.examine,
         profile=program.profile_text,
+        runs=RecordedRuns(),
         table=lambda: to_text(analyse(program.session.snapshot())),
+        repeat=program.repeat,
+        usual=stages.usual,
         theme=screen.theme,
         lane_colours=screen.lane_colours,
         readonly=screen.readonly,
@@ -63,7 +76,23 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
             ending = app.run(mouse=screen.mouse)
         finally:
             program.close()
+            stages.save()
+    if app.broken is not None:
+        raise _screen_failed(app.broken)
     return interrupted.reason if ending != "quit" else ""
+
+
+def _screen_failed(error: Exception) -> TfmonError:
+    """Return the error to report, with its traceback in a file."""
+    hint = "the race up to there is recorded: tfmon replay last"
+    with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(
+        "w", prefix="tfmon-error-", suffix=".txt", delete=False
+    ) as file:
+        file.write("".join(traceback.format_exception(error)))
+        hint += f"; please report it with {file.name}"
+    failed = TfmonError(f"the screen failed: {type(error).__name__}: {error}", hint)
+    failed.exit_code = EXIT_LANE_FAILED
+    return failed
 
 
 def _leave_anyway(program: Program, reason: str) -> None:
@@ -83,7 +112,9 @@ def replay(recording: Recording, screen: ScreenSettings) -> bool:
     app = ReplayApp(
         player.session,
         player,
+        runs=RecordedRuns(),
         table=lambda: to_text(analyse(player.session.snapshot())),
+        repeat=lambda: command_line(player.session.snapshot()),
         theme=screen.theme,
         lane_colours=screen.lane_colours,
         characters=screen.charset,

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
@@ -19,11 +19,12 @@ from textual.color import Color, ColorParseError
 from textual.screen import Screen
 from textual.theme import Theme
 
-from tfmon.analysis.analysis import analyse
+from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import Controls, Experiments, Runs
 from tfmon.model.session import Session, Snapshot
+from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, Key
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
 from tfmon.ui.screens.choices import ScenarioRow
 from tfmon.ui.screens.page import Page
@@ -38,8 +39,13 @@ MESSAGE_NS = 5 * SECOND_NS
 STILL_TICKS = 10
 """A page that does not move is drawn once in so many ticks."""
 
+Found = TypeVar("Found")
 Ending: TypeAlias = Literal["quit", "forced", "signal"]
 """How the app ended: the lanes are gone; the user did not wait for that; or a signal came."""
+
+
+def _nothing_known(_: Snapshot) -> Mapping[str, Mapping[str, float]]:
+    return {}
 
 
 class MonitorApp(TerminalApp[Ending]):
@@ -69,6 +75,8 @@ class MonitorApp(TerminalApp[Ending]):
         profile: Callable[[str], str] = str,
         runs: Runs | None = None,
         table: Callable[[], str] = str,
+        repeat: Callable[[], str] = str,
+        usual: Callable[[Snapshot], Mapping[str, Mapping[str, float]]] = _nothing_known,
         on_ready: Callable[[], None] | None = None,
         on_terminal: Callable[[], object] | None = None,
         suspend: Callable[[], None] | None = None,
@@ -89,6 +97,8 @@ class MonitorApp(TerminalApp[Ending]):
             profile: Profiles the lane of that name and returns the report; called in a thread.
             runs: The recorded runs; None where there is no list of them.
             table: Returns the race as text.
+            repeat: Returns the command that repeats the race with the settings in effect; "" for none.
+            usual: Returns the seconds that the stages of getting ready took before, by lane and phase.
             on_ready: Starts the lanes; called in a thread once the first paint is done.
             on_terminal: Called in the main thread when the terminal is taken.
             suspend: Suspends the process until `fg`; None where no shell could continue it.
@@ -106,9 +116,12 @@ class MonitorApp(TerminalApp[Ending]):
         self.scenarios = scenarios
         self.runs = runs
         self.table = table
+        self.repeat = repeat
+        self._usual = usual
         self.pages = Pages(self)
         self.analysis = analyse(session.snapshot())
         """What is on the screen, and what follows from it; computed once for each snapshot."""
+        self._frozen: Analysis | None = None
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
         self.view = View(charset=chosen, keys=dict(keymap or {}), readonly=readonly)
         self._examine = examine
@@ -188,6 +201,11 @@ class MonitorApp(TerminalApp[Ending]):
             self.pull()
 
     @property
+    def help_keys(self) -> tuple[Key, ...]:
+        """The keys that the help lists after those of a page."""
+        return (*RACE_KEYS, *PAGE_KEYS, STOP)
+
+    @property
     def tabs(self) -> tuple[str, ...]:
         """The pages that this screen has beside the race."""
         return tuple(name for name in TAB_NAMES if name != "runs" or self.runs is not None)
@@ -202,9 +220,31 @@ class MonitorApp(TerminalApp[Ending]):
         """What is on the screen."""
         return self.analysis.snapshot
 
+    @property
+    def shown(self) -> Analysis:
+        """What the race screen draws: what is known, or what was when the display ceased to follow."""
+        return self._frozen or self.analysis
+
+    def freeze(self) -> None:
+        """Let the race screen show this moment from now on; the lanes train on."""
+        self._frozen = self.analysis
+        self.view = replace(self.view, frozen=True, back_ns=0)
+        self.pull()
+
+    def unfreeze(self) -> None:
+        """Let the race screen follow the race again."""
+        self._frozen = None
+        self.view = replace(self.view, frozen=False, back_ns=0)
+        self.pull()
+
     def pull(self) -> None:
         """Read the session and draw what changed."""
         self.analysis = analyse(self.session.snapshot(), self.analysis)
+        if self._frozen is not None and self._frozen.snapshot.race.number != self.snapshot.race.number:
+            self._frozen = None
+            self.view = replace(self.view, frozen=False, back_ns=0, cursor=None)
+        if self.view.race != self.snapshot.race.number:
+            self.view = self._of_another_race()
         if not self.may_paint():
             return
         self.paint_skipped()
@@ -212,11 +252,20 @@ class MonitorApp(TerminalApp[Ending]):
         if isinstance(screen, RaceScreen | Page) and screen.is_mounted:
             screen.redraw()
 
-    def say(self, message: str) -> None:
-        """Show a line for a few seconds, and whatever else changed."""
+    def _of_another_race(self) -> View:
+        """Return the view for the race that began since: with no focus, scale or seen failure of the one before."""
+        began, usual = self.snapshot.race.number, self._usual(self.snapshot)
+        return replace(self.view, race=began, usual=usual, focused=None, scales={}, seen=(), unseen=())
+
+    def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
+        """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
         until_ns = self.session.snapshot().at_ns + MESSAGE_NS
-        self.view = replace(self.view, message=message, message_until_ns=until_ns)
+        self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
         self.pull()
+
+    def unsay(self) -> None:
+        """Take back the line that is shown."""
+        self.view = replace(self.view, message="", message_until_ns=0)
 
     def may_change(self) -> bool:
         """Return whether keys may change the race; if not, say so."""
@@ -240,18 +289,24 @@ class MonitorApp(TerminalApp[Ending]):
 
     def start_race(self, scenario: str) -> None:
         """Start the race of another scenario; the screen stays responsive."""
-        self.view = replace(self.view, focused=None, scales={})
-        self.say(f"starting the race of {scenario}…")
+        self.view = replace(self.view, focused=None, zoomed=False, cursor=None, scales={})
+        before = self.snapshot.race.number
+        self.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before)
         self._in_thread(lambda: self._change_race(scenario))
 
     def _change_race(self, scenario: str) -> None:
         self.experiments.stop()
         self.controls.race(scenario)
 
+    def work(self, do: Callable[[], Found], then: Callable[[Found], object]) -> None:
+        """Do what may take long in a thread, and pass on what it returns; why it cannot be done is said."""
+        found: list[Found] = []
+        self._in_thread(lambda: found.append(do()), lambda: then(found[0]))
+
     def _in_thread(
         self,
         work: Callable[[], object],
-        then: Callable[[], None] | None = None,
+        then: Callable[[], object] | None = None,
         failed: Callable[[str], None] | None = None,
     ) -> None:
         """Do what may take long in a thread; a TfmonError goes to `failed`, or else to the message line."""

@@ -29,6 +29,7 @@ class Key:
         return label(self.keys.split(",")[0])
 
 
+_CLOSER = "Looking closer"
 RACE_KEYS = (
     Key("prefetch.next", "p", "step_knob('prefetch', 1)", "prefetch: off, 1, 2, auto", "Knobs"),
     Key("batch.down", "b", "step_knob('batch_size', -1)", "batch size down, by powers of two", "Knobs"),
@@ -45,7 +46,7 @@ RACE_KEYS = (
     Key("tune", "E", "show_tuning", "try one change after the other until nothing helps", "Race"),
     Key("restart", "r", "restart", "start again with the settings in effect", "Race"),
     Key("scenario", "s", "pick_scenario", "race another scenario", "Race"),
-    Key("lane.detail", "enter,i", "show_lane", "all about a lane, and what may help it", "Lanes"),
+    Key("lane.detail", "i,enter", "show_lane", "all about a lane, and what may help it", "Lanes"),
     Key("lane.profile", "P", "profile_lane", "profile 20 steps of a lane: its operations and waits", "Lanes"),
     Key("lane.log", "l", "show_log", "what a lane printed, and what happened to it", "Lanes"),
     Key("focus.next", "tab", "move_focus(1)", "keys act on the next lane only, then on all", "Lanes"),
@@ -53,7 +54,17 @@ RACE_KEYS = (
     Key("focus.all", "escape", "focus_all", "keys act on all lanes", "Lanes"),
     Key("page.next", "pagedown", "move_page(1)", "show hidden lanes", "Lanes"),
     Key("page.previous", "pageup", "move_page(-1)", "show the hidden lanes before", "Lanes"),
+    Key("zoom", "z", "toggle_zoom", "one lane on the whole width, and back; so does a double click", _CLOSER),
+    Key("chart.metric", "v", "next_metric", "what the charts show: throughput, step time, loss, CPU, …", _CLOSER),
+    Key("chart.scale", "a", "next_scale", "axis of the charts: shared, own, logarithmic", _CLOSER),
+    Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
+    Key("cursor.back", "left", "move_cursor(-1)", "cursor in the charts: earlier; so does the mouse", _CLOSER),
+    Key("cursor.on", "right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", _CLOSER),
+    Key("follow", "f", "toggle_follow", "stop following, or back to now; PgUp and PgDn scroll", _CLOSER),
+    Key("follow.now", "end", "follow_now", "back to now", _CLOSER),
+    Key("copy", "y", "show_copy", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_doctor", "examine TensorFlow, GPU and machine", "tfmon"),
+    Key("runs", "R", "show_runs", "recorded races: replay, compare, name, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
@@ -62,7 +73,7 @@ RACE_KEYS = (
 """Keys of the race screen."""
 
 PAGE_KEYS = (
-    Key("close", "escape,q", "dismiss", "close the page; so does the key that opened it", "On a page"),
+    Key("close", "escape,q", "dismiss", "back to the race; so does the key that opened the page", "On a page"),
     Key("choose", "enter,space", "choose", "do what is chosen", "On a page"),
     Key("move.down", "down,j", "move(1)", "down by a line", "On a page"),
     Key("move.up", "up", "move(-1)", "up by a line", "On a page"),
@@ -76,7 +87,15 @@ PAGE_KEYS = (
     Key("move.end", "end", "scroll_end", "to the last line; the log follows from there on", "On a page"),
     Key("lane.stack", "S", "ask_stack", "the stacks of a lane's threads, on its page", "On a page"),
     Key("lane.kill", "K", "kill", "end the lane, by force if necessary, on its page", "On a page"),
-    Key("filter", "slash", "filter", "show only the lines of a log with these words", "On a page"),
+    Key("filter", "slash", "filter", "show only what contains the words that are typed", "On a page"),
+    Key("sort", "o", "sort", "sort a list by its next column", "On a page"),
+    Key("sort.reverse", "O", "reverse", "turn the order of a list round", "On a page"),
+    Key("log.view", "v", "turn_view", "log: all, events, the lane's output, TensorFlow's lines", "On a page"),
+    Key("match.next", "n", "find_match(1)", "log: the next line that matches, among all others", "On a page"),
+    Key("match.previous", "N", "find_match(-1)", "log: the line before that matches", "On a page"),
+    Key("run.mark", "space", "mark", "runs: mark a run; two are compared by Enter", "On a page"),
+    Key("run.name", "N", "name", "runs: give the run a name, by which commands find it", "On a page"),
+    Key("run.delete", "D", "delete", "runs: delete the run, after a question", "On a page"),
 )
 """Keys of the pages over the race. A page on which one types may bind an id to other keys."""
 
@@ -112,12 +131,15 @@ REPLAY_KEYS = (
     ),
     Key("replay.start", "home", "go_to_end(-1)", "to the beginning", "Replay"),
     Key("replay.end", "end", "go_to_end(1)", "to the end", "Replay"),
+    Key("replay.cursor.back", "ctrl+left", "move_cursor(-1)", "cursor in the charts: earlier", "Replay"),
+    Key("replay.cursor.on", "ctrl+right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", "Replay"),
 )
 """Keys that only a replay has."""
 
 _WATCHING = (
     "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
-    "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+    "show_runs", "show_race", "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+    "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow", "show_copy",
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
 
@@ -174,7 +196,7 @@ _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
 _PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
 _REPLAY = {key.id for key in REPLAY_KEYS} | {key.id for key in RACE_KEYS if watches(key.action)} | _EVERYWHERE
 _ALSO_ON_PAGES = {
-    "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "doctor", "help",
+    "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "doctor", "help", "runs",
 }  # fmt: skip
 """Keys of the race that act on pages, too; most because a page closes with the key that opened it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
@@ -12,6 +13,7 @@ from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, 
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
+from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, lane_style, strong
 from tfmon.ui.requests import short_name
@@ -28,9 +30,8 @@ def tune_rows(analysis: Analysis, lane: LaneState, width: int) -> list[Row]:
     if found is not None:
         rows += [((f" {line}", STRONG),) for line in wrap(f"now {found.text}", width - 2, 2)]
         if found.advice and (state is None or state.over):
-            rows.append(
-                ((" may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in found.advice), TEXT),)
-            )
+            advice = "may help: " + ", ".join(f"{one.text} ({one.purpose})" for one in found.advice)
+            rows += [((f" {line}", TEXT),) for line in wrap(advice, width - 2, 4)]
     if state is None:
         return [fit(row, width) for row in rows]
     if state.lane == lane.spec.name:
@@ -69,6 +70,13 @@ def _attempt_row(analysis: Analysis, attempt: Attempt) -> Row:
 # ---------------------------------------------------------------- crossover
 
 
+def lane_rows(snapshot: Snapshot, names: Sequence[str], width: int) -> list[Row]:
+    """Return a row for each lane of these names: its id, and what it is."""
+    places = [place for place, lane in enumerate(snapshot.lanes) if lane.spec.name in names]
+    lanes = [(snapshot.lanes[place], strong(lane_style(place))) for place in places]
+    return [fit(((f"   {lane.spec.id}  ", style), (lane.title, TEXT)), width) for lane, style in lanes]
+
+
 def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
     """Return the answer, how far it is, the chart and the table, as far as they have room."""
     snapshot, curve, experiment = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
@@ -78,7 +86,8 @@ def crossover_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
     places = [names.index(name) for name in experiment.lanes]
     ids = (snapshot.lanes[places[0]].spec.id, snapshot.lanes[places[1]].spec.id)
     styles = (lane_style(places[0]), lane_style(places[1]))
-    rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(curve.text, width - 2, 3)]
+    rows: list[Row] = [*lane_rows(snapshot, experiment.lanes, width), BLANK]
+    rows += [((f" {line}", STRONG),) for line in wrap(curve.text, width - 2, 3)]
     rows += [((f" {_progress(experiment)}", DIM),), BLANK]
     table = _table(curve, ids, styles)
     chart_height = min(16, height - len(rows) - len(table) - 1)

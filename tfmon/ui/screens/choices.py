@@ -1,4 +1,4 @@
-"""The two pages on which one chooses from a list: the knobs of the race, and the scenarios to race."""
+"""The lists from which one chooses what is raced: the knobs of the race, and the scenarios."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.binding import BindingType
 
+from tfmon.model.knobs import Knob
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, cells, crop, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.table import Column, Entry, matches
+from tfmon.ui.render.tabs import Hint
 from tfmon.ui.requests import shared_value, short_name, step_knob, targets
-from tfmon.ui.screens.page import FilterPage, ListPage, bound, closer, matches
+from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.page import Dialog, bound
 from tfmon.ui.view import View
 
 if TYPE_CHECKING:
@@ -42,117 +45,96 @@ class KnobPage(ListPage):
     """Lets every knob of the scenario be changed, by the same rules as the keys of the race screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        closer("knobs"),
-        bound("choose", "dismiss", "enter"),
-        bound("move.down"),
-        bound("move.up"),
         bound("move.next", "move(1)"),
         bound("move.previous", "move(-1)"),
         bound("move.right", keys="right,space,plus"),
         bound("move.left"),
     ]
+    tab = "knobs"
+    columns = (Column("knob", 24), Column("in effect", 24), Column("requested", 16), Column("a change"))
+    nothing = "this race has no knobs"
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the knobs with the chosen one marked."""
-        self.title_text = f"Knobs of {self.monitor.view.focused or 'all lanes'}"
-        up, down, left, right = (self.key(f"move.{way}") for way in ("up", "down", "left", "right"))
-        self.keys_text = f"{up} {down} choose · {left} {right} change · {self.key('close')} closes"
-        return knob_rows(snapshot, self.monitor.view, self.cursor, width, height)
+    def entries(self, snapshot: Snapshot) -> list[Entry]:
+        """Return the knobs, with what they are set to in the lanes that keys act on."""
+        view = self.monitor.view
+        chosen = next((lane for lane in snapshot.lanes if lane.spec.name == view.focused), None)
+        self.title_text = f"Knobs of {'all lanes' if chosen is None else f'{chosen.spec.id} {chosen.title}'}"
+        return [knob_entry(snapshot, view, knob) for knob in snapshot.race.knobs]
 
-    def entries(self) -> int:
-        """Return how many knobs there are."""
-        return len(self.monitor.snapshot.race.knobs)
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys do; where nothing may be changed, only how to look."""
+        hints = super().own_hints()
+        if self.shown and self.monitor.may_change_lanes:
+            hints.insert(0, Hint(("move.left", "move.right"), "change", "step(1)"))
+        return hints
+
+    def act(self, entry: Entry) -> None:
+        """Request the next value."""
+        step_knob(self.monitor, str(entry.id), 1)
 
     def action_step(self, direction: int) -> None:
-        """Request the next value of the chosen knob."""
-        knobs = self.monitor.snapshot.race.knobs
-        if knobs:
-            step_knob(self.monitor, knobs[self.cursor % len(knobs)].name, direction)
+        """Request the next value of the chosen knob, or the one before."""
+        if self.entry is not None:
+            step_knob(self.monitor, str(self.entry.id), direction)
 
 
-def knob_rows(snapshot: Snapshot, view: View, cursor: int, width: int, height: int) -> list[Row]:
-    """Return two lines a knob: its value, then what it is for; the chosen one stays in view."""
-    lanes = targets(snapshot.lanes, view.focused)
-    rows: list[Row] = [BLANK]
-    chosen_at = 0
-    for place, knob in enumerate(snapshot.race.knobs):
-        now, requested = shared_value(lanes, knob)
-        chosen = place == cursor % max(1, len(snapshot.race.knobs))
-        if chosen:
-            chosen_at = len(rows)
-        value: Row = ((f"{now}", STRONG), (f"  {requested} requested" if requested else "", DIM))
-        kind = "changes while it trains" if knob.kind == "live" else "restarts the lane"
-        head: Row = (
-            (" ▸ " if chosen else "   ", STRONG),
-            (f"{short_name(knob.name):<18}", STRONG if chosen else TEXT),
-        )
-        rows.append((*head, *fit(value, max(24, cells(value))), (f"  {kind}", DIM)))
-        rows += [((f"   {line}", DIM),) for line in wrap(f"{knob.help} Takes {knob.allowed()}.", width - 5, 2)]
-        rows.append(BLANK)
-    first = max(0, min(chosen_at - height // 2, len(rows) - height))
-    return rows[first : first + height]
+def knob_entry(snapshot: Snapshot, view: View, knob: Knob) -> Entry:
+    """Return a knob as an entry of the list; it is marked where the lanes differ in it."""
+    now, requested = shared_value(targets(snapshot.lanes, view.focused), knob)
+    differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
+    kind = "while it trains" if knob.kind == "live" else "restarts the lane"
+    return Entry(
+        knob.name,
+        ((short_name(knob.name), TEXT), (now, STRONG), (requested, WARN), (kind, DIM)),
+        whole=f"{knob.help} Takes {knob.allowed()}." + (" The lanes differ in it." if differs else ""),
+        mark="≠" if differs else " ",
+    )
 
 
-class Picker(ListPage, FilterPage):
+class Picker(ListPage, Dialog):
     """Closes with the name of the chosen scenario, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", keys="enter"),
         bound("move.down", keys="down,tab"),
         bound("move.up", keys="up,shift+tab"),
+        bound("sort", keys="ctrl+o"),
     ]
+    typing = True
     title_text = "Race another scenario"
+    columns = (Column("scenario", 30), Column("title", 90), Column("from"))
+    nothing = "there is no scenario"
 
     def __init__(self, monitor: MonitorApp) -> None:
         super().__init__(monitor)
-        self._scenarios = tuple(monitor.scenarios())
+        self._every = [_scenario_entry(one, monitor.snapshot.race.scenario) for one in monitor.scenarios()]
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the filter and the scenarios that match it."""
-        found = matching(self._scenarios, self.words)
-        up, down, choose = (self.key(one) for one in ("move.up", "move.down", "choose"))
-        self.keys_text = f"type to filter · {up} {down} choose · {choose} races · {self.key('close')} closes"
-        return picker_rows(found, self.words, self.cursor, snapshot.race.scenario, width, height)
+    def entries(self, snapshot: Snapshot) -> list[Entry]:
+        """Return the scenarios; where words are typed, those with the words in their name come first."""
+        return self._every
 
-    def entries(self) -> int:
-        """Return how many scenarios match."""
-        return len(matching(self._scenarios, self.words))
+    def matching(self, every: Sequence[Entry]) -> list[Entry]:
+        """Return what matches; unless it is sorted, matches in the name come first."""
+        found = super().matching(every)
+        if self.order.column is None and self.words:
+            found = sorted(found, key=lambda one: not matches(str(one.id), self.words))
+        return found
+
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys do."""
+        return [Hint(("choose",), "race it", "choose"), Hint(("move.up", "move.down"), "choose; type to filter")]
+
+    def filter_by(self, words: str) -> None:
+        """Show what contains these words, and choose the first."""
+        self.chosen, self.first = None, 0
+        super().filter_by(words)
 
     def action_choose(self) -> None:
         """Close, and race the chosen scenario."""
-        found = matching(self._scenarios, self.words)
-        if found:
-            self.dismiss(found[min(self.cursor, len(found) - 1)].name)
+        if self.entry is not None:
+            self.dismiss(str(self.entry.id))
 
 
-def matching(infos: Sequence[ScenarioRow], words: str) -> list[ScenarioRow]:
-    """Return the scenarios in whose name or title every word occurs; matches in the name come first."""
-    found = [info for info in infos if matches(f"{info.name} {info.title}", words)]
-    return sorted(found, key=lambda info: not matches(info.name, words))
-
-
-def picker_rows(
-    infos: Sequence[ScenarioRow], words: str, cursor: int, racing: str, width: int, height: int
-) -> list[Row]:
-    """Return the filter line, a line for each scenario, and what the chosen one is about."""
-    rows: list[Row] = [BLANK, (("   filter ", DIM), (words, STRONG), ("▏" if words else "all", DIM)), BLANK]
-    if not infos:
-        return [*rows, ((f"   no scenario matches “{words}”; Ctrl+U shows all", WARN),)]
-    about = 5  # rows below the list
-    room = max(1, height - len(rows) - about)
-    first = max(0, min(cursor - room // 2, len(infos) - room))
-    for place, info in enumerate(infos[first : first + room], first):
-        chosen = place == cursor
-        note = " (this race)" if info.name == racing else ""
-        rows.append(
-            (
-                (" ▸ " if chosen else "   ", STRONG),
-                (crop(f"{info.name}{note}", 30).ljust(32), STRONG if chosen else TEXT),
-                (info.title, TEXT if chosen else DIM),
-            )
-        )
-    info = infos[min(cursor, len(infos) - 1)]
-    rows.append(BLANK)
-    rows += [((f"   {line}", DIM),) for line in wrap(info.doc, width - 6, about - 2)]
-    rows.append(((f"   {info.origin}", DIM),))
-    return rows
+def _scenario_entry(one: ScenarioRow, racing: str) -> Entry:
+    note = " (this race)" if one.name == racing else ""
+    cells = ((f"{one.name}{note}", TEXT), (one.title, TEXT), (one.origin, DIM))
+    return Entry(one.name, cells, whole=f"{one.title}. {one.doc}" if one.doc else one.title)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -16,12 +16,11 @@ from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Readi
 from tfmon.model.session import HISTORY_SAMPLES, Snapshot
 from tfmon.ui.render import chart, lifecycle
 from tfmon.ui.render.readings import time_parts
-from tfmon.ui.render.rows import BLANK, Row, entry, wrap
+from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
-from tfmon.ui.screens.page import ScrollPage, bound, closer
-
-if TYPE_CHECKING:
-    from tfmon.ui.app import MonitorApp
+from tfmon.ui.render.tabs import Hint
+from tfmon.ui.screens.lists import ScrollPage
+from tfmon.ui.screens.page import bound
 
 _MEANINGS = {
     "input": "waiting for the next batch",
@@ -51,24 +50,32 @@ class LanePage(ScrollPage):
     """Shows all that is known of a lane; Tab goes to the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        closer("lane.detail"),
+        bound("choose", "choose", "enter"),
         bound("move.next"),
         bound("move.previous"),
         bound("lane.stack"),
         bound("lane.kill"),
     ]
-
-    def __init__(self, monitor: MonitorApp, index: int) -> None:
-        super().__init__(monitor)
-        self._index = index
+    tab = "lane"
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return everything about the lane."""
-        if not snapshot.lanes:
-            return []
-        lane = snapshot.lanes[self._index % len(snapshot.lanes)]
-        self.title_text = f"Lane {lane.spec.id}: {lane.title}   ({self.key('move.next')}: the next lane)"
+        lane = self._lane()
+        if lane is None:
+            self.title_text = "Lane"
+            return [BLANK, (("  there is no lane yet", TEXT),)]
+        self.title_text = f"Lane {lane.spec.id}: {lane.title}"
         return lane_rows(self.monitor.analysis, lane, width, self.monitor.view.charset)
+
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys do: with a lane that has ended less than with one that trains."""
+        lane, hints = self._lane(), super().own_hints()
+        if len(self.monitor.snapshot.lanes) > 1:
+            hints.insert(0, Hint(("move.next",), "next lane", "turn(1)"))
+        if lane is not None and not lane.over and self.monitor.may_change_lanes:
+            hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
+            hints += [Hint(("lane.kill",), "end the lane")]
+        return hints
 
     def action_ask_stack(self) -> None:
         """Request the stacks of the lane's threads."""
@@ -86,7 +93,7 @@ class LanePage(ScrollPage):
     def action_kill(self) -> None:
         """End the lane, by force if necessary."""
         lane = self._lane()
-        if lane is None:
+        if lane is None or not self.monitor.may_change():
             return
         if lane.over:
             self.monitor.say(f"{lane.title} has ended already")
@@ -95,12 +102,11 @@ class LanePage(ScrollPage):
             self.monitor.say(f"ending {lane.title}; r starts it again")
 
     def _lane(self) -> LaneState | None:
-        lanes = self.monitor.snapshot.lanes
-        return lanes[self._index % len(lanes)] if lanes else None
+        return self.monitor.pages.lane_of(self.monitor.snapshot.lanes)
 
     def action_turn(self, direction: int) -> None:
         """Show another lane."""
-        self._index += direction
+        self.monitor.pages.lane += direction
         self.cursor = 0
         self.redraw()
 
@@ -160,7 +166,7 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
     for line in wrap(bottleneck.text, width - 4, 3):
         yield ((f"  {line}", TEXT),)
     for also in bottleneck.also:
-        yield ((f"  {also}", WARN),)
+        yield from (((f"  {line}", WARN),) for line in wrap(also, width - 4, 4))
     yield BLANK
     for name, value, _ in time_parts(bottleneck.shares):
         yield ((f"  {name:<10}{value:5.1f} %  ", TEXT), (_MEANINGS[name], DIM))
@@ -173,7 +179,9 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
         yield BLANK
         yield (("  What may help", STRONG),)
     for advice in bottleneck.advice:
-        yield ((f"  {advice.text}", STRONG), (f"  {advice.purpose}", TEXT))
+        first, *more = wrap(advice.purpose, max(20, width - cells([(advice.text, STRONG)]) - 6), 4) or [""]
+        yield ((f"  {advice.text}", STRONG), (f"  {first}", TEXT))
+        yield from (((" " * (len(advice.text) + 4) + line, TEXT),) for line in more)
         yield from _code_rows(code_for(advice))
 
 

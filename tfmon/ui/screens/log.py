@@ -2,169 +2,146 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from tfmon import units
-from tfmon.model.lane_state import LogLine
+from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, wrap
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.screens.page import FilterPage, bound, closer, matches
+from tfmon.ui.render.log import COLUMNS, VIEWS, log_entries
+from tfmon.ui.render.table import Entry, arranged, matches
+from tfmon.ui.render.tabs import Hint
+from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.page import WHEEL_ROWS, bound
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
-_TIME_CELLS = 9
-_MOST_ROWS = 6
-"""A line that is longer than this ends in an ellipsis."""
-_WHEEL_LINES = 3
-_OTHER_ROWS = 5
-"""Rows of the page that are no lines of the log."""
-_STYLES = {"printed": TEXT, "event": DIM, "trouble": WARN}
-_MARKS = {"printed": " ", "event": "·", "trouble": "!"}
-"""Colour is never the only cue."""
 
-
-class LogPage(FilterPage):
-    """Shows the log of one lane, and follows it until one scrolls up; from the last line on it follows again."""
+class LogPage(ListPage):
+    """Shows the log of one lane, and follows it until one moves up; from the last line on it follows again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        closer("lane.log"),
-        bound("filter"),
-        bound("choose", "keep_filter", "enter"),
-        bound("move.down", "scroll_lines(1)"),
-        bound("move.up", "scroll_lines(-1)", "up,k"),
-        bound("move.page.down", "scroll_lines(10)"),
-        bound("move.page.up", "scroll_lines(-10)"),
-        bound("move.home"),
-        bound("move.end"),
         bound("move.next"),
         bound("move.previous"),
+        bound("log.view"),
+        bound("match.next"),
+        bound("match.previous"),
     ]
+    tab = "log"
+    columns = COLUMNS
+    wraps = True
+    nothing = "no line yet"
 
-    def __init__(self, monitor: MonitorApp, index: int) -> None:
+    def __init__(self, monitor: MonitorApp) -> None:
         super().__init__(monitor)
-        self._index = index
-        self.typing = False
-        self._last: int | None = None
-        """Place of the last line in view among those that match; None while the newest is followed."""
-        self._found: list[LogLine] = []
+        self.view = 0
+        """Place of what is shown in `VIEWS`."""
+        self.among_others = False
+        """Whether the lines that match stand among all others, as `n` shows them."""
+        self._kept: tuple[object, ...] = ()
+        self._entries: list[Entry] = []
 
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the filter, and the lines that end with the one that was scrolled to."""
-        if not snapshot.lanes:
-            return [BLANK, ((" there is no lane", TEXT),)]
-        lane = snapshot.lanes[self._index % len(snapshot.lanes)]
-        found = self._found = [line for line in lane.log if matches(line.text, self.words)]
-        if self._last is not None and self._last >= len(found) - 1:
-            self._last = None
-        shown = found if self._last is None else found[: self._last + 1]
-        other = f"   ({self.key('move.next')}: the next lane)" if len(snapshot.lanes) > 1 else ""
-        self.title_text = f"Log of lane {lane.spec.id}: {lane.title}{other}"
-        self.keys_text = self._foot()
-        following = "following" if self._last is None else f"{len(found) - len(shown)} newer below"
-        head = _filter_row(self.words, self.typing, len(found), len(lane.log), following)
-        room = max(0, height - 1)
+    def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
+        """Return the lines of the view; made again only when there are new ones."""
+        lane = self._lane(snapshot)
+        if lane is None:
+            self.title_text, self._entries = "Log", []
+            return self._entries
+        self.title_text = f"Log of lane {lane.spec.id}: {lane.title}"
         origin_ns = snapshot.race.started_ns or lane.started_ns
-        return [head, *log_rows(shown, origin_ns, width, room)]
+        if self._kept != (key := (id(lane.log), self.view, origin_ns)):
+            self._entries = log_entries(lane.log, self.view, origin_ns)
+            self._kept, self._lines = key, lane.log  # the lines are kept, so that no others get their id
+        return self._entries
 
-    def _foot(self) -> str:
-        if self.typing:
-            return f"type to filter · {self.key('choose')} keeps it · {self.key('close')} shows all"
-        keys = " ".join(self.key(one) for one in ("move.up", "move.down", "move.page.up", "move.page.down"))
-        end = f"{self.key('move.end')} follows"
-        return f"{self.key('filter')} filter · {keys} scroll · {end} · {self.key('close')} closes"
+    def matching(self, every: Sequence[Entry]) -> list[Entry]:
+        """Return the lines that match; all of them where matches are looked at among the others."""
+        return arranged(every, "", self.order) if self.among_others else super().matching(every)
+
+    def _lane(self, snapshot: Snapshot) -> LaneState | None:
+        return self.monitor.pages.lane_of(snapshot.lanes)
+
+    @property
+    def following(self) -> bool:
+        """Whether the newest line is chosen, and the next one will be."""
+        return self.chosen is None or not self.shown or self.cursor == len(self.shown) - 1
+
+    def default_place(self) -> int:
+        """Follow: the newest line is chosen where no other is, or where that one is gone."""
+        return max(0, len(self.shown) - 1)
+
+    def note(self) -> str:
+        """Return which lines these are, and whether the newest is followed."""
+        if self.following:
+            self.chosen = None
+        newer = len(self.shown) - 1 - self.cursor
+        state = "following" if self.chosen is None else f"{newer} newer below"
+        return f" lines: {VIEWS[self.view][0]} · {state}"
+
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys do now."""
+        following = VIEWS[(self.view + 1) % len(VIEWS)][0]
+        hints = [Hint(("log.view",), f"shows {following}", "turn_view"), Hint(("filter",), "filter", "filter")]
+        if self.words:
+            hints.insert(0, Hint(("match.next", "match.previous"), "matches among the rest", "find_match(1)"))
+        if len(self.monitor.snapshot.lanes) > 1:
+            hints.append(Hint(("move.next",), "next lane", "turn(1)"))
+        if len(self.shown) > 1:
+            hints += [Hint(("move.up", "move.down"), "scroll"), Hint(("sort", "sort.reverse"), "sort", "sort")]
+        if not self.following:
+            hints.insert(0, Hint(("move.end",), "follows", "scroll_end"))
+        return hints
+
+    def action_turn_view(self) -> None:
+        """Show the events, what the lane printed, what TensorFlow says, or all of it."""
+        self.view = (self.view + 1) % len(VIEWS)
+        self.redraw()
+
+    def action_find_match(self, direction: int) -> None:
+        """Go to the next line that matches, among all others; after the last one to the first."""
+        if not self.words.strip():
+            self.monitor.say(f"{self.key('filter')} and some words first: then this goes through what matches")
+            return
+        if not self.among_others:
+            at = self.entry
+            self.among_others = True
+            self.shown = self.matching(self._entries)
+            self.chosen = at.id if at is not None else None
+            if at is not None and matches(at.text, self.words):
+                self.redraw()
+                return
+        places = [place for place, one in enumerate(self.shown) if matches(one.text, self.words)]
+        if not places:
+            self.redraw()
+            return
+        here = self.cursor
+        later = [place for place in places if (place > here if direction > 0 else place < here)]
+        ends = (places[0], later[0] if later else 0) if direction > 0 else (places[-1], later[-1] if later else 0)
+        self.choose(ends[1] if later else ends[0])
+
+    def filter_by(self, words: str) -> None:
+        """Show only the lines that contain these words, the newest last."""
+        self.among_others, self.chosen = False, None
+        super().filter_by(words)
 
     def action_filter(self) -> None:
-        """Let the user type a filter."""
-        self.typing = True
-        self.redraw()
-
-    def action_keep_filter(self) -> None:
-        """End typing; the filter stays."""
-        self.typing = False
-        self.redraw()
-
-    async def action_dismiss(self, result: str | None = None) -> None:
-        """Close the page; while a filter is typed, drop that instead."""
-        if self.typing:
-            self.typing = False
-            self.filter_by("")
-        else:
-            await super().action_dismiss(result)
-
-    def action_scroll_lines(self, amount: int) -> None:
-        """Move down, or up for a negative amount."""
-        newest = len(self._found) - 1
-        at = newest if self._last is None else self._last
-        self._last = max(0, at + amount)
-        self.redraw()
-
-    def action_scroll_home(self) -> None:
-        """Show the first lines."""
-        width, height = self.app.size
-        self._last = max(0, fitting(self._found, width, height - _OTHER_ROWS) - 1)
-        self.redraw()
+        """Let the user type a filter; only what matches is shown again."""
+        self.among_others = False
+        super().action_filter()
 
     def action_scroll_end(self) -> None:
         """Show the newest line, and follow."""
-        self._last = None
+        self.chosen = None
         self.redraw()
 
     def action_turn(self, direction: int) -> None:
         """Show another lane."""
-        self._index += direction
-        self._last = None
+        self.monitor.pages.lane += direction
+        self.chosen = None
         self.redraw()
 
     def wheel(self, direction: int) -> None:
         """Scroll some lines."""
-        self.action_scroll_lines(direction * _WHEEL_LINES)
-
-    def filter_by(self, words: str) -> None:
-        """Show the lines that contain these words, the newest last."""
-        self._last = None
-        super().filter_by(words)
-
-
-def log_rows(lines: list[LogLine], origin_ns: int, width: int, height: int) -> list[Row]:
-    """Return the last lines that fit into so many rows, each with its time since the race began, wrapped."""
-    rows: list[Row] = []
-    for line in reversed(lines):
-        pieces = _pieces(line, width)
-        since_s = (line.at_ns - origin_ns) / 1e9
-        time = ("-" if since_s <= -1 else "") + units.clock(abs(since_s))
-        style = _STYLES[line.kind]
-        block: list[Row] = [
-            (
-                (f"{time if first else '':>{_TIME_CELLS - 2}} ", DIM),
-                (_MARKS[line.kind] if first else " ", style),
-                (" " + piece, style),
-            )
-            for first, piece in ((place == 0, piece) for place, piece in enumerate(pieces))
-        ]
-        rows = block + rows
-        if len(rows) >= height:
-            break
-    return rows[max(0, len(rows) - height) :]
-
-
-def fitting(lines: list[LogLine], width: int, height: int) -> int:
-    """Return how many of the first lines fit into so many rows."""
-    for place, line in enumerate(lines):
-        height -= len(_pieces(line, width))
-        if height < 0:
-            return place
-    return len(lines)
-
-
-def _pieces(line: LogLine, width: int) -> list[str]:
-    return wrap(line.text, width - _TIME_CELLS - 2, _MOST_ROWS)
-
-
-def _filter_row(words: str, typing: bool, found: int, total: int, following: str) -> Row:
-    count = f"{found} of {total} lines" if words else f"{total} lines"
-    shown: Row = ((words, STRONG), ("▏" if typing else "", DIM)) if words or typing else (("all", DIM),)
-    return ((" filter ", DIM), *shown, (f"   {count} · {following}", DIM))
+        self.choose(self.cursor + direction * WHEEL_ROWS)

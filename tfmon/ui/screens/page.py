@@ -1,4 +1,4 @@
-"""Base of the pages over the race: rows of text below the race in one line, with the keys at the bottom."""
+"""Base of the pages beside the race: tabs at the top, rows of text, a message, and the keys at the bottom."""
 
 from __future__ import annotations
 
@@ -9,22 +9,26 @@ from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
+from textual.screen import Screen
 
 from tfmon.model.session import Snapshot
-from tfmon.ui.canvas import Canvas
+from tfmon.ui.canvas import Canvas, cut
 from tfmon.ui.keys import KEYS, key_of
-from tfmon.ui.render.bars import message_of
+from tfmon.ui.render.bars import Zone, message_of
 from tfmon.ui.render.race import one_line
-from tfmon.ui.render.rows import BLANK, Row, fit
-from tfmon.ui.render.style import DIM, STRONG, WARN, strong, to_ascii
+from tfmon.ui.render.rows import BLANK, Row, cells, fit, spread
+from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
+from tfmon.ui.render.tabs import Hint, hint_row, tab_row
+from tfmon.ui.screens.tabs import Tabbed
 from tfmon.ui.view import with_failures
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
 _KEYS = {key.id: key for key in KEYS}
-_WHEEL_ROWS = 3
+WHEEL_ROWS = 3
+FRAME_ROWS = 4
+"""Rows of a page besides its body: tabs, title, message, keys."""
 
 
 def bound(binding: str, action: str = "", keys: str = "") -> Binding:
@@ -38,28 +42,45 @@ def closer(binding: str) -> Binding:
     return bound(binding, "dismiss")
 
 
-class Page(ModalScreen[str | None]):
-    """The race in one line, a title, the body of the page, the message, and the keys of the page.
+EVERYWHERE: tuple[BindingType, ...] = (bound("close"), bound("picture"))
+"""Bindings of pages and dialogs."""
+
+
+class Page(Tabbed, Screen[str | None]):
+    """The tabs, a title with the race beside it, the body of the page, the message, and the keys of the page.
 
     A page implements `body`. It is no `abc.ABC`: Textual's classes have a metaclass of their own.
     """
 
     CSS = "Page { background: $background; overflow: hidden; }"
-    BINDINGS: ClassVar[list[BindingType]] = [bound("close"), bound("picture"), bound("palette")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *EVERYWHERE,
+        bound("palette"),
+        bound("help"),
+        bound("lane.detail", keys="i"),
+        bound("lane.log"),
+        bound("knobs"),
+        bound("lane.profile"),
+        bound("doctor"),
+        bound("runs"),
+    ]
     BLANK = True
     """The canvas covers the page, so Textual need not draw lines of its own.
 
     Textual 8.2 keeps the lines of the last 1,024 widgets that it drew: 160 kB for every page that was opened.
     """
+    tab = ""
+    """Name of its tab; empty for a page that has none."""
+    still = False
+    """Whether it shows nothing that changes by itself, so that it need not be drawn twice a second."""
     title_text = ""
-    keys_text = ""
-    """The bottom line, set by `body`; empty for the key that closes the page."""
 
     def __init__(self, monitor: MonitorApp) -> None:
         super().__init__()
         self.monitor = monitor
         self.canvas = Canvas(monitor.palette)
-        self.cursor = 0
+        self.zones: list[Zone] = []
+        """What a click acts on."""
 
     def compose(self) -> ComposeResult:
         """Give Textual the one widget of the page."""
@@ -74,7 +95,7 @@ class Page(ModalScreen[str | None]):
         self.redraw()
 
     def on_screen_resume(self) -> None:
-        """Draw what happened while the command palette was open."""
+        """Draw what happened while another page was shown."""
         self.redraw()
 
     def key(self, binding: str) -> str:
@@ -83,25 +104,70 @@ class Page(ModalScreen[str | None]):
 
     def redraw(self) -> None:
         """Draw the latest snapshot; only what changed is painted."""
+        if not self.is_mounted:
+            return
         monitor, snapshot = self.monitor, self.monitor.snapshot
         view = monitor.view = with_failures(monitor.view, snapshot, ())
         width, height = self.app.size
-        room = max(0, height - 4)
+        room = max(0, height - FRAME_ROWS)
+        self.zones = []
         body = (self.body(snapshot, width, room) + [BLANK] * room)[:room]
-        rows: list[Row] = [one_line(monitor.analysis, width), ((f" {self.title_text}", STRONG),), *body]
-        keys = self.keys_text or f"{self.key('close')} closes"
-        rows += [((f" {message_of(view, snapshot)}", strong(WARN)),), ((f" {keys}", DIM),)]
-        fitted = [fit(row, width) for row in rows[:height]]
+        top = self._top(width)
+        foot, zones = hint_row(self.hints(), view.keys, width, height - 1)
+        self.zones += zones
+        message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
+        fitted = [fit(row, width) for row in (top, self._title(width), *body, message, foot)[:height]]
         if view.charset == "ascii":
             fitted = [to_ascii(row) for row in fitted]
         self.canvas.show(fitted)
+
+    def _top(self, width: int) -> Row:
+        row, zones = tab_row(self.monitor.tabs, self.tab, self.monitor.view.keys, width)
+        self.zones += zones
+        return row
+
+    def _title(self, width: int) -> Row:
+        """Return the title, and beside it the race in one line where there is room and the page moves anyway."""
+        title: Row = ((f" {self.title_text}", STRONG),)
+        if self.still:
+            return title
+        race = one_line(self.monitor.analysis, width)
+        text = "".join(part for part, _ in race).rstrip()
+        if cells(title) + len(text) + 4 > width:
+            return title
+        return spread(title, cut(race, 0, len(text) + 1), width)
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the rows of the page; at most `height` are shown."""
         raise NotImplementedError
 
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys of this page do now, the most useful first."""
+        return []
+
+    def hints(self) -> list[Hint]:
+        """Return what the keys do now; the last two stay where there is no room for all."""
+        back = "race" if self.tab else "back"
+        return [*self.own_hints(), Hint(("help",), "help", "show_help"), Hint(("close",), back, "dismiss")]
+
+    def message(self, snapshot: Snapshot) -> str:
+        """Return what is said above the keys."""
+        return message_of(self.monitor.view, snapshot)
+
+    def clicked(self, row: int) -> None:
+        """Act on a click into a row of the body."""
+
     def wheel(self, direction: int) -> None:
         """Act on a turn of the wheel: 1 is down, -1 is up."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Show the tab, or do what the words at the bottom say; the rest is for the body."""
+        x, y = event.screen_x, event.screen_y
+        zone = next((zone for zone in self.zones if zone.rect.contains(x, y)), None)
+        if zone is not None:
+            self.call_next(self.run_action, zone.action)
+        elif 2 <= y < self.app.size.height - 2:
+            self.clicked(y - 2)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Go down."""
@@ -119,109 +185,37 @@ class Page(ModalScreen[str | None]):
         """Save the page as a picture and as text."""
         self.monitor.save_picture(self.canvas.text())
 
-    async def action_show_palette(self) -> None:
-        """Open the command palette of the race."""
-        await self.app.screen_stack[0].run_action("show_palette")
+    def action_show_palette(self) -> None:
+        """Open the command palette: what this page's keys do, and those of the race."""
+        from tfmon.ui.screens.palette import open_palette
+
+        open_palette(self.monitor.pages.base, self.monitor.view.keys, self.monitor.view.charset, self)
+
+    def action_show_help(self) -> None:
+        """Open the help, with the keys of this page first."""
+        from tfmon.ui.screens.text import HelpPage
+
+        self.app.push_screen(HelpPage(self.monitor, self))
 
     async def action_dismiss(self, result: str | None = None) -> None:
-        """Close the page."""
-        self.dismiss(result)
+        """Go back: from a page that has a tab to the race, from another one to where it was opened."""
+        if self.tab:
+            self.monitor.pages.show("race")
+        else:
+            self.dismiss(result)
 
 
-class ListPage(Page):
-    """A page with a list, of which one entry is chosen by keys and wheel."""
+class Dialog(Page, inherit_bindings=False):
+    """A question that has to be answered or closed before another page can be shown."""
 
-    def entries(self) -> int:
-        """Return how many entries the list has now."""
-        raise NotImplementedError
+    BINDINGS: ClassVar[list[BindingType]] = [*EVERYWHERE]
 
-    def action_move(self, direction: int) -> None:
-        """Choose another entry."""
-        self.cursor = (self.cursor + direction) % max(1, self.entries())
-        self.redraw()
+    def _top(self, width: int) -> Row:
+        return one_line(self.monitor.analysis, width)
 
-    def wheel(self, direction: int) -> None:
-        """Choose another entry."""
-        self.action_move(direction)
+    def _title(self, width: int) -> Row:
+        return ((f" {self.title_text}", STRONG),)
 
-
-class FilterPage(Page):
-    """A page on which one types words; only what contains all of them is shown."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("backspace", "erase", "erase a character"),
-        Binding("ctrl+u", "clear", "show all"),
-    ]
-    typing = True
-    """Whether keys are characters of the filter now."""
-    words = ""
-
-    def on_key(self, event: events.Key) -> None:
-        """Take what is typed into the filter."""
-        if self.typing and event.is_printable and event.character is not None:
-            event.stop()
-            self.filter_by(self.words + event.character)
-
-    def action_erase(self) -> None:
-        """Erase the last character."""
-        self.filter_by(self.words[:-1])
-
-    def action_clear(self) -> None:
-        """Show everything again."""
-        self.filter_by("")
-
-    def filter_by(self, words: str) -> None:
-        """Show what contains these words."""
-        self.words = words
-        self.cursor = 0
-        self.redraw()
-
-
-def matches(text: str, words: str) -> bool:
-    """Return whether a text contains every one of the words, in any case."""
-    text = text.lower()
-    return all(word in text for word in words.lower().split())
-
-
-class ScrollPage(Page):
-    """A page of rows that scrolls where they do not fit."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("move.down", "scroll_rows(1)", "down,j,space"),
-        bound("move.up", "scroll_rows(-1)", "up,k"),
-        bound("move.page.down"),
-        bound("move.page.up"),
-        bound("move.home"),
-        bound("move.end"),
-    ]
-
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return all rows of the page."""
-        raise NotImplementedError
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the rows that are in view."""
-        rows = self.rows(snapshot, width)
-        self.cursor = max(0, min(self.cursor, len(rows) - height))
-        more = len(rows) > height
-        scroll = ("move.up", "move.down", "move.page.up", "move.page.down")
-        keys = f" · {' '.join(self.key(one) for one in scroll)} scroll" if more else ""
-        self.keys_text = f"{self.key('close')} closes{keys}"
-        return rows[self.cursor : self.cursor + height]
-
-    def action_scroll_rows(self, amount: int) -> None:
-        """Move down, or up for a negative amount."""
-        self.cursor = max(0, self.cursor + amount)
-        self.redraw()
-
-    def action_scroll_home(self) -> None:
-        """Show the first row."""
-        self.action_scroll_rows(-self.cursor)
-
-    def action_scroll_end(self) -> None:
-        """Show the last row."""
-        self.action_scroll_rows(len(self.rows(self.monitor.snapshot, self.app.size.width)))
-
-    def wheel(self, direction: int) -> None:
-        """Scroll some rows."""
-        self.action_scroll_rows(direction * _WHEEL_ROWS)
+    def hints(self) -> list[Hint]:
+        """Return what the keys do now."""
+        return [*self.own_hints(), Hint(("close",), "cancel", "dismiss")]

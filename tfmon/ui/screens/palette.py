@@ -35,27 +35,36 @@ class Palette(CommandPalette):
         forget_lines()
 
 
-def open_palette(screen: Screen[Any], keys: Mapping[str, str], charset: Charset) -> None:
-    """Open the palette with all that a screen's keys do; what is chosen is done there.
+def open_palette(
+    race: Screen[Any], keys: Mapping[str, str], charset: Charset, page: Screen[Any] | None = None
+) -> None:
+    """Open the palette with all that the keys of the race do, after those of the page that is shown.
 
-    `keys` are those that the user has remapped, by the binding's id.
+    What is chosen is done there. `keys` are those that the user has remapped, by the binding's id.
     """
+    screen = race
     if CommandPalette.is_open(screen.app):
         return
-    actions = {text: action for text, action in _actions(screen, keys) if action != "show_palette"}
+    actions: dict[str, tuple[Screen[Any], str]] = {}
+    for place in (page, race):
+        if place is not None:
+            found = _page_actions(place, keys) if place is page else _actions(place, keys)
+            for text, action in found:
+                if action != "show_palette":
+                    actions.setdefault(text, (place, action))
 
     class Actions(Provider):
         """Finds actions by their words."""
 
         async def discover(self) -> Hits:
-            for text, action in actions.items():
-                yield DiscoveryHit(Content(text), _doing(screen, action), text)
+            for text, found in actions.items():
+                yield DiscoveryHit(Content(text), _doing(*found), text)
 
         async def search(self, query: str) -> Hits:
             matcher = self.matcher(query)
-            for text, action in actions.items():
+            for text, found in actions.items():
                 if score := matcher.match(text):
-                    yield Hit(score, matcher.highlight(text), _doing(screen, action), text)
+                    yield Hit(score, matcher.highlight(text), _doing(*found), text)
 
     palette = Palette([Actions], placeholder="What do you want to do?")
     palette.set_class(charset == "ascii", "plain")
@@ -72,6 +81,17 @@ def _actions(screen: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, st
             found.append((f"{binding.description}  ({label(key)})", binding.action))
     themes = [] if screen.app.no_color else sorted(screen.app.available_themes)
     return found + [(f"colours: theme {name}", f"app.set_theme({name!r})") for name in themes]
+
+
+def _page_actions(page: Screen[Any], keys: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return what the keys of a page do, but for those that move in it and those that every page has."""
+    from tfmon.ui.screens.text import keys_of_page
+
+    return [
+        (f"{key.help}  ({label(keys.get(key.id, key.keys).split(',')[0])})", key.action)
+        for key in keys_of_page(page)
+        if not key.id.startswith("move.")
+    ]
 
 
 def _doing(screen: Screen[Any], action: str) -> Any:  # noqa: ANN401 - what Textual calls without arguments

@@ -7,7 +7,7 @@ this is a replay; only the actions that `tfmon.ui.keys.watches` lists are let th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, cast
 
@@ -16,17 +16,19 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tfmon import units
-from tfmon.model.ports import Controls, ExperimentError, Experiments, Mark, ReplayControls, ReplayState
-from tfmon.model.session import Session
+from tfmon.model.ports import Controls, ExperimentError, Experiments, Mark, ReplayControls, ReplayState, Runs
+from tfmon.model.session import Session, Snapshot
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, key_of, watches
+from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, REPLAY_KEYS, Key, key_of, watches
 from tfmon.ui.render.bars import message_of
-from tfmon.ui.render.layout import arrange
+from tfmon.ui.render.race import layout_of
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, KEY, LANE_COLOURS, STRONG, TEXT, TROUBLE, WARN, Charset, strong, to_ascii
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.text import HelpPage
 
+_TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
+"""Keys of a race that a replay has for something else."""
 REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
 """Keys of a race that do nothing here; remapped, they do not clash with those that do."""
 REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
@@ -41,7 +43,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         *(
             Binding(key.keys, key.action if watches(key.action) else "refuse", key.help, id=key.id, show=False)
             for key in RACE_KEYS
-            if key.id != "pause"
+            if key.id not in _TAKEN
         ),
         *(Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in REPLAY_KEYS),
     ]
@@ -55,9 +57,9 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         """Draw the race with the time line below it."""
         width, height = self.app.size
         snapshot, playback = self.monitor.snapshot, self._playback.state()
+        layout = layout_of(self.monitor.analysis, self.monitor.view, width, max(1, height - 1))
         page = self.draw_race(width, max(1, height - 1))
         self.zones = tuple(zone for zone in page.zones if watches(zone.action))
-        layout = arrange(width, max(1, height - 1), len(snapshot.lanes))
         body = page.rows[: -1 if layout.keys.height else max(1, height - 2)]
         line, start, size = timeline_row(playback, width)
         self._bar = (start, size)
@@ -85,6 +87,18 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
         self.monitor.pull()
 
+    def action_toggle_follow(self) -> None:
+        """Say how a replay is stopped."""
+        pause = key_of("replay.pause", self.monitor.view.keys)
+        self.monitor.say(f"a replay has nothing to follow: {pause} pauses it")
+
+    def action_show_crossover(self) -> None:
+        """Open the page of the crossover, if the recording has one up to this moment."""
+        if self.monitor.analysis.curve is None:
+            self.monitor.say("no crossover was measured up to this moment of the race")
+        else:
+            super().action_show_crossover()
+
     def action_refuse(self) -> None:
         """Show why the key does nothing here."""
         self.monitor.may_change()
@@ -98,18 +112,20 @@ class ReplayHelp(HelpPage):
     """Lists the keys of a replay, and explains the numbers."""
 
     title_text = "Help: a replay"
-    listed = (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)))
+    listed: Iterable[Key] = (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)))
 
 
 class ReplayApp(MonitorApp):
-    """A replay on the screen. `run()` returns how it ended, and None if it could not be drawn; see `broken`."""
+    """A replay on the screen."""
 
     def __init__(
         self,
         session: Session,
         playback: ReplayControls,
         *,
+        runs: Runs | None = None,
         table: Callable[[], str] = str,
+        repeat: Callable[[], str] = str,
         theme: str = "textual-dark",
         lane_colours: str = LANE_COLOURS[0],
         characters: Charset | None = None,
@@ -117,20 +133,21 @@ class ReplayApp(MonitorApp):
     ) -> None:
         """Show the session that a player fills; `playback` moves the player, the rest is as for `MonitorApp`."""
         self.playback = playback
-        self.broken: Exception | None = None
-        """What went wrong when the recording was drawn."""
         self._ticked_s = time.monotonic()
         controls, experiments = cast(Controls, _NoControls(self)), cast(Experiments, _NoExperiments())
         super().__init__(
             session,
             controls,
             experiments,
+            runs=runs,
             table=table,
+            repeat=repeat,
             theme=theme,
             lane_colours=lane_colours,
             characters=characters,
             keymap={binding: keys for binding, keys in (keymap or {}).items() if binding not in REFUSED},
         )
+        self.view = replace(self.view, readonly=True)
 
     def get_default_screen(self) -> Screen[None]:
         """Return the race."""
@@ -153,9 +170,9 @@ class ReplayApp(MonitorApp):
         self.playback.tick(elapsed_s)
         super().pull()
 
-    def say(self, message: str) -> None:
+    def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds of the user's time, not of the race's."""
-        self.view = replace(self.view, message=message, message_until_ns=2**63)
+        self.view = replace(self.view, message=message, message_until_ns=2**63, message_done=done)
         self.set_timer(MESSAGE_S, lambda: self._unsay(message))
         self.pull()
 
@@ -164,6 +181,21 @@ class ReplayApp(MonitorApp):
             self.view = replace(self.view, message="", message_until_ns=0)
             self.pull()
 
+    @property
+    def help_keys(self) -> tuple[Key, ...]:
+        """The keys of a replay."""
+        return (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)), *PAGE_KEYS)
+
+    @property
+    def tabs(self) -> tuple[str, ...]:
+        """The pages of a race that is over; nothing can be profiled or examined any more."""
+        return tuple(name for name in super().tabs if name not in ("profile", "doctor"))
+
+    @property
+    def may_change_lanes(self) -> bool:
+        """Nothing can be changed."""
+        return False
+
     def may_change(self) -> bool:
         """Return False, and say why."""
         self.say(REFUSAL)
@@ -171,12 +203,6 @@ class ReplayApp(MonitorApp):
 
     def _quit(self, ending: Ending) -> None:
         self.exit(ending)
-
-    def take_error(self, error: Exception) -> bool:
-        """End the app, and let the caller report it in a line: a recording may hold what cannot be drawn."""
-        self.broken = self.broken or error
-        self.exit()
-        return True
 
 
 class _NoControls:
@@ -277,4 +303,6 @@ def _told(replay: ReplayState) -> list[Span]:
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:
-    return units.clock((at_ns - replay.from_ns) / 1e9)
+    """Write a moment as the header does: since the start signal, and before it as the time to go."""
+    since_s = (at_ns - (replay.from_ns if replay.started_ns is None else replay.started_ns)) / 1e9
+    return units.clock(since_s) if since_s > -1 else f"-{units.clock(-since_s)}"

@@ -2,122 +2,236 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, Key, key_of
+from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, Key, key_of
 from tfmon.ui.render.glossary import SECTIONS
 from tfmon.ui.render.rows import BLANK, Row, entry, wrap
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
-from tfmon.ui.screens.page import ScrollPage, bound, closer
+from tfmon.ui.render.tabs import Hint
+from tfmon.ui.screens.lists import ScrollPage
+from tfmon.ui.screens.page import Page, bound, closer
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
-Request: TypeAlias = Callable[[Callable[[str], None]], None]
-"""Starts making a report, and takes what is to be called with it."""
 _STYLES = (("✗", TROUBLE), ("!", WARN))
+_BY_ID = {key.id: key for key in KEYS}
 
 
 class HelpPage(ScrollPage):
-    """Lists the keys by what they are for, and explains every number on the screen."""
+    """Lists the keys of a page first, then all others by what they are for, and explains every number."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), bound("choose", "dismiss", "enter")]
+    BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
+    listed: Iterable[Key] = (*RACE_KEYS, *PAGE_KEYS, STOP)
+    still = True
     title_text = "Help"
-    listed: ClassVar[Iterable[Key]] = (*RACE_KEYS, *PAGE_KEYS, STOP)
+
+    def __init__(self, monitor: MonitorApp, of: Page | None = None) -> None:
+        """Explain the keys of the page `of` first; None for the race."""
+        super().__init__(monitor)
+        if of is not None:
+            self.listed = of.monitor.help_keys
+        self._first = () if of is None else keys_of_page(of)
+        self._of = "" if of is None else of.tab or str(of.title_text)
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return the whole help."""
-        return help_rows(self.monitor.view.keys, width, self.listed)
+        return help_rows(self.monitor.view.keys, width, self.listed, self._first, self._of)
+
+    def action_choose(self) -> None:
+        """Keep the words that are typed, or go back."""
+        if not self.keep_filter():
+            self.dismiss(None)
 
 
-def help_rows(keys: Mapping[str, str], width: int, listed: Iterable[Key] = HelpPage.listed) -> list[Row]:
-    """Return the help on keys, written as remapped, and on numbers."""
+def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
+    """Return what the page's own keys do, without those that every page has."""
+    common = {one.id for one in Page.BINDINGS if isinstance(one, Binding)}
+    found: dict[str, Key] = {}
+    for kind in type(page).__mro__:
+        for one in vars(kind).get("BINDINGS", ()):
+            if isinstance(one, Binding) and one.id and one.id not in common and one.id in _BY_ID:
+                known = _BY_ID[one.id]
+                found.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
+    return tuple(found.values())
+
+
+def help_rows(
+    keys: Mapping[str, str],
+    width: int,
+    listed: Iterable[Key] = HelpPage.listed,
+    first: Iterable[Key] = (),
+    name: str = "",
+) -> list[Row]:
+    """Return the help on keys, written as remapped, and on numbers; those of the page of that name `first`."""
     rows: list[Row] = []
-    group = ""
+    first = tuple(first)
+    if first:
+        rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
+        for key in first:
+            shown = key_of(key.id, keys) if key.keys == _BY_ID[key.id].keys or key.id in keys else key.label
+            rows += entry(shown, key.help, width, KEY)
+    group, told = "", {key.id for key in first}
     for key in listed:
+        if key.id in told:
+            continue
         if key.group != group:
             group = key.group
             rows += [BLANK, ((f"  {group}", STRONG),)]
         rows += entry(key_of(key.id, keys), key.help, width, KEY)
     for heading, explained in SECTIONS:
         rows += [BLANK, ((f"  {heading}", STRONG),)]
-        for name, meaning in explained:
-            rows += entry(name, meaning, width, TEXT)
+        for one, meaning in explained:
+            rows += entry(one, meaning, width, TEXT)
     return rows
 
 
-class ReportPage(ScrollPage):
-    """Requests a report when it opens, and shows it once it is ready."""
+class DoctorPage(ScrollPage):
+    """Has the doctor examine the machine when it is first shown, and keeps the report."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        closer("doctor"),
-        closer("lane.profile"),
-        bound("choose", "dismiss", "enter"),
-    ]
+    tab = "doctor"
+    still = True
+    title_text = "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?"
+    _note = "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too."
 
-    def __init__(
-        self,
-        monitor: MonitorApp,
-        title: str,
-        request: Request,
-        meanwhile: str,
-        note: str,
-    ) -> None:
-        """Show `meanwhile` until there is a report, and `note` below it."""
+    def __init__(self, monitor: MonitorApp) -> None:
         super().__init__(monitor)
-        self.title_text = title
-        self._request = request
-        self._meanwhile = meanwhile
-        self._note = note
-        self._report: list[str] | None = None
+        self._report: str | None = None
+        self._working = False
 
     def on_mount(self) -> None:
         """Request the report."""
-        super().on_mount()
-        self._request(self._take)
+        self._examine()
+
+    def _examine(self) -> None:
+        if not self._working:
+            self._report, self._working = None, True
+            self.monitor.examine(self._take)
+            self.redraw()
 
     def _take(self, report: str) -> None:
-        self._report = report.splitlines()
-        if self.is_mounted:
-            self.redraw()
+        self._report, self._working = report, False
+        self.redraw()
+
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys do."""
+        again = [] if self._working else [Hint(("choose",), "examine again", "choose")]
+        return [*super().own_hints(), *again]
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return the report, or that it is in preparation."""
         if self._report is None:
-            return [BLANK, ((f"  {self._meanwhile}", TEXT),)]
-        note = [((f"  {line}", DIM),) for line in wrap(self._note, width - 4, 4)]
-        return [BLANK, *(_row(line) for line in self._report), BLANK, *note]
+            return [BLANK, (("  examining TensorFlow, drivers and the machine…", TEXT),)]
+        return report_rows(self._report, self._note, width)
+
+    def action_choose(self) -> None:
+        """Examine again."""
+        if not self.keep_filter():
+            self._examine()
 
 
-def doctor_page(monitor: MonitorApp) -> ReportPage:
-    """Return the page of the doctor's report."""
-    return ReportPage(
-        monitor,
-        "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?",
-        monitor.examine,
-        "examining TensorFlow, drivers and the machine…",
-        "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too.",
-    )
+class ProfilePage(ScrollPage):
+    """Shows the latest profile of a lane; a lane that has none is profiled when the page is shown."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next"), bound("move.previous")]
+    tab = "profile"
+    still = True
+    _note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
+
+    def __init__(self, monitor: MonitorApp) -> None:
+        super().__init__(monitor)
+        self._reports: dict[tuple[int, str], str] = {}
+        """By the race's number and the lane's name."""
+        self._in_progress: tuple[int, str] | None = None
+
+    def _lane(self) -> LaneState | None:
+        return self.monitor.pages.lane_of(self.monitor.snapshot.lanes)
+
+    def _about(self, lane: LaneState) -> tuple[int, str]:
+        return self.monitor.snapshot.race.number, lane.spec.name
+
+    def on_screen_resume(self) -> None:
+        """Profile the lane if it has no profile yet."""
+        lane = self._lane()
+        if lane is not None and not lane.over and self._about(lane) not in self._reports:
+            self._profile(lane)
+
+    def _profile(self, lane: LaneState) -> None:
+        if self._in_progress is None and self.monitor.may_change():
+            about = self._in_progress = self._about(lane)
+            self.monitor.profile(lane.spec.name, lambda report: self._take(about, report))
+            self.redraw()
+
+    def _take(self, about: tuple[int, str], report: str) -> None:
+        self._reports = {key: text for key, text in self._reports.items() if key[0] == about[0]} | {about: report}
+        self._in_progress = None
+        self.redraw()
+
+    def own_hints(self) -> list[Hint]:
+        """Return what the keys do."""
+        lane, hints = self._lane(), super().own_hints()
+        if len(self.monitor.snapshot.lanes) > 1:
+            hints.insert(0, Hint(("move.next",), "next lane", "turn(1)"))
+        if lane is not None and not lane.over and self._in_progress is None and self.monitor.may_change_lanes:
+            again = "profile again" if self._about(lane) in self._reports else f"profile {lane.spec.id}"
+            hints.insert(0, Hint(("choose",), again, "choose"))
+        return hints
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        """Return the report, or what is done or can be done about it."""
+        lane = self._lane()
+        self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
+        if lane is None:
+            return [BLANK, (("  there is no lane yet", TEXT),)]
+        report = self._reports.get(self._about(lane))
+        if self._in_progress == self._about(lane):
+            said = "the lane trains 20 steps under TensorFlow's profiler; they do not count…"
+        elif report is not None:
+            return report_rows(report, self._note, width)
+        elif lane.over:
+            said = f"{lane.title} does not train, so there is nothing to profile"
+        else:
+            said = f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
+        return [BLANK, *(((f"  {line}", TEXT),) for line in wrap(said, width - 4, 3))]
+
+    def action_choose(self) -> None:
+        """Profile the lane, also again."""
+        lane = self._lane()
+        if not self.keep_filter() and lane is not None and not lane.over:
+            self._profile(lane)
+
+    def action_turn(self, direction: int) -> None:
+        """Show another lane."""
+        self.monitor.pages.lane += direction
+        self.cursor = 0
+        self.redraw()
 
 
-def profile_page(monitor: MonitorApp, lane: LaneState) -> ReportPage:
-    """Return the page of a lane's profile."""
-    return ReportPage(
-        monitor,
-        f"Profile of {lane.title}",
-        lambda then: monitor.profile(lane.spec.name, then),
-        "the lane trains 20 steps under TensorFlow's profiler; they do not count…",
-        "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR).",
-    )
+def report_rows(report: str, note: str, width: int) -> list[Row]:
+    """Return a report and a note below it; what is too long is wrapped, aligned with its last column."""
+    rows: list[Row] = [BLANK]
+    for line in report.splitlines():
+        rows += _rows(line, width)
+    return [*rows, BLANK, *(((f"  {line}", DIM),) for line in wrap(note, width - 4, 4))]
 
 
-def _row(line: str) -> Row:
+def _rows(line: str, width: int) -> Iterator[Row]:
     style = next((style for mark, style in _STYLES if line.lstrip().startswith(mark)), TEXT)
     if style == TEXT and line and not line.startswith(" "):
         style = STRONG
-    return ((f"  {line}", style),)
+    if len(line) <= width - 4 or not line.strip():
+        yield ((f"  {line}", style),)
+        return
+    columns = [match.end() for match in re.finditer(r"(?<=\S) {2,}|^ +(\w+: )?", line)]
+    indent = max((at for at in columns if at < width * 0.6), default=0)
+    first, *more = wrap(line[indent:], max(10, width - 4 - indent), 20)
+    yield ((f"  {line[:indent]}{first}", style),)
+    yield from (((f"  {' ' * indent}{part}", style),) for part in more)

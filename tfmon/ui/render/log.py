@@ -1,0 +1,92 @@
+"""Where a line of a lane's log comes from, and how grave it is. Pure."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeAlias
+
+from tfmon import units
+from tfmon.model.lane_state import LogLine
+from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN
+from tfmon.ui.render.table import Column, Entry
+
+Source: TypeAlias = Literal["event", "output", "tensorflow", "profiler"]
+Level: TypeAlias = Literal["", "warning", "error"]
+
+VIEWS: tuple[tuple[str, tuple[Source, ...]], ...] = (
+    ("all", ("event", "output", "tensorflow")),
+    ("events", ("event",)),
+    ("output", ("output",)),
+    ("TensorFlow", ("tensorflow", "profiler")),
+)
+"""What can be shown, each with its sources. TensorFlow's lines about tfmon's profiles are in one only."""
+COLUMNS = (Column("time", 9), Column("from", 10), Column("line"))
+_WORDS = {"event": "event", "output": "output", "tensorflow": "TF", "profiler": "TF"}
+_MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}
+"""Colour is never the only cue."""
+_RANKS = {"": 2, "warning": 1, "error": 0}
+_STYLES = {"warning": WARN, "error": TROUBLE}
+
+_GLOG = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: )?([IWEF])(?:\d{4} \d\d:\d\d:\d+\.\d+ +\d+)? *"
+    r"\S+\.(?:cc|h|cpp|cu)[:\]]"
+)
+_LIBRARY = re.compile(
+    r"^(?:(INFO|WARNING|ERROR|FATAL):tensorflow:|WARNING: All log messages before absl::|To enable the following "
+    r"instructions: |.*/site-packages/(?:keras|tensorflow)/.*Warning: )"
+)
+_PROFILER = re.compile(r"profiler|xplane|cupti", re.IGNORECASE)
+_ERROR = re.compile(
+    r"^(?:Traceback \(most recent|\w[\w.]*(?:Error|Exception|Interrupt)\b|(?:ERROR|CRITICAL|FATAL)\b)"
+)
+_WARNING = re.compile(r"^(?:WARN(?:ING)?\b|.*\b\w*Warning: )")
+_LEVELS: dict[str, Level] = {"W": "warning", "E": "error", "F": "error"}
+
+
+@functools.lru_cache(maxsize=2_048)
+def source_of(line: LogLine) -> tuple[Source, Level]:
+    """Return where a line comes from and how grave it is.
+
+    A printed line is TensorFlow's if it has the head that its C++ logger or its Python logger writes.
+    """
+    if line.kind != "printed":
+        return "event", "error" if line.kind == "trouble" else ""
+    text = line.text.lstrip()
+    if found := _GLOG.match(text):
+        level = _LEVELS.get(found[1], "")
+        noise = not level and _PROFILER.search(text) is not None
+        return ("profiler" if noise else "tensorflow"), level
+    if found := _LIBRARY.match(text):
+        word = (found[1] or ("W" if "arning" in text else "I"))[0].upper()
+        return "tensorflow", _LEVELS.get(word, "")
+    if _ERROR.match(text):
+        return "output", "error"
+    return "output", "warning" if _WARNING.match(text) else ""
+
+
+def log_entries(lines: Sequence[LogLine], view: int, origin_ns: int) -> list[Entry]:
+    """Return the lines of a view as entries, each with its time since the race began."""
+    sources = VIEWS[view % len(VIEWS)][1]
+    return list(_entries(lines, sources, origin_ns))
+
+
+def _entries(lines: Sequence[LogLine], sources: tuple[Source, ...], origin_ns: int) -> Iterator[Entry]:
+    alike: Counter[LogLine] = Counter()
+    for place, line in enumerate(lines):
+        source, level = source_of(line)
+        if source not in sources:
+            continue
+        alike[line] += 1
+        since_s = (line.at_ns - origin_ns) / 1e9
+        time = ("-" if since_s <= -1 else "") + units.clock(abs(since_s))
+        style = _STYLES.get(level, DIM if source == "event" else TEXT)
+        yield Entry(
+            (line, alike[line]),
+            ((f"{time:>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
+            ranks=(place, (_WORDS[source], place), (_RANKS[level], place)),
+            mark=_MARKS[level],
+            searched=line.text,
+        )

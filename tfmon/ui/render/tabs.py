@@ -1,0 +1,96 @@
+"""The line of tabs above every page, and the line of keys below it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tfmon.ui.keys import key_of
+from tfmon.ui.render.bars import Zone
+from tfmon.ui.render.layout import Rect
+from tfmon.ui.render.rows import Row, Span, cells, fit
+from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT
+
+__all__ = ["TABS", "Hint", "Tab", "hint_row", "tab_row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A page that stands beside the race."""
+
+    name: str
+    binding: str
+    """Id of the key that shows it from anywhere."""
+    action: str
+
+
+TABS = (
+    Tab("race", "close", "show_race"),
+    Tab("lane", "lane.detail", "show_lane"),
+    Tab("log", "lane.log", "show_log"),
+    Tab("knobs", "knobs", "show_knobs"),
+    Tab("profile", "lane.profile", "profile_lane"),
+    Tab("doctor", "doctor", "show_doctor"),
+    Tab("runs", "runs", "show_runs"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What keys do here and now."""
+
+    bindings: tuple[str, ...]
+    """Ids of the keys, in the order in which they are written."""
+    word: str
+    action: str = ""
+    """What a click on it does; empty for nothing."""
+
+
+def tab_row(names: Sequence[str], current: str, keys: Mapping[str, str], width: int) -> tuple[Row, list[Zone]]:
+    """Return the tabs with their keys, the current one in brackets, and where each can be clicked.
+
+    Where the width is short, the words go before the keys do; the current tab keeps its word.
+    """
+    row: list[Span] = []
+    zones: list[Zone] = []
+    for words in (True, False):
+        row, zones = [], []
+        for tab in TABS:
+            if tab.name not in names:
+                continue
+            here = tab.name == current
+            key = key_of(tab.binding, keys)
+            label = f" {tab.name}" if words or here else ""
+            spans: list[Span] = [("[" if here else " ", STRONG), (key, KEY), (label, STRONG if here else DIM)]
+            spans.append(("]" if here else " ", STRONG))
+            zones.append(Zone(Rect(cells(row), 0, cells(spans), 1), tab.action))
+            row += spans
+        if cells(row) <= width:
+            break
+    return fit(row, width), zones
+
+
+def hint_row(hints: Sequence[Hint], keys: Mapping[str, str], width: int, y: int) -> tuple[Row, list[Zone]]:
+    """Return what keys do, and where that can be clicked; the last two stay longest, then the first."""
+    kept = list(hints)
+    while len(kept) > 1:
+        row, zones = _hints(kept, keys, y)
+        if cells(row) <= width:
+            break
+        kept.pop(-3 if len(kept) > 2 else 0)
+    row, zones = _hints(kept, keys, y)
+    return fit(row, width), zones
+
+
+def _hints(hints: Sequence[Hint], keys: Mapping[str, str], y: int) -> tuple[list[Span], list[Zone]]:
+    row: list[Span] = [(" ", TEXT)]
+    zones: list[Zone] = []
+    for hint in hints:
+        if len(row) > 1:
+            row.append(("  ", TEXT))
+        pressed = " ".join(key_of(one, keys) for one in hint.bindings)
+        spans: list[Span] = [(pressed, KEY), (f" {hint.word}", DIM)]
+        if hint.action:
+            zones.append(Zone(Rect(cells(row), y, cells(spans), 1), hint.action))
+        row += spans
+    return row, zones
