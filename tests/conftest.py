@@ -1,4 +1,4 @@
-"""What holds for every test: no race is recorded among the user's own, and markers say what a test needs.
+"""What holds for every test: nothing is written among the user's own files, and markers say what a test needs.
 
 A test without a marker starts no process and does not load TensorFlow; an audit hook checks it.
 """
@@ -24,6 +24,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
 os.environ["TFMON_RECORDINGS"] = _FOLDER
+os.environ["TFMON_STATE"] = os.path.join(_FOLDER, "state")  # noqa: PTH118
 
 STARTS_A_PROCESS = {
     "subprocess.Popen",
