@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tfmon.analysis.intervals import NONE, Looks
+from tfmon.analysis.intervals import EARLY_ERROR, ERROR, NONE, Looks, always_valid
 from tfmon.analysis.statistics import LEAST_PAIRS, TRIM, WIDEST, Between, Comparison
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
@@ -41,11 +41,14 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
 
 
 def least_rounds(race: Race, lanes: int, *, over: bool = False) -> int:
-    """Return after how many rounds of so many lanes there is a first interval, if they scatter little."""
-    if race.interval == SPENDING or (race.interval == FIXED and over):
+    """Return after how many rounds of so many lanes there is a first interval, if they scatter little.
+
+    Within a known length it may come earlier.
+    """
+    if over and race.interval != ALWAYS_VALID:
         return LEAST_PAIRS
-    looks = Looks(ALWAYS_VALID, choices=max(1, lanes - 1))
-    return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if looks.errors(pairs, pairs - 1) < NONE)
+    error = ERROR / max(1, lanes - 1) * (EARLY_ERROR if race.interval == SPENDING else 1)
+    return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if always_valid(pairs, error) < NONE)
 
 
 def seconds_left(race: Race, slices: Slices, comparison: Comparison, looks: Looks) -> float | None:

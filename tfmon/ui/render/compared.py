@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.statistics import LEAST_PAIRS
+from tfmon.analysis.prediction import least_rounds
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import TURNS
@@ -85,8 +85,8 @@ def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str
     if snapshot.race.mode != TURNS:
         return ""
     changed = _changed(snapshot, lanes)
-    rounds = _rounds(lanes)
-    what = f"measuring again: {changed}" if changed else f"measured {rounds} of {LEAST_PAIRS} rounds"
+    rounds, least = _rounds(lanes), least_rounds(snapshot.race, len(lanes))
+    what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
         return f"{what}; no verdict while a lane is paused"
     left_s = seconds_to_verdict(snapshot, lanes)
@@ -115,18 +115,18 @@ def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float 
     ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
     begun_ns = min(ends) if len(ends) == len(lanes) else snapshot.race.started_ns or snapshot.at_ns
     spent_s = min(round_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
-    return max(0, LEAST_PAIRS - _rounds(lanes)) * round_s - spent_s
+    return max(0, least_rounds(snapshot.race, len(lanes)) - _rounds(lanes)) * round_s - spent_s
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
     """Return the knob that was changed last and in which lanes, if the measurement began anew for it."""
     started_ns = snapshot.race.started_ns or 0
     found: dict[str, list[str]] = {}
-    latest = 0
+    latest, least = 0, least_rounds(snapshot.race, len(lanes))
     for lane in lanes:
         for mark in lane.knob_marks[-1:]:
             knob = mark.text.partition(" ")[0]
-            if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < LEAST_PAIRS:
+            if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < least:
                 found.setdefault(knob, []).append(lane.spec.id)
                 latest = max(latest, mark.at_ns)
     told = [f"{knob.replace('_', ' ')} of {' and '.join(ids)}" for knob, ids in found.items()]
