@@ -7,7 +7,7 @@ from support.lanes import RacingGroup
 from support.waiting import wait_for
 
 from tfmon.lanes.renewal import LEAST_LEFT_S, Renewal
-from tfmon.model.lane_state import RACING
+from tfmon.model.lane_state import DONE, RACING
 from tfmon.model.race import TURNS
 
 from .conftest import gone
@@ -69,7 +69,7 @@ def processes_of(group: RacingGroup, lane: str) -> list[int]:
 
 @pytest.mark.process
 def test_spare_workers_take_over_both_lanes_and_the_measurement_goes_on(begin):
-    group = begin(fresh_every_s=1.5)
+    group = begin(fresh_every_s=1.5, fresh_spares=2)
     before = group.pid("cpu"), group.pid("gpu:0")
     wait_for(lambda: len([name for name in group.processes() if not name.strip()]) == 2, 30, "two spare workers")
     spares = {pid for name, pid in group.processes().items() if not name.strip()}
@@ -89,6 +89,7 @@ def test_the_end_of_the_race_comes_during_a_renewal(begin):
     assert not group.all_over, "the race is not over though no process runs"
     group.finish()
     wait_for(lambda: group.all_over, 60, "the end")
+    assert [group.lane(name).phase for name in ("cpu", "gpu:0")] == [DONE, DONE]
     assert not [name for name in group.processes() if name.strip()]
 
 

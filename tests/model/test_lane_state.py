@@ -214,14 +214,17 @@ class TestRestart:
 
     def test_a_fresh_process_goes_on_with_the_measurement_and_counts_from_where_the_other_was(self):
         state = lane("cpu", started(), window(round=1, step=10), applied(), window(round=2, step=20))
-        fresh = advance(state, started(renewed=True))
+        renewed = replace(started(renewed=True), settings=state.settings)
+        fresh = advance(state, renewed)
         assert (fresh.phase, fresh.pid, fresh.process) == (STARTING, 43, 2)
         assert (fresh.steady, fresh.knob_marks, fresh.points) == (state.steady, state.knob_marks, state.points)
         after = advance(fresh, window(round=3, step=10))
         assert [(one.round, one.process) for one in after.slices] == [(2, 1), (3, 2)]
         assert (after.steps, after.measured_steps, after.steady.windows) == (30, 30, 2)
-        again = advance(advance(after, started(renewed=True)), window(round=4, step=10))
+        again = advance(advance(after, renewed), window(round=4, step=10))
         assert (again.steps, again.process) == (40, 3)
+        other = advance(state, replace(renewed, settings={"prefetch": 7}))
+        assert (other.slices, other.settings) == ((), {"prefetch": 7}), "something else is measured"
 
     def test_a_slice_keeps_who_used_the_cpu_in_it(self):
         load = SliceLoad(span_ns=SECOND, examples=9, cpu_ns=SECOND, delay_ns=60 * MS, others_ns=60 * MS)

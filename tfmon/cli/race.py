@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
     from tfmon.runner.planner import RaceOptions
 
+FRESH_FROM_S = 60.0
+"""Races without a screen that are as long get fresh processes."""
 HEADLESS_SECONDS = 30.0
 """Length of a race without a screen for which no end is given."""
 LEAST_CI = 0.025
@@ -43,6 +45,12 @@ LEAST_MARGIN = 0.001
     show_default=True,
     help="Lanes that differ by less than ± PERCENT are called the same.",
 )
+@click.option(
+    "--fresh/--no-fresh",
+    default=None,
+    help="Replace the processes of the lanes by fresh ones every 20 s, because two equal processes differ in speed. "
+    "The weights begin anew. Default: without a screen, in races of 60 s and more.",
+)
 @options.record
 @click.option(
     "--no-spare",
@@ -66,6 +74,7 @@ def race(
     margin: str,
     record: str | None,
     no_record: bool,
+    fresh: bool | None,
     no_spare: bool,
     headless: bool,
     as_json: bool,
@@ -91,6 +100,10 @@ def race(
         )
     if command and steps is not None:
         raise UsageError("--steps is for scenarios; a script says itself how many it trains", "--seconds ends it")
+    if fresh and command:
+        raise UsageError("--fresh is for scenarios; a script cannot begin anew in the middle", "leave it out")
+    if fresh and mode != "turns":
+        raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
     if seconds is not None and steps is not None:
         raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
     if command:
@@ -115,7 +128,7 @@ def race(
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
-    _start(info, race_options, screen, headless=headless, as_json=as_json)
+    _start(info, race_options, screen, headless=headless, as_json=as_json, fresh=fresh)
 
 
 @click.command(cls=options.TakesCommand, short_help="Watch your own script in one lane.")
@@ -182,6 +195,7 @@ def _start(
     *,
     headless: bool,
     as_json: bool,
+    fresh: bool | None = None,
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
@@ -199,6 +213,8 @@ def _start(
         notes.append(f"racing for {HEADLESS_SECONDS:g} s; --seconds or --steps says how long")
     if headless:
         race_options = replace(race_options, spare=False, watched=False)
+    long = race_options.steps is None and (race_options.seconds or FRESH_FROM_S) >= FRESH_FROM_S
+    race_options = replace(race_options, fresh=headless and long if fresh is None else fresh)
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.

@@ -66,7 +66,8 @@ class LaneGroup:
         """What each lane is requested to train under; a restart uses it."""
         self._scheduler = Scheduler(self._children, self)
         self._renewal = Renewal()
-        self._renewing = False
+        self._renewing: tuple[str, ...] = ()
+        """Lanes whose processes are being replaced by fresh ones."""
         self._finished: RacePlan | None = None
         self._memory_kills = MemoryKills()
         self.suspension = Suspender(self._children.all, self._record_suspension)
@@ -81,7 +82,7 @@ class LaneGroup:
         with self._lock:
             if self._stopped:
                 return
-            self._plan = plan
+            self._plan, self._renewing = plan, ()
             self._renewal = Renewal(plan.fresh_every_s, plan.seconds)
             self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
             self._scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s)
@@ -110,7 +111,10 @@ class LaneGroup:
         self._finish(self._plan)
 
     def _finish(self, plan: RacePlan | None) -> None:
-        self._finished = plan
+        with self._lock:
+            self._finished = plan
+            if plan is self._plan:
+                self._break_off_renewal()
 
         def end() -> None:
             with self._lock:
@@ -123,6 +127,7 @@ class LaneGroup:
         """End every lane, and return when all are gone."""
         with self._lock:
             self._stopped = True
+            self._break_off_renewal()
         self._children.close()
 
     # ---------------------------------------------------------------- requests of the user
@@ -139,6 +144,8 @@ class LaneGroup:
             at_ns = time.monotonic_ns()
             self._session.accept(KnobRequested(lane=lane, at_ns=at_ns, request=request, knob=knob, value=value))
             self._settings[lane][knob] = value
+            if self._renewing:
+                return  # the fresh process begins with it
             process = self._children.find(lane)
             if kind == "live" and process is not None:
                 process.send(SetKnob(request=request, knob=knob, value=value))
@@ -310,7 +317,7 @@ class LaneGroup:
             if hello is not None:
                 self._session.accept(replace(hello, lane=name))
         if not plan.command:
-            fresh = len(plan.lanes) if self._renewal.another else 0
+            fresh = plan.fresh_spares if self._renewal.another else 0
             self._children.prepare_spares(plan.python, quiet=self._scheduler.busy, fresh=fresh)
 
     def _accept(self, event: Event) -> None:
@@ -363,7 +370,7 @@ class LaneGroup:
         if any(known.lane(name).requested for name in lanes) or not self._renewal.due():
             return False
         self._renewal.begin()
-        self._renewing = True
+        self._renewing = renewing = tuple(lanes)
         for name in lanes:
             self._scheduler.restarting(name)
         processes = self._children.take(lanes)
@@ -371,8 +378,8 @@ class LaneGroup:
         def start_fresh() -> None:
             self._children.end(processes)
             with self._lock:
-                self._renewing = False
-                if plan is self._plan and not self._stopped and self._finished is not plan:
+                if self._renewing is renewing and plan is self._plan:
+                    self._renewing = ()
                     known = self._session.snapshot()
                     again = [
                         next_process(plan, lane, self._settings[name], known.lane(name).measured_steps)
@@ -383,6 +390,13 @@ class LaneGroup:
 
         self._in_background(start_fresh)
         return True
+
+    def _break_off_renewal(self) -> None:
+        """Start no fresh processes: the race is over, and the ones before them were its last."""
+        lanes, self._renewing = self._renewing, ()
+        for lane in lanes:
+            ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)
+            self._accept(ended)
 
     # ---------------------------------------------------------------- what is known of the processes
 

@@ -84,8 +84,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             requested = _without(state.requested, event.knob, event.request)
             return replace(state, requested=requested, refused=event.reason, refused_ns=event.at_ns)
         case LaneStarted(renewed=True):
+            same = event.settings == state.settings
             return replace(
-                state,
+                state if same else restart_measurement(state),
                 phase=STARTING,
                 phase_since_ns=event.at_ns,
                 started_ns=event.at_ns,

@@ -21,7 +21,7 @@ from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.ports import Mark
-from tfmon.model.race import Machine
+from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -67,6 +67,8 @@ class Header:
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     """Those of `ENVIRONMENT` that were set."""
+    between: BetweenProcesses | None = None
+    """What earlier races told of equal processes: a part of every interval."""
 
     @property
     def lane_names(self) -> dict[str, str]:
@@ -132,6 +134,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
         lanes=event.specs,
         knobs={knob.name: knob.default for knob in event.race.knobs},
         machine=known.machine,
+        between=event.race.between,
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
+from tfmon.lanes.renewal import FRESH_EVERY_S
 from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
@@ -54,6 +55,8 @@ class RaceOptions:
     """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
     """Whether there is one default lane: the first GPU, or else the CPU."""
+    fresh: bool = False
+    """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
     spare: bool = False
     """Whether a spare worker that has loaded TensorFlow is kept ready."""
     record: bool = False
@@ -117,6 +120,7 @@ def plan_race(
         margin=race_options.margin,
         until_ci=race_options.until_ci,
         slice_s=race_options.slice_s,
+        fresh=race_options.fresh and not info.command and race_options.mode == TURNS,
     )
     plan = RacePlan(
         race=race,
@@ -127,6 +131,7 @@ def plan_race(
         steps=race_options.steps,
         slice_s=race_options.slice_s,
         seconds=race_options.seconds,
+        fresh_every_s=FRESH_EVERY_S if race.fresh else None,
     )
     return plan, no_gpu
 
