@@ -11,6 +11,8 @@ import pytest
 from tfmon.errors import DeviceAbsentError
 from tfmon.model.lane_state import FAILED, RACING, LaneState, Trouble
 from tfmon.model.lane_statistics import Measurements, SliceSpeed
+from tfmon.model.race import Race
+from tfmon.model.readings import SPENDING
 from tfmon.model.spec import LaneSpec
 from tfmon.runner import verification
 
@@ -42,7 +44,7 @@ def three(tmp_path) -> str:
 
 def raced(speed: float, slices: int = 12, phase: str = RACING) -> LaneState:
     """A lane that ran slices at this speed."""
-    speeds = tuple(SliceSpeed(at, at, round(1_000 * speed), 10**9) for at in range(slices))
+    speeds = tuple(SliceSpeed(at, at * 10**9, round(1_000 * speed), 10**9) for at in range(slices))
     trouble = Trouble("out of memory") if phase == FAILED else None
     spec = LaneSpec("cpu", name="cpu")
     return LaneState(spec, phase=phase, measurements=Measurements(slices=speeds), trouble=trouble)
@@ -57,7 +59,10 @@ def races(monkeypatch):
     class Program:
         def __init__(self, race_options) -> None:
             self.lanes, self.outcome = race_options.lanes, outcomes.pop(0)
-            self.session = SimpleNamespace(snapshot=lambda: SimpleNamespace(lanes=self.outcome))
+            self.session = SimpleNamespace(
+                snapshot=lambda: SimpleNamespace(lanes=self.outcome, race=race), listen=lambda listener: None
+            )
+            race = Race(seconds=race_options.seconds, started_ns=0, interval=SPENDING)
 
         def plan(self, info) -> None:
             if isinstance(self.outcome, Exception):

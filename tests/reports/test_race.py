@@ -33,7 +33,20 @@ LANE = {
     "gpu_memory_allocated_bytes", "gpu_memory_source", "gpu_j_per_1000_examples", "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "missing",
 }  # fmt: skip
-VERDICT = {"winner", "winner_id", "ratio", "text", "ratio_ci95", "pairs", "ranking", "also_differs"}
+VERDICT = {
+    "kind",
+    "interval_kind",
+    "margin",
+    "left_s",
+    "winner",
+    "winner_id",
+    "ratio",
+    "text",
+    "ratio_ci95",
+    "pairs",
+    "ranking",
+    "also_differs",
+}
 
 
 class Raced:

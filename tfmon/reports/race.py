@@ -40,10 +40,14 @@ def to_json(found: Analysis) -> dict[str, Any]:
         "machine": {**asdict(machine), "gpus": list(machine.gpus), "no_gpu": machine.no_gpu or None},
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
+            "kind": verdict.kind or None,
             **_winner(snapshot, verdict.winner),
             "also_differs": list(verdict.also),
             "ratio": verdict.ratio,
             "ratio_ci95": interval(verdict.interval),
+            "interval_kind": verdict.interval_kind,
+            "margin": snapshot.race.margin,
+            "left_s": verdict.left_s,
             "pairs": verdict.interval.pairs if verdict.interval else None,
             "ranking": [
                 {"id": lane.spec.id, "lane": lane.title, **estimate_json("ratio", rank.ratio)}
