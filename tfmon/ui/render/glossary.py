@@ -17,8 +17,8 @@ IN_PANE = (
     ("bottleneck", "What limits the lane, by the same figures; the page of the lane shows all of them and what "
      "may help."),
     ("loss", "Loss of the first step that was reported, and of the last; read at the end of a window of 0.2 s."),
-    ("done", "Steps and examples since the lane began to race, and how many of its windows are discarded: "
-     "those with a knob change, a pause, a trace, a garbage collection or a disturbance of the machine."),
+    ("done", "Steps and examples since the lane began to race, and which share of its time is discarded: the "
+     "first 20 ms after a switch to the lane, knob changes, pauses, traces, garbage collections, swapping."),
     ("knobs", "Settings in effect, as the lane reported. What is requested and not yet in effect is dim: 20 "
      "requested."),
     ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. The "
@@ -57,7 +57,8 @@ AROUND = (
 """Above and below the panes."""
 
 ON_LANE_PAGE = (
-    ("discarded", "Windows that do not count, by reason, since the lane began to race."),
+    ("discarded", "Share of the time that does not count, by reason, since the lane began to race."),
+    ("processes", "How many processes of the lane raced, one after the other; see --fresh."),
     ("step call", "Share of the time in the step's call in which an operation computes, on the CPU; the rest "
      "is dispatch. From a profile of a few steps."),
     ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "
