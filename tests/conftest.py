@@ -23,8 +23,7 @@ settings.load_profile("tfmon")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
-os.environ["TFMON_RECORDINGS"] = _FOLDER
-os.environ["TFMON_STATE"] = os.path.join(_FOLDER, "state")  # noqa: PTH118
+os.environ["TFMON_RECORDINGS"] = os.environ["XDG_STATE_HOME"] = os.environ["TFMON_STATE"] = _FOLDER
 
 STARTS_A_PROCESS = {
     "subprocess.Popen",

@@ -79,13 +79,29 @@ def test_another_winner_leaves_no_verdict_to_compare(header):
     assert compare(side(header, raced()), side(header, raced((2_000, 9_000)))).verdict is None
 
 
-def test_lanes_are_paired_by_name_then_by_device(header):
+def test_lanes_are_paired_by_id_however_their_names_have_changed_then_by_device(header):
     batches = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 20})]
+    one, other = raced(lanes=batches), raced(lanes=batches)
+    for name, size in zip(other.names, (20, 10), strict=True):
+        other.apply(name, "batch_size", size)
+    found = compare(side(header, one), side(header, other))
+    assert [(pair.first.title, pair.second.title) for pair in found.lanes] == [
+        ("cpu batch_size=10", "cpu batch_size=20"), ("cpu batch_size=20", "cpu batch_size=10"),
+    ]  # fmt: skip
+    assert ("A: batch_size", "10", "20") in [(one.what, one.first, one.second) for one in found.differences]
     found = compare(side(header, raced()), side(header, raced(lanes=batches)))
-    assert [(pair.first.spec.name, pair.second.spec.name) for pair in found.lanes] == [
-        ("cpu", "cpu batch_size=10")
-    ]
-    assert found.unpaired == ("gpu:0: only in the first", "cpu batch_size=20: only in the second")
+    assert [(pair.first.spec.id, pair.second.spec.id) for pair in found.lanes] == [("C", "A")]
+    assert found.unpaired == ("G gpu:0: only in the first", "B cpu batch_size=20: only in the second")
+
+
+def test_races_of_two_scenarios_are_said_to_be_no_comparison(header):
+    found = compare(side(header, raced()), side(header, raced(), scenario="conv"))
+    assert found.notes == (
+        "these races are of different scenarios, small-dense and conv: no ratio of theirs says what is faster",
+    )
+    assert found.notes[0] in to_text(found).splitlines()
+    changed = compare(side(header, raced(), source="one"), side(header, raced(), source="other"))
+    assert changed.notes[0].startswith("the file of small-dense was changed")
 
 
 def test_what_was_different_is_named(header):
@@ -97,9 +113,9 @@ def test_what_was_different_is_named(header):
     found = compare(side(header, raced(), environment={}), side(header, other, **changed))
     named = {(one.about, one.what): (one.first, one.second) for one in found.differences}
     assert named["scenario", "source"] == ("none", "other")
-    assert named["knobs", "cpu: batch_size"] == ("10", "64")
+    assert named["knobs", "C: batch_size"] == ("10", "64")
     assert named["versions", "tfmon"] == (header.tfmon, "9.9")
-    assert named["versions", "cpu: tensorflow"][1] == "2.18.1"
+    assert named["versions", "C: tensorflow"][1] == "2.18.1"
     assert named["machine", "gpus"] == ("NVIDIA H200", "none")
     assert named["environment", "XLA_FLAGS"] == ("none", "--x")
     text = to_text(found)
@@ -128,5 +144,5 @@ def test_a_lane_that_failed_is_noted_and_has_no_ratio(header):
     failed.fail("gpu:0")
     found = compare(side(header, raced()), Side("two", header, failed.session.snapshot()))
     assert [pair.change for pair in found.lanes] == [None, None]
-    assert "two: gpu:0: no module named 'keras_hub'" in found.notes
+    assert "two: G gpu:0: no module named 'keras_hub'" in found.notes
     assert "n/a" in to_text(found)

@@ -37,8 +37,8 @@ def test_each_lane_has_its_speeds_in_the_order_of_the_races():
         "first   one  small-dense, 2026-01-02 03:04",
         "second  two  small-dense, 2026-01-02 03:04",
     ]
-    cpu = next(line for line in lines if line.startswith("cpu "))
-    assert cpu.index("5 0") < cpu.index("7 5") < cpu.index("1.5×")
-    assert next(line for line in lines if line.startswith("gpu:0 ")).endswith(": too close to call")
+    cpu = next(line for line in lines if line.startswith("C cpu "))
+    assert cpu.index("5 0") < cpu.index("7 5") < cpu.index("1.50×")
+    assert next(line for line in lines if line.startswith("G gpu:0 ")).endswith(": too close to call")
     assert "cpu #3: only in the first" in lines and "a note" in lines
     assert [line.split()[0] for line in lines[-2:]] == ["knobs", "cpu:"], "a group is named once"

@@ -15,8 +15,8 @@ from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, SliceEnd
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import step_clock
-from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.scenario import ScenarioError
+from tfmon.trainer.slices import WINDOW_NS
 from trainer.running import DEADLINE_S, Numbers, Running, Steps, stopped
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]

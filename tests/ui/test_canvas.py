@@ -13,7 +13,7 @@ from support.ui import Demo, racing_demo
 from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import change, changed_runs, cut, repaint
+from tfmon.ui.canvas import change, changed_runs, cut, repaint, update
 from tfmon.ui.render.rows import fit
 
 from .pilot import until
@@ -50,9 +50,31 @@ def terminal(*written: str):
 @given(screens, screens, st.sampled_from([ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSystem.STANDARD]))
 def test_the_changed_cells_make_the_old_screen_the_new_one(before, after, colours):
     at_first = repaint(before, all_of(before), STYLES, colours)
-    update = repaint(after, runs_of(before, after), STYLES, colours)
-    anew = repaint(after, all_of(after), STYLES, colours)
-    assert terminal(at_first, update) == terminal(anew)
+    anew = terminal(repaint(after, all_of(after), STYLES, colours))
+    assert terminal(at_first, repaint(after, runs_of(before, after), STYLES, colours)) == anew
+    assert terminal(at_first, update(before, after, STYLES, colours)) == anew
+
+
+@given(st.text("⣀⣤⣿ ", min_size=40, max_size=90), st.text("⣀⣤⣿ ", min_size=1, max_size=3), st.integers(0, 20))
+def test_a_chart_that_goes_on_is_moved_and_only_its_new_end_is_written(past, news, margin):
+    def drawn(values):
+        return [
+            ((" " * margin + "│", "dim"), (values, "lane"), ("│right of it" + "x" * (110 - len(past)), "text"))
+        ]
+
+    def shown(*written):
+        screen = pyte.Screen(130 + margin, 1)
+        stream = pyte.Stream(screen)
+        for text in written:
+            stream.feed(text)
+        return [screen.buffer[0][x] for x in range(130 + margin)]
+
+    before, after = drawn(past), drawn(past[len(news) :] + news)
+    at_first = repaint(before, [(0, 0, 130)], STYLES, ColorSystem.TRUECOLOR)
+    written = update(before, after, STYLES, ColorSystem.TRUECOLOR)
+    assert shown(at_first, written) == shown(repaint(after, [(0, 0, 130)], STYLES, ColorSystem.TRUECOLOR))
+    if len(news) == 1:
+        assert len(written) <= 90
 
 
 def test_without_colours_only_text_is_written_and_without_runs_nothing():

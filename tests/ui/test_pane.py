@@ -74,8 +74,9 @@ def test_a_reading_that_is_missing_or_old_says_so_where_it_would_stand():
 
 def test_nothing_is_invented_before_the_first_sample():
     rows = drawn(Demo(), "gpu:0")
-    for label in ("step    ", "loss    ", "done    "):
-        assert line(rows, label) == label + "–"
+    assert not any(label in "\n".join(rows) for label in ("step    –", "loss    –", "done    –")), (
+        "no row of dashes"
+    )
     assert line(rows, "cpu") == "cpu     n/a (not sampled yet)"
     assert line(rows, "gpu ") == "gpu     n/a (not sampled yet)"
     assert "examples/s" not in "\n".join(rows)
@@ -99,10 +100,18 @@ def test_importing_is_never_a_blank_screen():
     demo.enter("cpu", "importing")
     demo.clock.ahead(2.1)
     rows = drawn(demo, "cpu", 64)
-    assert "importing TensorFlow…" in rows[1] and rows[1].rstrip("│ ").endswith("2.1 s")
-    assert "✓ start  ▸ import  · build" in rows[2]
-    assert "stage 2 of 6: loading" in rows[3] and "2.5 s since the start" in rows[3]
-    narrow = drawn(demo, "cpu", 40)
+    assert "stage 2 of 6: loading TensorFlow · 2 s  " in rows[1], "nothing is remembered: no time is promised"
+    assert "ready in about" not in "\n".join(rows)
+    assert [row[2:7] for row in rows[2:5]] == ["  ✓ s", "  ▸ l", "  · b"]
+    assert "2 s since its start" in rows[8]
+    usual = {"cpu": {"starting": 0.4, "importing": 6.8, "building": 0.4, "tracing": 1.2, "warming up": 2.4}}
+    rows = drawn(demo, "cpu", 64, usual=usual)
+    assert "stage 2 of 6: loading TensorFlow · 2 s of about 7 s" in rows[1]
+    assert "tracing the training step" in rows[5] and rows[5].rstrip("│ ").endswith("about 1 s")
+    assert rows[8].rstrip("│ ").endswith("ready in about 9 s"), "6.8 - 2.1 + 0.4 + 1.2 + 2.4"
+    low = drawn(demo, "cpu", 64, 12)
+    assert "✓ start  ▸ import  · build" in low[2]
+    narrow = drawn(demo, "cpu", 40, 12)
     assert narrow[2].count("■") == 2 * narrow[2].split()[1].count("■")
 
 
@@ -125,7 +134,7 @@ def test_a_requested_value_is_shown_dim_beside_the_one_in_effect_and_kept_where_
     styles = dict(readings.knobs_row(demo.session.snapshot().lane("cpu"), 60))
     assert (styles[" 20"], styles[" 40 requested"]) == ("text", "dim")
     demo.apply("cpu", "batch_size", 40, number)
-    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 40 · prefetch off"
+    assert line(drawn(demo, "cpu"), "knobs") == "knobs   ≠ batch 40 · prefetch off", "the lanes differ in it now"
     demo.ask("cpu", "prefetch", "auto")
     assert line(drawn(demo, "cpu", 41, 18), "knobs") == "knobs   prefetch off auto requested"
 
@@ -145,6 +154,8 @@ def test_a_refused_request_and_unreadable_lines_are_said():
         KnobRefused(lane="cpu", at_ns=demo.clock(), request=9, knob="batch_size", value=2000, reason="too large")
     )
     assert line(drawn(demo, "cpu"), "refused") == "refused too large"
+    demo.clock.ahead(21)
+    assert line(drawn(demo, "cpu"), "note") == "note    1 unreadable line skipped: not JSON", "a refusal goes away"
 
 
 def test_a_paused_lane_keeps_its_last_figure_and_dims_it():
@@ -169,7 +180,7 @@ def test_a_failed_lane_says_why_what_to_do_and_its_last_words():
     assert "it had done 6 612 steps, loss 1.9441" in text
     assert "ModuleNotFoundError" in text
     assert "[bold]not" in text, "what a lane writes is never markup"
-    assert "failed after 0:46" in rows[0]
+    assert "failed after 0:42" in rows[0], "as the header counts: since the start signal"
     short = "\n".join(drawn(demo, "gpu:0", 60, 12))
     assert "ModuleNotFoundError" in short and "cpu_feature_guard" not in short, "the very last line is kept"
 
@@ -209,5 +220,5 @@ def test_the_clock_of_a_lane_that_is_over_stands_still():
 
 
 def test_a_machine_without_known_cores_still_shows_the_cpu():
-    demo = racing_demo(replace(GPU_MACHINE, usable_cores=0))
+    demo = racing_demo(replace(GPU_MACHINE, usable_cores=0), mode="concurrent")
     assert line(drawn(demo, "cpu"), "cpu") == "cpu      212 %"

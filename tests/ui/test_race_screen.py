@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.ui import CPU_MACHINE, Demo, racing_demo
+from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
+from tfmon.model.events import LaneStarted
 from tfmon.model.race import Race
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changed_runs
 from tfmon.ui.render.bars import progress_row
+from tfmon.ui.render.compared import awaited
 from tfmon.ui.render.race import RaceFrame, draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.view import SHARED, Scale, View
@@ -67,10 +69,10 @@ def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
 def test_the_lane_whose_turn_it_is_is_marked():
     demo = racing_demo()
     whose = demo.session.snapshot().race.training
-    rows = text(page(demo)).splitlines()
-    assert rows[1].count("▸ training") == 1
-    assert rows[1].count("waiting") == 1
-    assert (rows[1].index("training") < rows[1].index("waiting")) == (whose == "cpu")
+    titles = text(page(demo)).splitlines()[2]
+    assert titles.count("▸ training") == 1
+    assert titles.count("waiting") == 1
+    assert (titles.index("training") < titles.index("waiting")) == (whose == "cpu")
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
@@ -127,8 +129,11 @@ def test_lanes_without_room_are_announced():
 def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     lines = text(page(racing_demo(), 60, 6)).splitlines()
     assert lines[0].startswith(" C 7.7k ex/s  racing")
-    assert lines[1].startswith(" G 2.4k ex/s  racing")
-    assert "C is 3.2× faster than G (95 % CI 3.1 to 3.2" in lines[2]
+    assert lines[1].strip() == "mixed: starting the step takes 40 % of the time,…", "free rows say what limits"
+    assert lines[2].startswith(" G 2.4k ex/s  racing")
+    assert lines[4].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.2"), "each lane is named once"
+    lines = text(page(racing_demo(), 60, 4)).splitlines()
+    assert lines[1].startswith(" G 2.4k ex/s  racing") and "C is 3.2× faster than G" in lines[2]
     assert text(page(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
     assert text(page(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
 
@@ -143,7 +148,7 @@ def test_before_there_are_lanes_the_screen_says_what_goes_on():
 
 
 def test_while_all_pause_the_charts_stand_still():
-    demo = racing_demo()
+    demo = racing_demo(mode="concurrent")
     for name in demo.names:
         demo.enter(name, "paused")
     before = text(page(demo))
@@ -198,3 +203,164 @@ def test_a_message_goes_before_it():
     assert "50 % of 1:24" in shown
     long = View(message="word " * 25, message_until_ns=known.at_ns + 1)
     assert "50 % of 1:24" not in text(draw(analyse(known), long, 120, 36))
+
+
+# ---------------------------------------------------------------- the first seconds
+
+
+def test_the_line_below_the_header_says_what_is_compared():
+    def compared(*specs: LaneSpec, machine=GPU_MACHINE) -> str:
+        demo = Demo(specs, machine)
+        demo.go()
+        return text(page(demo)).splitlines()[1].strip()
+
+    small, large = LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})
+    no_gpu = compared(small, large, machine=CPU_MACHINE)
+    assert no_gpu == "No GPU here, so two settings race on the CPU: batch 10 against batch 256"
+    assert compared(small, large) == "Two settings race on the CPU: batch 10 against batch 256"
+    assert compared(LaneSpec("cpu"), LaneSpec("gpu:0")) == "The same training on the CPU and the GPU"
+    both = compared(small, LaneSpec("gpu:0", {"batch_size": 256}))
+    assert both == "The same training on the CPU and the GPU; also differs: batch 10 against batch 256"
+    assert compared(small, small) == "The same training runs twice on the CPU, with equal settings"
+    assert compared(small, large, LaneSpec("cpu", {"batch_size": 64})).endswith("on the CPU: batch 10, 256, 64")
+    assert "nothing to compare it with" in compared(small)
+
+
+def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_measured():
+    demo = Demo(mode="turns")
+    demo.clock.ahead(1)
+    said = awaited(analyse(demo.session.snapshot()), {})
+    assert said == "no verdict yet: the lanes are getting ready"
+    usual = {"starting": 2.0, "importing": 6.0, "building": 1.0, "tracing": 1.0, "warming up": 1.0}
+    said = awaited(analyse(demo.session.snapshot()), dict.fromkeys(demo.names, usual))
+    assert said == "no verdict yet: the lanes are getting ready; ready in about 10 s"
+    demo.go()
+    demo.race(2.4)
+    waiting = awaited(analyse(demo.session.snapshot()), {})
+    assert waiting == "measured 2 of 5 rounds; verdict in about 4 s", "two of five rounds of 1.2 s"
+    assert waiting in text(page(demo))
+    demo.race(3.6)
+    assert awaited(analyse(demo.session.snapshot()), {}) == "" and "faster than" in text(page(demo))
+    demo.clock.ahead(0.1)
+    demo.apply("cpu", "batch_size", 20)
+    said = awaited(analyse(demo.session.snapshot()), {})
+    assert said.startswith("measuring again: batch size of C changed")
+    demo.enter("cpu", "paused")
+    assert awaited(analyse(demo.session.snapshot()), {}).endswith("no verdict while a lane is paused")
+
+
+def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice():
+    demo = Demo(mode="turns")
+    demo.go()
+    known = demo.session.snapshot()
+    assert awaited(analyse(known), {}) == "measured 0 of 5 rounds", "no length is known: none is promised"
+    timed = replace(known, race=replace(known.race, slice_s=0.5))
+    assert awaited(analyse(timed), {}) == "measured 0 of 5 rounds; verdict in about 5 s"
+
+
+def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
+    specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
+    demo = Demo(specs, CPU_MACHINE)
+    demo.go()
+
+    def status(**view) -> str:
+        return text(page(demo, **view)).splitlines()[-2]
+
+    assert "keys act on all lanes · B batch A 10 → 16, B 256 → 512 · p prefetch off → 1" in status()
+    assert "only · B batch 256 → 512 · p prefetch off → 1" in status(focused=demo.names[1])
+    demo.ask(demo.names[0], "batch_size", 16)
+    assert "B batch A 16 → 32, B 256 → 512" in status(), "from what is requested"
+    assert "→" not in status(readonly=True) and "→" not in status(replay=True)
+    narrow = text(page(demo, 80, 24)).splitlines()[-2]
+    assert narrow.endswith("picks one") and "…" not in narrow, "what does not fit goes as a whole"
+
+
+# ---------------------------------------------------------------- which keys apply
+
+
+def test_the_bottom_line_has_only_keys_that_apply():
+    def keys(demo: Demo, width: int = 200, **view) -> str:
+        return text(page(demo, width, 36, **view)).splitlines()[-1]
+
+    demo = racing_demo()
+    assert all(word in keys(demo) for word in ("t at once", "s scenario", "e try advice", "c crossover", "? help"))
+    single = Demo([LaneSpec("cpu")])
+    single.go()
+    single.race(2)
+    assert not any(word in keys(single) for word in ("t at once", "crossover"))
+    for name in demo.names:
+        demo.session.accept(LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python a.py"))
+        demo.enter(name, "racing")
+    script = keys(demo)
+    assert not any(word in script for word in ("at once", "scenario", "advice", "crossover"))
+    assert "Space pause" in script and "r restart" in script
+    assert not any(word in keys(demo, readonly=True) for word in ("pause", "restart", "batch"))
+    assert "pause" not in keys(Demo()), "nothing trains yet"
+    for width in range(24, 201, 8):
+        line = keys(demo, width)
+        assert line.endswith("? help  q quit") and "…" not in line, width
+
+
+def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_long():
+    specs = [LaneSpec("cpu", {"batch_size": size, "prefetch": "auto", "graph": size > 10}) for size in (10, 256)]
+    demo = Demo(specs, CPU_MACHINE, mode="turns")
+    demo.go()
+    demo.race(20, (2_400, 7_600))
+    rows = text(page(demo, 80, 24)).splitlines()
+    first = next(place for place, row in enumerate(rows) if row.startswith(" ▲ "))
+    said = f"{rows[first]} {rows[first + 1].strip()}"
+    assert said.startswith(
+        " ▲ B  cpu batch_size=256 graph=on is 3.2× faster than cpu batch_size=10 graph=off (95 %"
+    )
+    assert "pairs)" in said and "…" not in said
+    one_row = text(page(demo, 60, 7))
+    assert "▲ B is 3.2× faster than A" in one_row
+    small = text(page(demo, 60, 15))
+    assert " A 2.4k ex/s" in small and " B 7.7k ex/s" in small, "no lane is hidden without a hint"
+
+
+# ---------------------------------------------------------------- when it is over
+
+
+def over(demo: Demo) -> Demo:
+    for name in demo.names:
+        demo.enter(name, "done")
+    return demo
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+def test_the_result_has_the_verdict_and_of_each_lane_speed_bottleneck_advice_and_what_was_discarded(size):
+    shown = text(page(over(racing_demo()), *size))
+    words = " ".join(part.strip() for row in shown.splitlines() for part in row.split("│"))
+    for said in (
+        "Result", "after 0:42", "cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.2, 17 pairs)",
+        "95 % CI 7 610 to 7 741 examples/s", "compute-bound: computing", "may help: batch 80",
+        "discarded: 2 of 210 windows (warm-up 2)", "done after 0:42", "w save", "r again", "q leave",
+    ):  # fmt: skip
+        assert said in words, said
+    assert not any(word in shown.splitlines()[-1] for word in ("pause", "batch", "at once", "advice"))
+
+
+def test_nothing_on_the_result_changes_any_more():
+    demo = over(racing_demo())
+    before = text(page(demo))
+    demo.clock.ahead(30)
+    demo.sample((310, 290))
+    later = text(page(demo, sent_bytes_per_s=900.0))
+    assert later == before
+    assert text(page(demo, stopping=True)) != before, "who leaves sees that the lanes are ended"
+
+
+def test_a_restarted_lane_takes_the_result_away():
+    demo = over(racing_demo())
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
+    shown = text(page(demo))
+    assert "Result" not in shown and "stage 1 of 6" in shown
+
+
+def test_a_failed_lane_says_why_beside_the_result():
+    demo = racing_demo()
+    demo.fail("gpu:0")
+    demo.enter("cpu", "done")
+    shown = text(page(demo))
+    assert "no verdict: 1 of 2 lanes can train" in shown and "no module named 'keras_hub'" in shown

@@ -43,8 +43,8 @@ class LaneAnalysis:
 
     @property
     def discarded_windows(self) -> int:
-        """How many windows do not count, at most."""
-        return min(self.windows, sum(self.lane.discarded.values()))
+        """How many windows do not count, each once."""
+        return self.lane.measurements.discarded_windows
 
 
 @dataclass(frozen=True, slots=True)

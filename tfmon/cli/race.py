@@ -48,7 +48,7 @@ LEAST_MARGIN = 0.001
 @click.option(
     "--fresh/--no-fresh",
     default=None,
-    help="Replace the processes of the lanes by fresh ones every 20 s, because two equal processes differ in speed. "
+    help="Replace the lanes' processes by fresh ones every 20 s, because two equal processes differ in speed. "
     "The weights begin anew. Default: without a screen, in races of 60 s and more.",
 )
 @options.record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -226,13 +227,16 @@ def _processes(count: int) -> str:
 def _oom_kills(path: Path) -> int | None:
     """Return the value of the line `oom_kill` of a file."""
     try:
-        for line in path.read_text(encoding="ascii", errors="replace").splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
+        descriptor = os.open(
+            path, os.O_RDONLY | os.O_CLOEXEC
+        )  # quicker than a file object: it is read twice a second
+        try:
+            text = b"\n" + os.read(descriptor, 65_536)
+        finally:
+            os.close(descriptor)
+        return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
     except (OSError, ValueError):
-        pass
-    return None
+        return None
 
 
 def _group_file(root: Path) -> Path | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import GpuSample, Missing, Reading, known
+from tfmon.model.records import replace
 
 DRIVER = "driver"
 ONLY_PROCESS = "only process"

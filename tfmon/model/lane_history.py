@@ -6,11 +6,12 @@ finished stretch never changes. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_statistics import Mean, add, quantile_ns
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.records import replace
 
 FINE_NS = 1_000_000_000
 COARSE_NS = 5 * FINE_NS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
@@ -13,6 +13,8 @@ from tfmon.model.lane_history import History
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.records import replace
+from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
@@ -190,6 +192,8 @@ class LaneState:
     """Of the last half hour, for the charts; the children before this one included."""
     knob_marks: tuple[KnobMark, ...] = ()
     tree_cpu_pct: Reading = NOT_SAMPLED
+    """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
+    slice_clock: SliceClock = field(default_factory=SliceClock)
     private_bytes: Reading = NOT_SAMPLED
     tree_at_ns: int | None = None
     """When CPU and memory were sampled last."""
@@ -292,8 +296,11 @@ class LaneState:
     def recent(self) -> WindowSums:
         """Return the sums over the steady windows of the last 5 s of training, since the last knob change.
 
-        These make the throughput that is shown as current.
+        These make the throughput that is shown as current. Of a lane that has ended it is all of its steady state,
+        as in the table: the same figure everywhere.
         """
+        if self.over:
+            return self.steady
         if not self.points:
             return WindowSums()
         since_ns = self.points[-1].at_ns - RECENT_NS

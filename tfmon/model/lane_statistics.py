@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import SliceEnded, SliceLoad, Window
 from tfmon.model.readings import Missing, Reading
+from tfmon.model.records import replace
 
 SLICE_START = "after a switch"
 """Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
@@ -213,7 +214,9 @@ class Measurements:
     earlier: tuple[EarlierSlices, ...] = ()
     """Slices before that, by the settings they ran under; the latest last."""
     discarded: dict[str, int] = field(default_factory=dict)
-    """Windows discarded from steady state, by reason."""
+    """Windows discarded from steady state, by reason; one with two reasons is in both."""
+    discarded_windows: int = 0
+    """The same windows, each counted once."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
     """Their time, by reason; that of a window with several reasons is counted once, see `main_reason`."""
     windows: int = 0
@@ -229,11 +232,11 @@ class Measurements:
         """Return the measurements with one more window, from the lane's process of that number."""
         counted = replace(self, windows=self.windows + 1, span_ns=self.span_ns + window.span_ns)
         if window.marks:
-            reason = main_reason(window.marks)
             return replace(
                 counted,
                 discarded=_counted(self.discarded, window.marks),
-                discarded_ns=_plus(self.discarded_ns, reason, window.span_ns),
+                discarded_windows=self.discarded_windows + 1,
+                discarded_ns=_plus(self.discarded_ns, main_reason(window.marks), window.span_ns),
             )
         return replace(
             counted,
@@ -269,6 +272,7 @@ class Measurements:
             slices=slices,
             latest=tuple(one for one in self.latest if one not in hit),
             discarded=_counted(self.discarded, [reason] * len(hit)),
+            discarded_windows=self.discarded_windows + len(hit),
             discarded_ns=_plus(self.discarded_ns, reason, sum(one.span_ns for one in hit)),
         )
 

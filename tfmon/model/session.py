@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.events import (
@@ -22,10 +22,12 @@ from tfmon.model.events import (
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered
 from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, take_gpu_sample, trains_on
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.naming import named
-from tfmon.model.race import CONCURRENT, Experiment, Machine, Race, RecordingState, TuneState
-from tfmon.model.readings import GpuSample, HostSample, Missing, known
+from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
+from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample, known
+from tfmon.model.records import replace
+from tfmon.model.slice_clock import WAITS
 from tfmon.model.spec import LaneSpec
 
 HISTORY_SAMPLES = 60
@@ -143,7 +145,16 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
                 lanes = tuple(map(restart_measurement, lanes))
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
-            return replace(known, race=replace(known.race, training=event.lane))
+            lanes = tuple(
+                replace(lane, slice_clock=lane.slice_clock.granted(event.at_ns, own=lane.spec.name == event.lane))
+                for lane in known.lanes
+            )
+            return replace(known, race=replace(known.race, training=event.lane), lanes=lanes)
+        case TreeSample():
+            sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)
+            told = known.lane(event.lane)
+            lane = _after_tree_sample(told, event, sliced=sliced)
+            return replace(known, lanes=tuple(lane if one is told else one for one in known.lanes))
         case ExperimentChanged():
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
             return replace(known, experiment=event.experiment, tuned=tuned)
@@ -167,6 +178,15 @@ def with_knob(race: Race, offered: KnobOffered) -> Race:
         return race
     limits = (offered.choices, offered.low, offered.high)
     return replace(race, knobs=(*race.knobs, Knob(offered.knob, offered.default, offered.help, "live", *limits)))
+
+
+def _after_tree_sample(lane: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
+    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
+    clock, before = lane.slice_clock, lane.tree_cpu_pct
+    if sliced and lane.phase == RACING:
+        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
+    lane = replace(advance(lane, sample), slice_clock=clock.sampled(sample.at_ns))
+    return replace(lane, tree_cpu_pct=before) if sample.cpu_pct == WAITS else lane
 
 
 def _after_gpu_sample(known: Snapshot, sample: GpuSample) -> Snapshot:

@@ -62,7 +62,7 @@ class Difference:
     """Something besides the figures that was not the same."""
 
     about: str
-    """`scenario`, `knobs`, `versions`, `machine` or `environment`."""
+    """`scenario`, `lanes`, `knobs`, `versions`, `machine` or `environment`."""
     what: str
     first: str
     second: str
@@ -140,19 +140,30 @@ def _verdict(first: Snapshot, second: Snapshot) -> Change | None:
 
 
 def _paired(first: Snapshot, second: Snapshot) -> tuple[list[tuple[LaneState, LaneState]], list[str]]:
-    """Pair lanes by their name, and the remaining ones by their device, in their order."""
+    """Pair lanes by their id, and the remaining ones by their device, in their order."""
     left, right = list(first.lanes), list(second.lanes)
     pairs: list[tuple[LaneState, LaneState]] = []
-    for part in ("name", "device"):
+    for part in ("id", "device"):
         for lane in list(left):
-            other = next((one for one in right if getattr(one.spec, part) == getattr(lane.spec, part)), None)
+            wanted = getattr(lane.spec, part)
+            other = next((one for one in right if wanted and getattr(one.spec, part) == wanted), None)
             if other is not None:
                 pairs.append((lane, other))
                 left.remove(lane)
                 right.remove(other)
     pairs.sort(key=lambda pair: first.lanes.index(pair[0]))
-    unpaired = [f"{lane.title}: only in the first" for lane in left]
-    return pairs, unpaired + [f"{lane.title}: only in the second" for lane in right]
+    unpaired = [f"{lane_name(lane)}: only in the first" for lane in left]
+    return pairs, unpaired + [f"{lane_name(lane)}: only in the second" for lane in right]
+
+
+def lane_name(lane: LaneState) -> str:
+    """Write a lane's id, which never changes, and its name at the end of its race."""
+    return f"{lane.spec.id} {lane.title}".strip()
+
+
+def _pair_id(pair: LanePair) -> str:
+    """Write which lanes a pair is of: one id, or two."""
+    return " / ".join(dict.fromkeys(lane.spec.id or lane.spec.name for lane in (pair.first, pair.second)))
 
 
 def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
@@ -165,9 +176,8 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
     yield from differ("scenario", "source", one.source, other.source)
     yield from differ("scenario", "mode", first.end.race.mode, second.end.race.mode)
     for pair in lanes:
-        name = pair.first.spec.name
-        if name != pair.second.spec.name:
-            name = f"{name} / {pair.second.spec.name}"
+        name = _pair_id(pair)
+        yield from differ("lanes", f"{name}: device", pair.first.spec.device, pair.second.spec.device)
         settings = (pair.first.settings, pair.second.settings)
         for knob in sorted({*settings[0], *settings[1]}):
             yield from differ("knobs", f"{name}: {knob}", settings[0].get(knob), settings[1].get(knob))
@@ -175,9 +185,9 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
     for pair in lanes:
         for part in ("tensorflow", "keras", "numpy", "python"):
             versions = getattr(pair.first, part), getattr(pair.second, part)
-            yield from differ("versions", f"{pair.first.spec.name}: {part}", *versions)
+            yield from differ("versions", f"{_pair_id(pair)}: {part}", *versions)
         devices = first.end.device_name(pair.first), second.end.device_name(pair.second)
-        yield from differ("machine", f"{pair.first.spec.name}: device", *devices)
+        yield from differ("machine", f"{_pair_id(pair)}: processor", *devices)
     machines = asdict(first.end.machine), asdict(second.end.machine)
     for part, value in machines[0].items():
         # An empty reason for no GPU lane means only that none was requested: the machine may be the same.
@@ -188,15 +198,21 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
 
 
 def _notes(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[str]:
+    one, other = first.header, second.header
+    if one.scenario != other.scenario:
+        both = f"{one.scenario} and {other.scenario}"
+        yield f"these races are of different scenarios, {both}: no ratio of theirs says what is faster"
+    elif one.source != other.source:
+        yield f"the file of {one.scenario} was changed between the races: a ratio may come from that"
     for side in (first, second):
         if side.end.race.mode == CONCURRENT:
             yield f"{side.id} raced all lanes concurrently on the same cores: its figures are contended"
         for lane in side.end.lanes:
             if lane.trouble is not None:
-                yield f"{side.id}: {lane.title}: {lane.trouble.message}"
+                yield f"{side.id}: {lane_name(lane)}: {lane.trouble.message}"
     for pair in lanes:
         if pair.change is not None and pair.change.low is None:
-            yield f"{pair.first.title}: no interval; {ENOUGH}"
+            yield f"{_pair_id(pair)}: no interval; {ENOUGH}"
 
 
 def _written(value: object) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
-from tfmon.model.events import RecordingChanged
+from tfmon.model.events import ClockStarted, RecordingChanged
 from tfmon.model.ports import ReplayState
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
@@ -13,6 +14,8 @@ from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
+SEARCHED_EVENTS = 2_000
+"""Among so many events the start signal is looked for."""
 KEEP_EVERY = 1_000
 """A snapshot is kept after so many events, to seek back to."""
 TICK_S = 0.15
@@ -36,6 +39,7 @@ class Player:
         self._playing = True
         self._problem = ""
         self._marks = tuple(recording.marks)
+        self._started_ns = _started_ns(recording)
         self.session = Session(recording.header.machine, lambda: self._now_ns)
         """What is known at the moment that is shown."""
         place = RecordingState(str(recording.path.absolute()))
@@ -56,6 +60,7 @@ class Player:
             speed=self._speed,
             marks=self._marks,
             note=self._problem or torn,
+            started_ns=self._started_ns,
         )
 
     # ------------------------------------------------------------ requests
@@ -135,6 +140,16 @@ class Player:
                 self._kept.setdefault(self._next, self.session.snapshot())
             if deadline_s is not None and time.monotonic() > deadline_s:
                 return
+
+
+def _started_ns(recording: Recording) -> int | None:
+    """Return when the lanes got the start signal, if that is among the first events."""
+    with contextlib.suppress(RecordingError), guard(recording.path):
+        for place in range(min(SEARCHED_EVENTS, len(recording.times_ns))):
+            event = recording.event(place)
+            if isinstance(event, ClockStarted):
+                return event.at_ns
+    return None
 
 
 def play_all(path: Path) -> tuple[Recording, Snapshot]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.model.lane_state import LaneState
-from tfmon.recordings.compare import Change, Comparison, Side
+from tfmon.recordings.compare import Change, Comparison, Side, lane_name
 from tfmon.reports import head, table
 
 
@@ -21,6 +21,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "second": _side_json(comparison.second),
         "lanes": [
             {
+                "ids": [pair.first.spec.id, pair.second.spec.id],
                 "first": pair.first.title,
                 "second": pair.second.title,
                 "examples_per_s": [_speed(pair.first), _speed(pair.second)],
@@ -55,7 +56,7 @@ def to_text(comparison: Comparison) -> str:
     ]
     speeds = [["examples/s", "first", "second", "second / first", ""]]
     for pair in comparison.lanes:
-        titles = dict.fromkeys((pair.first.title, pair.second.title))
+        titles = dict.fromkeys((lane_name(pair.first), lane_name(pair.second)))
         cells = [
             "n/a" if (speed := _speed(lane)) is None else units.rate(speed) for lane in (pair.first, pair.second)
         ]

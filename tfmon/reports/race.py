@@ -179,9 +179,9 @@ def _seconds(snapshot: Snapshot) -> float | None:
 
 def _discarded(found: Analysis) -> str:
     """Say which windows of all lanes do not count, by reason."""
-    windows = sum(lane.measurements.windows for lane in found.snapshot.lanes)
-    reasons = [f"{reason} {count}" for reason, count in found.discarded.items()]
-    return f"discarded: {', '.join(reasons)}; of {windows} windows" if reasons else ""
+    gone, windows = sum(one.discarded_windows for one in found.lanes), sum(one.windows for one in found.lanes)
+    reasons = ", ".join(f"{reason} {count}" for reason, count in found.discarded.items())
+    return f"discarded: {gone} of {windows} windows ({reasons})" if gone else ""
 
 
 def _cells(lane: LaneState) -> list[str]:

@@ -34,6 +34,7 @@ from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
 from tfmon.runner.planner import RaceOptions, plan_race
+from tfmon.runner.repeat import command_line
 
 if TYPE_CHECKING:
     from tfmon.doctor.facts import OthersLoad
@@ -56,6 +57,7 @@ class Program:
     def __init__(self, race_options: RaceOptions) -> None:
         self._options = race_options
         self._machine = read_machine()
+        self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
         self.session = Session(self._machine, time.monotonic_ns)
@@ -88,13 +90,22 @@ class Program:
         gpus = self._search.gpus if self._search is not None else ()
         machine = replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
         self.session.set_machine(machine)
-        if info.command:
-            return plan
-        between = variance.recall(machine, info.name, [lane.spec.kind for lane in plan.lanes])
-        spares = max(0, min(len(plan.lanes), (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES + 1))
-        return replace(
-            plan, race=replace(plan.race, between=between), fresh_spares=spares if plan.race.fresh else 0
-        )
+        if not info.command:
+            between = variance.recall(machine, info.name, [lane.spec.kind for lane in plan.lanes])
+            plan = replace(plan, race=replace(plan.race, between=between))
+        if plan.race.fresh:
+            more = (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES
+            plan = replace(plan, fresh_spares=max(0, min(len(plan.lanes), more + 1)))
+        self._latest = plan
+        return plan
+
+    def repeat(self) -> str:
+        """Return the command that repeats this race with the settings in effect; "" before it has lanes.
+
+        Raises:
+            UsageError: no command line can say a setting.
+        """
+        return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
     def begin(self, plan: RacePlan) -> None:
         """Start the lanes, the watchdog and the probes."""

@@ -123,7 +123,10 @@ class MonitorApp(TerminalApp[Ending]):
         """What is on the screen, and what follows from it; computed once for each snapshot."""
         self._frozen: Analysis | None = None
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
-        self.view = View(charset=chosen, keys=dict(keymap or {}), readonly=readonly)
+        began = self.snapshot.race.number
+        self.view = View(
+            charset=chosen, keys=dict(keymap or {}), readonly=readonly, race=began, usual=usual(self.snapshot)
+        )
         self._examine = examine
         self._profile_lane = profile
         self._on_ready = on_ready
@@ -240,9 +243,6 @@ class MonitorApp(TerminalApp[Ending]):
     def pull(self) -> None:
         """Read the session and draw what changed."""
         self.analysis = analyse(self.session.snapshot(), self.analysis)
-        if self._frozen is not None and self._frozen.snapshot.race.number != self.snapshot.race.number:
-            self._frozen = None
-            self.view = replace(self.view, frozen=False, back_ns=0, cursor=None)
         if self.view.race != self.snapshot.race.number:
             self.view = self._of_another_race()
         if not self.may_paint():
@@ -253,9 +253,11 @@ class MonitorApp(TerminalApp[Ending]):
             screen.redraw()
 
     def _of_another_race(self) -> View:
-        """Return the view for the race that began since: with no focus, scale or seen failure of the one before."""
+        """Return the view for a race that began since: without focus, scales and failures of the one before."""
         began, usual = self.snapshot.race.number, self._usual(self.snapshot)
-        return replace(self.view, race=began, usual=usual, focused=None, scales={}, seen=(), unseen=())
+        self._frozen = None
+        fresh = replace(self.view, zoomed=False, cursor=None, frozen=False, back_ns=0)
+        return replace(fresh, race=began, usual=usual, focused=None, scales={}, seen=(), unseen=())
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds, or until what it announces is done; and whatever else changed."""
@@ -289,7 +291,7 @@ class MonitorApp(TerminalApp[Ending]):
 
     def start_race(self, scenario: str) -> None:
         """Start the race of another scenario; the screen stays responsive."""
-        self.view = replace(self.view, focused=None, zoomed=False, cursor=None, scales={})
+        self.view = replace(self.view, focused=None, scales={})
         before = self.snapshot.race.number
         self.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before)
         self._in_thread(lambda: self._change_race(scenario))

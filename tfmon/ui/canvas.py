@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
-from typing import cast
+from typing import TypeAlias, cast
 
 from rich.color import ColorSystem
 from rich.segment import Segment
@@ -19,6 +18,8 @@ from tfmon.ui.textual_compat import TerminalApp, is_on_top
 
 MERGE_CELLS = 10
 """Runs closer than this are repainted as one: moving the cursor costs more bytes than the cells between."""
+SHIFT_CELLS = 12
+"""To move cells costs as many bytes as to repaint about so many."""
 
 
 class Canvas(Widget):
@@ -46,13 +47,7 @@ class Canvas(Widget):
         if not terminal.may_paint():
             return
         old, self._rows = self._rows, tuple(rows)
-        runs = [
-            (y, first, last)
-            for y, (before, after) in enumerate(zip_longest(old, self._rows, fillvalue=BLANK))
-            if before != after
-            for first, last in changed_runs(before, after)
-        ]
-        if not runs:
+        if old == self._rows:
             return
         if (
             len(old) == len(self._rows)
@@ -62,7 +57,7 @@ class Canvas(Widget):
         ):
             colours = self.app.console.color_system
             system = None if colours is None else _SYSTEMS[colours]
-            terminal.paint(repaint(self._rows, runs, self._styles(), system))
+            terminal.paint(update(old, self._rows, self._styles(), system))
         else:
             self.refresh()
 
@@ -109,36 +104,109 @@ _SYSTEMS = {
 def changed_runs(before: Row, after: Row) -> list[tuple[int, int]]:
     """Return the runs of cells, first and one past the last, in which two rows differ.
 
-    Rows with characters that are not one cell wide count as one run.
+    Between the spans that both rows begin and end with, characters that are not one cell wide make one run.
     """
+    first, before, after = _unlike(before, after)
     old, new = _cells(before), _cells(after)
     if old is None or new is None:
-        return [(0, max(sum(cell_len(text) for text, _ in row) for row in (before, after)))]
+        return [(first, first + max(cells(before), cells(after)))]
+    return _runs(old, new, first)
+
+
+def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Return the runs whose cells are moved one to the left, and the runs that differ after that.
+
+    A chart that goes on by a cell is written anew at its right end only.
+    """
+    shifts: list[tuple[int, int]] = []
     runs: list[tuple[int, int]] = []
-    for place, (left, right) in enumerate(zip_longest(old, new)):
-        if left == right:
-            continue
-        if runs and place - runs[-1][1] < MERGE_CELLS:
-            runs[-1] = (runs[-1][0], place + 1)
+    start, before, after = _unlike(before, after)
+    old, new = _cells(before), _cells(after)
+    if old is None or new is None:
+        return [], [(start, start + max(cells(before), cells(after)))]
+    for first, last in _runs(old, new, start):
+        begin, end = first - start, last - start
+        if last - first > SHIFT_CELLS and end <= len(old[0]):
+            moved = old[0][begin + 1 : end] + "\0", [*old[1][begin + 1 : end], ""]
+            rest = _runs(moved, (new[0][begin:end], new[1][begin:end]), first)
+            if sum(stop - begun for begun, stop in rest) + SHIFT_CELLS < last - first:
+                shifts.append((first, last))
+                runs += rest
+                continue
+        runs.append((first, last))
+    return shifts, runs
+
+
+def _runs(old: _Cells, new: _Cells, start: int) -> list[tuple[int, int]]:
+    """Return the runs of cells that differ, where the first cell is `start`."""
+    (texts, styles), (new_texts, new_styles) = old, new
+    shared, longest = sorted((len(texts), len(new_texts)))
+    cells = zip(texts, new_texts, styles, new_styles, strict=False)
+    differ = [place for place, (one, other, was, now) in enumerate(cells) if one != other or was != now]
+    runs: list[tuple[int, int]] = []
+    for place in (*differ, *range(shared, longest)):
+        if runs and place + start - runs[-1][1] < MERGE_CELLS:
+            runs[-1] = (runs[-1][0], place + start + 1)
         else:
-            runs.append((place, place + 1))
+            runs.append((place + start, place + start + 1))
     return runs
 
 
-def _cells(row: Row) -> list[tuple[str, str]] | None:
-    """Return a row as cells with their styles; None if some character is not one cell wide."""
-    cells: list[tuple[str, str]] = []
-    for text, style in row:
-        if not text.isascii() and cell_len(text) != len(text):
-            return None
-        cells += [(character, style) for character in text]
-    return cells
+def _unlike(before: Row, after: Row) -> tuple[int, Row, Row]:
+    """Return the spans between those that both rows begin and end with, and the first cell of the former."""
+    x = start = 0
+    for left, right in zip(before, after, strict=False):
+        if left != right:
+            break
+        x += cell_len(left[0])
+        start += 1
+    before, after = before[start:], after[start:]
+    if cells(before) == cells(after):
+        end = 0
+        for left, right in zip(reversed(before), reversed(after), strict=False):
+            if left != right:
+                break
+            end += 1
+        if end:
+            before, after = before[:-end], after[:-end]
+    return x, before, after
+
+
+_Cells: TypeAlias = tuple[str, Sequence[str]]
+"""The characters of a row, and the style of each."""
+
+
+def _cells(row: Row) -> _Cells | None:
+    """Return a row as cells; None if some character is not one cell wide."""
+    text = "".join([text for text, _ in row])
+    if not text.isascii() and any(cell_len(part) != len(part) for part, _ in row):
+        return None
+    styles: list[str] = []
+    for part, style in row:
+        styles += [style] * len(part)
+    return text, styles
 
 
 # ---------------- the escape codes that bring the changed cells of a terminal up to date, and no more. Pure
 
 
 RESET = "\x1b[0m"
+
+
+def update(
+    before: Sequence[Row], after: Sequence[Row], styles: Mapping[str, Style], colours: ColorSystem | None
+) -> str:
+    """Return what to write so that a terminal that shows some rows shows others, as many and as wide."""
+    moves: list[str] = []
+    runs: list[tuple[int, int, int]] = []
+    for y, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old is new or old == new:
+            continue
+        shifts, changed = changes(old, new)
+        # Delete a cell and all to its right comes closer; insert one at the end of the run, and it is back.
+        moves += [f"\x1b[{y + 1};{first + 1}H\x1b[P\x1b[{y + 1};{last}H\x1b[@" for first, last in shifts]
+        runs += [(y, first, last) for first, last in changed]
+    return "".join(moves) + repaint(after, runs, styles, colours)
 
 
 def repaint(

@@ -60,7 +60,7 @@ RACE_KEYS = (
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
     Key("cursor.back", "left", "move_cursor(-1)", "cursor in the charts: earlier; so does the mouse", _CLOSER),
     Key("cursor.on", "right", "move_cursor(1)", "cursor in the charts: later; Esc ends it", _CLOSER),
-    Key("follow", "f", "toggle_follow", "stop following, or back to now; PgUp and PgDn scroll", _CLOSER),
+    Key("follow", "F", "toggle_follow", "stop following, or back to now; PgUp and PgDn scroll", _CLOSER),
     Key("follow.now", "end", "follow_now", "back to now", _CLOSER),
     Key("copy", "y", "show_copy", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_doctor", "examine TensorFlow, GPU and machine", "tfmon"),

@@ -75,6 +75,8 @@ class View:
     """What the screen sent to the terminal, over the last 10 s; None before that is known."""
     readonly: bool = False
     """True where keys may not change the race."""
+    replay: bool = False
+    """True where a recording is shown."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""

@@ -127,12 +127,12 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
         shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
         right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
     left = _status(snapshot, view)
-    if cells(left) + cells(right) > width and not message:
-        left = _without_effects(left)
+    if not message:
+        left = _fitting(left, width - cells(right))
     if looking := plots.looking(snapshot, view):
         left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
     if message and cells(left) + cells(right) > width:
-        right = () if not view.frozen else looking
+        right = looking
     cost = "" if shows(snapshot, view) else own_cost(snapshot, view)
     if cost and cells(left) + cells(right) + len(cost) + 2 <= width:
         right = (*right, (f" {cost} ", DIM))
@@ -156,28 +156,27 @@ def _status(snapshot: Snapshot, view: View) -> Row:
         return ((f"   {message}", strong(WARN)),)
     if snapshot.recording is not None and snapshot.recording.reason:
         return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
-    titles = {lane.spec.name: f"{lane.spec.id} {lane.short_title}" for lane in snapshot.lanes}
+    titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
     all_lanes = (key_of("focus.all", view.keys), KEY), (" all lanes", DIM)
     if shows(snapshot, view):
         focused = titles.get(view.focused or "")
         return ((f"   keys act on {focused} only · ", TEXT), *all_lanes) if focused else ()
+    if view.replay and view.focused is None:
+        return ()
     if view.readonly and view.focused is None:
         return (("   read only: keys change nothing", DIM),)
     told = (
-        () if view.readonly else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
+        ()
+        if view.readonly or view.replay
+        else tuple(span for part in effects(snapshot, view) for span in ((" · ", DIM), *part))
     )
     if view.focused is not None:
         words = f"   keys act on {titles.get(view.focused, view.focused)} only"
         return ((words, TEXT), *told, (" · ", DIM), *all_lanes)
     if len(snapshot.lanes) < 2:
         return (("   ", TEXT), *told[1:])
-    return (
-        ("   keys act on all lanes", DIM),
-        *told,
-        (" · ", DIM),
-        (key_of("focus.next", view.keys), KEY),
-        (" one", DIM),
-    )
+    one_lane = (key_of("focus.next", view.keys), KEY), (" picks one", DIM)
+    return (("   keys act on all lanes", DIM), *told, (" · ", DIM), *one_lane)
 
 
 _STEPPED = {"batch_size": "batch.up", "prefetch": "prefetch.next"}
@@ -196,9 +195,11 @@ def effects(snapshot: Snapshot, view: View) -> list[Row]:
     return told
 
 
-def _without_effects(row: Row) -> Row:
-    """Return what keys act on, without what they would do."""
-    return (*row[:1], *row[-3:]) if len(row) > 4 else row
+def _fitting(row: Row, width: int) -> Row:
+    """Return what keys act on; where it is too long, without what they do or the key that changes the focus."""
+    if cells(row) > width and len(row) > 4:
+        row = (*row[:1], *row[-3:])
+    return row[:1] if cells(row) > width else row
 
 
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:

@@ -116,12 +116,14 @@ def plot(values: Sequence[float | None], top: float, height: int, charset: Chars
 
 def _plot_braille(values: Sequence[float | None], top: float, height: int) -> list[str]:
     levels = [_level(value, top, height * 4) for value in values]
-    pairs = list(zip(levels[::2], levels[1::2], strict=True))
-    rows = []
-    for row in reversed(range(height)):
-        base = row * 4
-        rows.append("".join(_braille(left - base, right - base) for left, right in pairs))
-    return rows
+    columns = [_braille_column(left, right, height) for left, right in zip(levels[::2], levels[1::2], strict=True)]
+    return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
+
+
+@functools.lru_cache(maxsize=2_048)
+def _braille_column(left: int, right: int, height: int) -> str:
+    """Return the cells of a column, the highest first."""
+    return "".join(_braille(left - row * 4, right - row * 4) for row in reversed(range(height)))
 
 
 def _braille(left: int, right: int) -> str:
@@ -135,6 +137,8 @@ def _braille(left: int, right: int) -> str:
 
 def edge_runs(line: str, above: str) -> list[tuple[str, bool]]:
     """Cut a row of the chart into runs: True for the cells at the top of their column, which tell the value."""
+    if " " not in above or line.isspace():
+        return [(line, False)] if line else []
     runs: list[tuple[str, bool]] = []
     for cell, over in zip(line, above, strict=True):
         edge = over == " " and cell != " "
@@ -166,16 +170,13 @@ def short_number(value: float) -> str:
 
 
 @functools.lru_cache(maxsize=64)
-def axis_row(
-    marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now"), about: str = ""
-) -> str:
+def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str] = ("60 s ago", "now")) -> str:
     """Draw the time axis with a tick, and where there is room the words, for every knob change; newest first.
 
     Args:
         marks: The changes.
         axis: The time.
         ends: The words at its ends.
-        about: What is drawn; written beside the left end.
     """
     line = ["─"] * axis.width
     taken = [False] * axis.width
@@ -186,8 +187,6 @@ def axis_row(
         taken[place] = True
     left, right = ends
     _write(line, taken, axis.width - len(right) - 1, f" {right}")
-    if about:
-        _write(line, taken, 0, f"{left} ") and _write(line, taken, len(left) + 1, f" {about} ")
     for place, text in reversed(shown):
         words = f" {text} "
         _write(line, taken, place + 1, words) or _write(line, taken, place - len(words), words)

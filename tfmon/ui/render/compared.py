@@ -85,7 +85,7 @@ def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str
     if snapshot.race.mode != TURNS:
         return ""
     changed = _changed(snapshot, lanes)
-    rounds, least = _rounds(lanes), least_rounds(snapshot.race, len(lanes))
+    rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race, len(lanes))
     what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
         return f"{what}; no verdict while a lane is paused"
@@ -93,9 +93,9 @@ def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str
     return what if left_s is None else f"{what}; verdict in about {max(1, math.ceil(left_s))} s"
 
 
-def _rounds(lanes: Sequence[LaneState]) -> int:
-    """Return how many rounds all lanes have measured."""
-    return len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
+def _rounds(lanes: Sequence[LaneState]) -> set[int]:
+    """Return the rounds that all lanes have measured."""
+    return set.intersection(*({one.round for one in lane.slices} for lane in lanes))
 
 
 def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
@@ -111,11 +111,12 @@ def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float 
     slice_s = snapshot.race.slice_s
     if not paces and slice_s is None:
         return None
-    round_s = max(paces) / 1e9 if paces else len(lanes) * (slice_s or 0.0)
-    ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
-    begun_ns = min(ends) if len(ends) == len(lanes) else snapshot.race.started_ns or snapshot.at_ns
+    round_s = sum(paces) / len(paces) / 1e9 if paces else len(lanes) * (slice_s or 0.0)
+    complete = _rounds(lanes)
+    ends = [one.at_ns for lane in lanes for one in lane.slices if one.round == max(complete, default=0)]
+    begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
     spent_s = min(round_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
-    return max(0, least_rounds(snapshot.race, len(lanes)) - _rounds(lanes)) * round_s - spent_s
+    return max(0, least_rounds(snapshot.race, len(lanes)) - len(complete)) * round_s - spent_s
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:

@@ -7,10 +7,11 @@ import functools
 from tfmon import units
 from tfmon.model.lane_state import DONE, PAUSED, LaneState
 from tfmon.model.session import Snapshot
+from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import BLANK, Row, Span, crop
 from tfmon.ui.render.series import Metric, metric_of
-from tfmon.ui.render.style import DIM, STRONG, TEXT, Charset, faint, lane_style, strong
+from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, Charset, faint, lane_style, strong
 from tfmon.ui.view import LOG, OWN, SHARED, View
 
 _MIDDLE_HEIGHT = 9
@@ -26,8 +27,9 @@ def chart_rows(
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
     scale = series.of_lanes(view.scales, lane)
     low = series.scale_words(metric, scale.low) if scale.high > scale.low else "0"
-    about = "" if (metric.id, view.scale) == ("throughput", SHARED) else metric.words + _SCALE_WORDS[view.scale]
-    foot = chart.axis_row(lane.knob_marks, axis, time_words(snapshot, view), about)
+    plain = view.zoomed or (metric.id, view.scale) == ("throughput", SHARED)
+    about = "" if plain else crop(f" {metric.words}{_SCALE_WORDS[view.scale]} ", cells)
+    foot = chart.axis_row(lane.knob_marks, axis, time_words(snapshot, view))
     at = None if view.cursor is None else axis.cell_of(moment(snapshot, view))
     axis_line = _with_cursor((foot, DIM), at, "▲")
     if reason := series.absent(lane, metric):
@@ -39,7 +41,7 @@ def chart_rows(
         top = series.scale_words(metric, scale.high) if scale.high > scale.low else ""
         half = series.scale_words(metric, series.middle(scale)) if top and height > _MIDDLE_HEIGHT else ""
         edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
-        area = _area(shares, (top, half), height - 1, view.charset, edge, faint(accent), at)
+        area = _area(shares, (top, half), height - 1, view.charset, (edge, faint(accent)), at, about)
     return (*area, ((f"{low} ┴".rjust(chart.LABEL_CELLS), DIM), *axis_line))
 
 
@@ -49,11 +51,22 @@ def _area(
     labels: tuple[str, str],
     height: int,
     charset: Charset,
-    edge: str,
-    inside: str,
+    colours: tuple[str, str],
     at: int | None,
+    about: str,
 ) -> tuple[Row, ...]:
-    """Return the area under the values, with the scale at its left; cached until a value changes."""
+    """Return the area under the values, with the scale at its left; cached until a value changes.
+
+    Args:
+        shares: How high each column is.
+        labels: The values at the top of the scale and half way up.
+        height: Rows.
+        charset: What it is drawn with.
+        colours: Styles of the tops of the columns, and of what is below.
+        at: The cell of the cursor; None for none.
+        about: What is drawn, written over the beginning of the top row; "" for nothing.
+    """
+    edge, inside = colours
     lines = chart.plot(shares, 1.0, height, charset)
     blank_label = " " * (chart.LABEL_CELLS - 1) + "│"
     rows: list[Row] = []
@@ -62,23 +75,37 @@ def _area(
         label = labels[0] if place == 0 else labels[1] if place == height // 2 else ""
         tick = chart.scale_label(label) if label or place == 0 else blank_label
         runs = tuple((text, edge if at_top else inside) for text, at_top in chart.edge_runs(line, above))
+        if place == 0 and about:
+            runs = ((about, DIM), *_from_cell(runs, len(about)))
         if at is not None and 0 <= at < len(line):
-            runs = _cut_at(runs, at, line[at])
+            runs = _cut_at(runs, at)
         rows.append(((tick, DIM), *runs))
     return tuple(rows)
 
 
-def _cut_at(runs: Row, at: int, cell: str) -> Row:
+def _cut_at(runs: Row, at: int) -> Row:
     """Show the cursor in a cell of a row: a line where it is empty, else the cell in the text's colour."""
-    before: list[Span] = []
-    after: list[Span] = []
+    cell = "".join(text for text, _ in runs)[at]
+    middle = ("│", DIM) if cell == " " else (cell, STRONG)
+    return (*_to_cell(runs, at), middle, *_from_cell(runs, at + 1))
+
+
+def _to_cell(runs: Row, end: int) -> Row:
+    kept: list[Span] = []
     x = 0
     for text, style in runs:
-        before.append((text[: max(0, at - x)], style))
-        after.append((text[max(0, at - x + 1) :], style))
+        kept.append((text[: max(0, end - x)], style))
         x += len(text)
-    middle = ("│", DIM) if cell == " " else (cell, STRONG)
-    return tuple(span for span in (*before, middle, *after) if span[0])
+    return tuple(span for span in kept if span[0])
+
+
+def _from_cell(runs: Row, begin: int) -> Row:
+    kept: list[Span] = []
+    x = 0
+    for text, style in runs:
+        kept.append((text[max(0, begin - x) :], style))
+        x += len(text)
+    return tuple(span for span in kept if span[0])
 
 
 def _with_cursor(span: Span, at: int | None, sign: str) -> Row:
@@ -137,6 +164,18 @@ def readout(snapshot: Snapshot, view: View) -> Row:
         spans += [(" · ", DIM), (f"{lane.spec.id} ", strong(lane_style(index)))]
         spans.append((_written(metric, lane, value), TEXT))
     return (*spans, (f" {metric.words}", DIM))
+
+
+def looking(snapshot: Snapshot, view: View) -> Row:
+    """Return that the display does not follow, and what the cursor reads off; blank for neither."""
+    spans: list[Span] = []
+    if view.frozen:
+        follow, back = key_of("follow", view.keys), view.behind_s
+        spans = [(f"not following · {units.clock(back)} behind", strong(WARN)), (" · ", DIM), (follow, KEY)]
+        spans.append((" to now", DIM))
+    read = readout(snapshot, view)
+    gap: Row = (("   ", TEXT),) if spans and read else ()
+    return (*spans, *gap, *read)
 
 
 def _written(metric: Metric, lane: LaneState, value: float | None) -> str:

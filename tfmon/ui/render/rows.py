@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from rich.cells import cell_len as measured_cells
+from rich.cells import cell_len as _cell_len
 from rich.cells import set_cell_size
 
 Span: TypeAlias = tuple[str, str]
@@ -20,14 +20,20 @@ LABEL_CELLS = 13
 """Cells of a name before the text about it."""
 
 
+_measured = functools.lru_cache(maxsize=2_048)(_cell_len)
+
+
 def cell_len(text: str) -> int:
     """Return how many cells of the terminal a text takes."""
-    return len(text) if text.isascii() else measured_cells(text)
+    return len(text) if text.isascii() else _measured(text)
 
 
 def cells(row: Iterable[Span]) -> int:
     """Return how many cells of the terminal a row takes."""
-    return sum(cell_len(text) for text, _ in row)
+    total = 0
+    for text, _ in row:
+        total += len(text) if text.isascii() else _measured(text)
+    return total
 
 
 def crop(text: str, width: int) -> str:
@@ -86,8 +92,14 @@ def fit_natural(row: Iterable[Span], width: int) -> Row:
 
 def wrap(text: str, width: int, limit: int) -> list[str]:
     """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
-    if width <= 0 or limit <= 0:
-        return []
+    return list(_wrap(text, width, limit))
+
+
+@functools.lru_cache(maxsize=256)
+def _wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
+    """Do it once: what is wrapped is the same from one refresh to the next."""
+    if width <= 0 or limit <= 0 or not text:
+        return ()
     lines: list[str] = []
     for part in text.splitlines():
         lines += textwrap.wrap(part, width) or [""]
@@ -95,7 +107,7 @@ def wrap(text: str, width: int, limit: int) -> list[str]:
     if len(lines) > limit:
         lines = lines[:limit]
         lines[-1] = crop(lines[-1] + "…" if cell_len(lines[-1]) < width else lines[-1] + "……", width)
-    return lines
+    return tuple(lines)
 
 
 def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:

@@ -102,6 +102,15 @@ def end_ns(snapshot: Snapshot, back_ns: int = 0) -> int:
     return (max(ends) if ends and ended else snapshot.at_ns // CHART_NS * CHART_NS) - back_ns
 
 
+def first_ns(snapshot: Snapshot) -> int:
+    """Return where the history of the lanes begins."""
+    firsts = []
+    for lane in snapshot.lanes:
+        kept = lane.history.coarse[:1] or lane.history.fine[:1]
+        firsts += [one.start_ns for one in kept]
+    return min(firsts, default=snapshot.at_ns)
+
+
 def axis_of(snapshot: Snapshot, view: View, width: int) -> TimeAxis:
     """Return the time axis of all charts that are so many cells wide."""
     return time_axis(end_ns(snapshot, view.back_ns), width, view.span_s)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,16 +12,18 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.session import Snapshot, why_mode_stays
 from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import RACE_KEYS
-from tfmon.ui.render.bars import Zone
+from tfmon.ui.render.bars import Zone, message_of
 from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
+from tfmon.ui.screens.looking import Looking
 from tfmon.ui.screens.tabs import Tabbed
-from tfmon.ui.view import acknowledged, focused_index, with_failures
+from tfmon.ui.view import acknowledged, focused_index, standing_still, with_failures
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
@@ -29,7 +31,16 @@ if TYPE_CHECKING:
 RIGHT_BUTTON = 3
 
 
-class RaceScreen(Tabbed, Screen[None]):
+def _racing(snapshot: Snapshot, names: Collection[str]) -> bool:
+    return any(lane.phase == RACING for lane in snapshot.lanes if lane.spec.name in names)
+
+
+def _started_since(snapshot: Snapshot, began_ns: Mapping[str, int]) -> bool:
+    """Return whether each of the lanes has started since, or is gone."""
+    return all(lane.started_ns > began_ns.get(lane.spec.name, -1) for lane in snapshot.lanes)
+
+
+class RaceScreen(Looking, Tabbed, Screen[None]):
     """Shows the race. Thread: the app's only."""
 
     CSS = "RaceScreen { overflow: hidden; }"
@@ -66,9 +77,11 @@ class RaceScreen(Tabbed, Screen[None]):
 
     def draw_race(self, width: int, height: int) -> RaceFrame:
         """Return the race for that size, and keep what the next key press and the next frame need to know."""
-        monitor, snapshot = self.monitor, self.monitor.snapshot
-        view = with_failures(monitor.view, snapshot, in_sight(snapshot, monitor.view, width, height))
-        page = draw(monitor.analysis, view, width, height)
+        monitor, live, shown = self.monitor, self.monitor.snapshot, self.monitor.shown
+        seen = () if monitor.view.frozen else in_sight(shown, monitor.view, width, height)
+        view = with_failures(monitor.view, live, seen)
+        drawn = standing_still(view, shown.snapshot, live, message_of(view, live)) if view.frozen else view
+        page = draw(shown, drawn, width, height)
         self.zones = page.zones
         self.charts = page.charts
         monitor.view = replace(view, scales=page.scales)
@@ -79,8 +92,10 @@ class RaceScreen(Tabbed, Screen[None]):
         self.canvas.dress(styles)
 
     def on_click(self, event: events.Click) -> None:
-        """Do what was clicked: a pane takes the focus, a key at the bottom acts."""
+        """Do what was clicked: a pane takes the focus, a key at the bottom acts; twice: the pane is zoomed."""
         zone = self._zone_at(event)
+        if self.double_clicked(event, zone):
+            return
         if zone is not None and zone.knob and event.button == RIGHT_BUTTON:
             self.action_step_knob(zone.knob, -1)
         elif zone is not None:
@@ -117,7 +132,8 @@ class RaceScreen(Tabbed, Screen[None]):
         pause, resume = requests.pause_or_resume(self._targets())
         if pause:
             self.monitor.controls.pause([lane.spec.name for lane in pause])
-            self.monitor.say(f"pause requested: {requests.titles(pause)}")
+            names = {lane.spec.name for lane in pause}
+            self.monitor.say(f"pause requested: {requests.titles(pause)}", lambda now: not _racing(now, names))
         elif resume:
             self.monitor.controls.resume([lane.spec.name for lane in resume])
             self.monitor.say(f"resumed: {requests.titles(resume)}")
@@ -127,6 +143,15 @@ class RaceScreen(Tabbed, Screen[None]):
     def action_switch_mode(self) -> None:
         """Change from taking turns to training all at once, or back."""
         if not requests.may_act(self.monitor):
+            return
+        if self.monitor.snapshot.over:
+            self.monitor.say("the race is over and its result stays; r races again")
+            return
+        if len(self.monitor.snapshot.lanes) < 2:
+            self.monitor.say("one lane: there is none to take turns with")
+            return
+        if why := why_mode_stays(self.monitor.snapshot):
+            self.monitor.say(why)
             return
         mode = CONCURRENT if self.monitor.snapshot.race.mode == TURNS else TURNS
         self.monitor.controls.set_mode(mode)
@@ -138,7 +163,8 @@ class RaceScreen(Tabbed, Screen[None]):
             return
         lanes = self._targets()
         self.monitor.controls.restart([lane.spec.name for lane in lanes])
-        self.monitor.say(f"restarting {requests.titles(lanes)}")
+        began = {lane.spec.name: lane.started_ns for lane in lanes}
+        self.monitor.say(f"restarting {requests.titles(lanes)}", lambda now: _started_since(now, began))
 
     def action_save_picture(self) -> None:
         """Save the screen as an SVG file and the race as a table."""
@@ -165,11 +191,13 @@ class RaceScreen(Tabbed, Screen[None]):
         """Focus the next lane; after the last one keys act on all lanes again."""
         lanes = self.monitor.snapshot.lanes
         at = focused_index(self.monitor.view, self.monitor.snapshot)
-        ring = [None, *range(len(lanes))]
+        ring = [*([] if self.monitor.view.zoomed else [None]), *range(len(lanes))]
         self._focus(ring[(ring.index(at) + direction) % len(ring)])
 
     def action_focus_all(self) -> None:
-        """Let keys act on all lanes, and acknowledge the failures that were not on the screen."""
+        """End the cursor, else the zoom, else let keys act on all lanes and acknowledge hidden failures."""
+        if self.stop_looking():
+            return
         self.monitor.view = acknowledged(self.monitor.view)
         self._focus(None)
 
@@ -178,7 +206,9 @@ class RaceScreen(Tabbed, Screen[None]):
         self._focus(None if focused_index(self.monitor.view, self.monitor.snapshot) == index else index)
 
     def action_move_page(self, direction: int) -> None:
-        """Focus the first lane of the next page of panes."""
+        """Focus the first lane of the next page of panes, or scroll charts that do not follow."""
+        if self.scroll_page(direction):
+            return
         lanes = self.monitor.snapshot.lanes
         at = focused_index(self.monitor.view, self.monitor.snapshot) or 0
         per_page = arrange(*self.app.size, len(lanes)).per_page
@@ -203,9 +233,9 @@ class RaceScreen(Tabbed, Screen[None]):
 
     def action_show_crossover(self) -> None:
         """Open the page of the crossover."""
-        from tfmon.ui.screens.experiments import CrossoverPage
+        from tfmon.ui.screens.crossover import open_crossover
 
-        self.app.push_screen(CrossoverPage(self.monitor))
+        open_crossover(self.monitor)
 
     def action_show_tuning(self) -> None:
         """Open the page of what was tried, for the focused lane or the one that most likely needs it."""

@@ -27,7 +27,7 @@ from tfmon.ui.render.style import DIM, KEY, LANE_COLOURS, STRONG, TEXT, TROUBLE,
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.text import HelpPage
 
-_TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
+TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
 """Keys of a race that a replay has for something else."""
 REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
 """Keys of a race that do nothing here; remapped, they do not clash with those that do."""
@@ -43,7 +43,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         *(
             Binding(key.keys, key.action if watches(key.action) else "refuse", key.help, id=key.id, show=False)
             for key in RACE_KEYS
-            if key.id not in _TAKEN
+            if key.id not in TAKEN
         ),
         *(Binding(key.keys, key.action, key.help, id=key.id, show=False) for key in REPLAY_KEYS),
     ]
@@ -52,6 +52,11 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         super().__init__(monitor)
         self._playback = monitor.playback
         self._bar = (0, 0)
+
+    @property
+    def leaves(self) -> str:
+        """What the key does that ends tfmon here."""
+        return "quit"
 
     def redraw(self) -> None:
         """Draw the race with the time line below it."""
@@ -64,7 +69,7 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         line, start, size = timeline_row(playback, width)
         self._bar = (start, size)
         message = "" if layout.status.height else message_of(self.monitor.view, snapshot)
-        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width))[:height]
+        rows = (*body, line, keys_row(playback, self.monitor.view.keys, message, width, self.leaves))[:height]
         if self.monitor.view.charset == "ascii":
             rows = tuple(to_ascii(row) for row in rows)
         self.canvas.show(rows)
@@ -147,7 +152,7 @@ class ReplayApp(MonitorApp):
             characters=characters,
             keymap={binding: keys for binding, keys in (keymap or {}).items() if binding not in REFUSED},
         )
-        self.view = replace(self.view, readonly=True)
+        self.view = replace(self.view, replay=True)
 
     def get_default_screen(self) -> Screen[None]:
         """Return the race."""
@@ -275,7 +280,7 @@ def time_of(replay: ReplayState, cell: int, width: int) -> int:
     return replay.from_ns + (replay.to_ns - replay.from_ns) * cell // max(1, width - 1)
 
 
-def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int) -> Row:
+def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int, leaves: str = "quit") -> Row:
     """Return the keys of the replay, or the message."""
     if message:
         return fit([(f" {message}", strong(WARN))], width)
@@ -287,8 +292,8 @@ def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: 
             pair = " ".join(key_of(one, keys) for one in (first, second) if one)
             word = word or ("pause" if replay.playing else "play")
             spans += [(pair, KEY), (f" {word}  ", DIM)]
-        for word in ("help", "quit"):
-            spans += [(key_of(word, keys), KEY), (f" {word}  ", DIM)]
+        for binding, word in (("help", "help"), ("quit", leaves)):
+            spans += [(key_of(binding, keys), KEY), (f" {word}  ", DIM)]
         if cells(spans) <= width:
             break
     return fit(spans, width)

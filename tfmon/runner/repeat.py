@@ -1,0 +1,118 @@
+"""The command line that repeats a race: the same lanes, with the settings in effect now."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tfmon.catalog import find_scenario
+from tfmon.errors import UsageError
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.knobs import KnobValue, show
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import TURNS
+from tfmon.model.session import Snapshot
+from tfmon.runner.settings import resolve
+
+
+def command_line(snapshot: Snapshot, plan: RacePlan | None = None, until_ci: float | None = None) -> str:
+    """Return the command that races the same lanes with the settings in effect; empty where there are none.
+
+    Args:
+        snapshot: The race.
+        plan: How it was started; None for a recorded race, whose file does not say it.
+        until_ci: The interval at which it ends by itself; None for none.
+
+    Raises:
+        UsageError: no command line can say a setting.
+    """
+    race, lanes = snapshot.race, snapshot.lanes
+    if not lanes or not race.scenario:
+        return ""
+    if plan is not None and plan.race.scenario != race.scenario:
+        plan = None
+    command = next((lane.command for lane in lanes if lane.command), shlex.join(plan.command) if plan else "")
+    words = ["tfmon", "race"]
+    if not command:
+        words.append(_scenario(race.scenario, plan.scenario if plan is not None else None))
+    words += _lanes(snapshot)
+    if race.mode != resolve("mode").value:
+        words += ["--mode", race.mode]
+    if plan is not None:
+        words += _of_plan(plan)
+    for flag, value in (("--seconds", race.seconds), ("--steps", race.steps)):
+        if value is not None:
+            words += [flag, f"{value:.12g}" if isinstance(value, float) else str(value)]
+    if until_ci is not None and race.mode == TURNS:
+        words += ["--until-ci", f"{100 * until_ci:.12g}%"]
+    line = shlex.join(words)
+    return f"{line} -- {command}" if command else line
+
+
+def _scenario(name: str, path: Path | None) -> str:
+    """Return a scenario's name, or its path where the name means another file or none."""
+    if path is None:
+        return name
+    try:
+        known = find_scenario(name).path.resolve()
+    except UsageError:
+        known = None
+    return name if known == path.resolve() else str(path)
+
+
+def _of_plan(plan: RacePlan) -> list[str]:
+    words = []
+    if plan.slice_s != resolve("slice").value:
+        words += ["--slice", f"{plan.slice_s:.12g}"]
+    first = plan.command[0] if plan.command else ""
+    usual = shutil.which(first) if Path(first).name.startswith("python") else None
+    usual = usual or shutil.which(str(resolve("python").value or sys.executable))
+    if not plan.command and usual is not None and plan.python != Path(usual).absolute():
+        words += ["--python", str(plan.python)]
+    return words
+
+
+# ---------------------------------------------------------------- lanes and settings
+
+
+def _lanes(snapshot: Snapshot) -> list[str]:
+    """Return the options of the lanes: what they share once, and what differs with each lane."""
+    defaults = {knob.name: knob.default for knob in snapshot.race.knobs}
+    script = any(lane.command for lane in snapshot.lanes)
+    every = [_settings(lane, defaults, script=script) for lane in snapshot.lanes]
+    shared = {
+        name: value
+        for name, value in every[0].items()
+        if all(name in one and _same(one[name], value) for one in every)
+    }
+    words: list[str] = []
+    for lane, settings in zip(snapshot.lanes, every, strict=True):
+        own = [_word(name, value) for name, value in settings.items() if name not in shared]
+        if torn := next((word for word in own if "," in word), ""):
+            raise UsageError(f"{torn} cannot be set for one lane on a command line", "its value has a comma")
+        words += ["--lane", ",".join([lane.spec.device, *own])]
+    for name, value in shared.items():
+        if script or name not in defaults or not _same(defaults[name], value):
+            words += ["--set", _word(name, value)]
+    return words
+
+
+def _settings(lane: LaneState, defaults: Mapping[str, KnobValue], *, script: bool) -> dict[str, KnobValue]:
+    """Return the settings of a lane that can be set: of a script, those that it was given or offers."""
+    known = {**lane.spec.settings, **lane.settings}
+    if script:
+        return {name: value for name, value in known.items() if name in defaults or name in lane.spec.settings}
+    return {name: known.get(name, default) for name, default in defaults.items()}
+
+
+def _same(one: KnobValue, other: KnobValue) -> bool:
+    return one == other and isinstance(one, bool) is isinstance(other, bool)
+
+
+def _word(name: str, value: KnobValue) -> str:
+    """Write a setting so that it is read back as exactly the same value."""
+    exact = repr(value) if isinstance(value, float) else show(value)
+    return f"{name}={exact}"

@@ -1,0 +1,121 @@
+"""How long the stages of getting ready took before on this machine, so that a user knows how long to wait.
+
+The last durations of each stage are kept in the state folder, by machine: several may share a home folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tfmon.model.events import Event, LaneStarted
+from tfmon.model.lane_events import PhaseEntered
+from tfmon.model.lane_state import BUILDING, IMPORTING, STARTING, TRACING, WARMING_UP
+from tfmon.model.session import Session, Snapshot
+
+KEEP = 7
+"""Durations that are kept of each stage; the median of these is what it usually takes."""
+LOADED_S = 0.3
+"""A shorter import was none: a spare worker had loaded TensorFlow before."""
+MOST_STAGES = 500
+_OF_A_SCENARIO = (BUILDING, TRACING, WARMING_UP)
+_STAGES = (STARTING, IMPORTING, *_OF_A_SCENARIO)
+
+
+def state_file() -> Path:
+    """Return where durations are remembered; it may not exist yet."""
+    from platformdirs import user_state_path
+
+    return user_state_path("tfmon", appauthor=False) / "stages.json"
+
+
+class StageTimes:
+    """Learns from every lane that gets ready, and remembers.
+
+    Thread: `hear` in the one that accepts events; the others in any.
+    """
+
+    def __init__(self, path: Path, machine: str) -> None:
+        """Read what is remembered of this machine; a file that cannot be read counts as empty."""
+        self._path = path
+        self._machine = machine
+        self._began: dict[str, tuple[str, int]] = {}
+        """By lane, its stage and when that began."""
+        self._known = _read(path).get(machine, {})
+        self._changed = False
+
+    def listen(self, session: Session) -> None:
+        """Learn from the lanes of a session."""
+        session.listen(lambda event: self._hear(event, session))
+
+    def usual(self, snapshot: Snapshot) -> Mapping[str, Mapping[str, float]]:
+        """Return the seconds that each stage usually takes, by lane and phase, of the stages that are known."""
+        found: dict[str, dict[str, float]] = {}
+        for lane in snapshot.lanes:
+            took = {stage: self._known.get(_key(stage, snapshot, lane.spec.kind), []) for stage in _STAGES}
+            found[lane.spec.name] = {stage: statistics.median(past) for stage, past in took.items() if past}
+        return found
+
+    def save(self) -> None:
+        """Write what was learnt; other machines' durations stay. A folder that cannot be written is no failure."""
+        if not self._changed:
+            return
+        kept = dict(list(self._known.items())[-MOST_STAGES:])
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+            fresh.write_text(json.dumps({**_read(self._path), self._machine: kept}), encoding="utf-8")
+            fresh.replace(self._path)
+            self._changed = False
+
+    def _hear(self, event: Event, session: Session) -> None:
+        if isinstance(event, LaneStarted):
+            self._began[event.lane] = (STARTING, event.at_ns)
+        elif isinstance(event, PhaseEntered) and event.lane in self._began:
+            stage, since_ns = self._began[event.lane]
+            if stage != STARTING or event.phase == IMPORTING:  # a spare worker started long before
+                self._learn(stage, (event.at_ns - since_ns) / 1e9, session.snapshot(), event.lane)
+            if event.phase in _STAGES:
+                self._began[event.lane] = (event.phase, event.at_ns)
+            else:
+                del self._began[event.lane]
+
+    def _learn(self, stage: str, took_s: float, snapshot: Snapshot, lane: str) -> None:
+        spec = next(one.spec for one in snapshot.lanes if one.spec.name == lane)
+        if snapshot.lane(lane).command or took_s < 0:
+            return
+        if stage == IMPORTING and took_s < LOADED_S:
+            return
+        key = _key(stage, snapshot, spec.kind)
+        past = self._known.pop(key, [])
+        self._known[key] = [*past, round(took_s, 3)][-KEEP:]
+        self._changed = True
+
+
+def _key(stage: str, snapshot: Snapshot, kind: str) -> str:
+    """Name a stage: what a scenario builds and traces has a time of its own on each kind of device."""
+    return f"{snapshot.race.scenario} {kind} {stage}" if stage in _OF_A_SCENARIO else stage
+
+
+def _read(path: Path) -> dict[str, dict[str, list[float]]]:
+    """Return what the file holds by machine; only what has the right form."""
+    try:
+        told: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    return {
+        machine: {stage: past for stage, past in stages.items() if _is_past(past)}
+        for machine, stages in told.items()
+        if isinstance(stages, dict)
+    }
+
+
+def _is_past(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, int | float) and 0 <= one < 1e6 for one in value)

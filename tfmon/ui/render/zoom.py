@@ -1,0 +1,257 @@
+"""One lane on the whole width: a larger chart, and beside it all the readings that explain it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tfmon import units
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.model.knobs import show
+from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.readings import Missing
+from tfmon.ui.keys import key_of
+from tfmon.ui.render import chart, lifecycle, plots, readings
+from tfmon.ui.render.layout import Layout, PanePosition, Rect
+from tfmon.ui.render.pane import HEIGHT, Pane, figure_rows, framed, pane_of
+from tfmon.ui.render.readings import labelled, time_parts
+from tfmon.ui.render.rows import BLANK, Row, Span, cells, fit, wrap
+from tfmon.ui.render.series import metric_of
+from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN
+from tfmon.ui.requests import short_name
+from tfmon.ui.view import SCALES, View
+
+_EDGE = 2
+"""Cells of the frame and the space inside, at each side."""
+_GAP = 3
+"""Cells between the chart and the readings."""
+_LEAST_READINGS, _MOST_READINGS = 36, 62
+_PART_CELLS = 17
+"""Cells of a part of the step time with its number."""
+_LEAST_CHART_ROWS = 5
+_SCALES = dict(zip(SCALES, ("one axis for all lanes", "an axis of its own", "logarithmic axis"), strict=True))
+
+
+def alone(layout: Layout, lane: int) -> Layout:
+    """Return a layout in which one lane has the room of all panes."""
+    if not layout.panes:
+        return layout
+    rects = [place.rect for place in layout.panes]
+    top, bottom = rects[0].y, max(rect.y + rect.height for rect in rects)
+    rect = Rect(0, top, layout.header.width, bottom - top)
+    return replace(layout, panes=(PanePosition(lane, rect),), per_page=1)
+
+
+def zoomed_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
+    """Return the lane at that place on the whole width: `height` rows of `width` cells."""
+    pane = pane_of(analysis, index, view, width - 2 * _EDGE)
+    if pane.lane.phase in (FAILED, ABSENT):
+        body = lifecycle.trouble_rows(pane.lane, width - 2 * _EDGE, height - 2)
+        return framed(pane, body, width, height)
+    head = _head(pane, width - 2 * _EDGE, height - 2)
+    left, right = _columns(width)
+    room = height - 2 - len(head)
+    beside = _readings(pane, right, room)
+    drawn = [_chart_title(pane, left), *_chart(pane, left, room - 1)]
+    rows = [
+        (*fit(one, left), (" " * _GAP, TEXT), *fit(other, right))
+        for one, other in zip(drawn, (beside + [BLANK] * room)[:room], strict=True)
+    ]
+    return framed(pane, [*head, *rows], width, height)
+
+
+def zoomed_chart(analysis: Analysis, index: int, view: View, rect: Rect) -> Rect | None:
+    """Return where the chart is in a rectangle of the screen, without its scale and its time axis."""
+    pane = pane_of(analysis, index, view, rect.width - 2 * _EDGE)
+    if pane.lane.phase in (FAILED, ABSENT):
+        return None
+    top = 1 + len(_head(pane, rect.width - 2 * _EDGE, rect.height - 2)) + 1
+    height = rect.height - 2 - top
+    x = rect.x + _EDGE + chart.LABEL_CELLS
+    return Rect(x, rect.y + top, chart_cells(rect.width), height) if height > 0 else None
+
+
+def chart_cells(width: int) -> int:
+    """Return how many cells of time the chart shows on a screen of that width."""
+    return _columns(width)[0] - chart.LABEL_CELLS
+
+
+def _columns(width: int) -> tuple[int, int]:
+    """Return how wide the chart with its scale is, and how wide the readings."""
+    inner = width - 2 * _EDGE
+    right = max(_LEAST_READINGS, min(_MOST_READINGS, inner * 2 // 5))
+    return inner - right - _GAP, right
+
+
+def _head(pane: Pane, width: int, height: int) -> list[Row]:
+    """Return throughput, and the bottleneck in full with what may help and what disturbs the lane."""
+    large = HEIGHT if height >= 14 else 1
+    rows = figure_rows(pane, width, large)
+    if pane.bottleneck is None:
+        return rows
+    room = max(1, height - large - _LEAST_CHART_ROWS - 2)
+    said = [(pane.bottleneck.text, STRONG), *((one, WARN) for one in pane.bottleneck.also)]
+    if pane.bottleneck.advice and height >= 20:
+        said.append((f"may help: {_advice(pane.bottleneck)}", TEXT))
+    lines: list[Row] = [((line, style),) for text, style in said for line in wrap(text, width, 6)]
+    return [*rows, *([BLANK] if height >= 20 else []), *lines[:room], *([BLANK] if height >= 20 else [])]
+
+
+def _advice(bottleneck: Bottleneck) -> str:
+    purposes = {one.text: one.purpose for one in reversed(bottleneck.advice)}
+    return "; ".join(f"{text} ({purpose})" for text, purpose in list(reversed(purposes.items()))[:2])
+
+
+# ---------------------------------------------------------------- the chart
+
+
+def _chart_title(pane: Pane, width: int) -> Row:
+    """Return what the chart shows, and the keys that change it."""
+    view = pane.view
+    parts: list[tuple[str, str]] = [
+        ("chart.metric", metric_of(view).words),
+        ("chart.scale", _SCALES[view.scale]),
+        ("chart.span", f"{view.span_s // 60} min"),
+    ]
+    for words in (parts, parts[:1]):
+        spans: list[Span] = []
+        for binding, text in words:
+            spans += [
+                (key_of(binding, view.keys), KEY),
+                (f" {text}  ", TEXT if binding == "chart.metric" else DIM),
+            ]
+        if cells(spans) <= width:
+            break
+    return tuple(spans)
+
+
+def _chart(pane: Pane, width: int, height: int) -> Sequence[Row]:
+    return plots.chart_rows(pane.lane, pane.snapshot, pane.view, width, height, pane.accent)
+
+
+# ---------------------------------------------------------------- the readings beside it
+
+_ORDER = ("step", "time", "loss", "done", "cpu", "memory", "gpu", "others", "discarded", "knobs", "note")
+_PRIORITY = ("time", "step", "cpu", "gpu", "knobs", "discarded", "note", "memory", "others", "done", "loss")
+
+
+def _readings(pane: Pane, width: int, height: int) -> list[Row]:
+    """Return the readings that fit, in a fixed order; one line names what is left, and the key that shows all."""
+    groups = {name: [row for row in rows if row] for name, rows in _groups(pane, width).items()}
+    left, shown = height, set()
+    total = sum(map(len, groups.values()))
+    if total > height:
+        left -= 1
+    for name in _PRIORITY:
+        if groups[name] and len(groups[name]) <= left:
+            left -= len(groups[name])
+            shown.add(name)
+    rows = [row for name in _ORDER if name in shown for row in groups[name]]
+    missing = [name for name in _ORDER if name not in shown and groups[name]]
+    if missing:
+        rows.append(((key_of("lane.detail", pane.view.keys), KEY), (f" shows all: {', '.join(missing)}", DIM)))
+    return rows
+
+
+def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
+    lane, snapshot = pane.lane, pane.snapshot
+    gpu = snapshot.gpu_of(lane)
+    stale_s = snapshot.stale_s(gpu) if gpu is not None else None
+    gpu_rows = [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)]
+    if lane.spec.kind == "gpu":
+        gpu_rows.append(readings.gpu_memory_row(lane, gpu, width))
+        if gpu is not None:
+            gpu_rows += _wrapped("", _of_gpu(gpu), width)
+    return {
+        "step": [readings.step_row(lane, width)],
+        "time": list(_time(pane, width)),
+        "loss": [readings.loss_row(lane)],
+        "done": [readings.done_row(lane, width)],
+        "cpu": [readings.cpu_row(lane, snapshot.machine.usable_cores, width, pane.accent)],
+        "memory": [readings.memory_row(lane)],
+        "gpu": gpu_rows,
+        "others": _others(pane, width),
+        "discarded": list(_discarded(lane, width)),
+        "knobs": _wrapped("knobs", _knobs(lane), width),
+        "note": [readings.note_row(lane, snapshot.at_ns)],
+    }
+
+
+def _of_gpu(gpu: object) -> list[str]:
+    """Return power, temperature and clocks, where they are read."""
+    said = []
+    for name, unit in (("power_w", "W"), ("temperature_c", "°C"), ("sm_clock_mhz", "MHz")):
+        value = getattr(gpu, name)
+        if not isinstance(value, Missing):
+            said.append(f"{value:.0f} {unit}")
+    return said
+
+
+def _time(pane: Pane, width: int) -> Iterator[Row]:
+    """Yield where the time of a step goes: the bar, then every part with its number, in two columns if needed."""
+    shares = pane.bottleneck.shares if pane.bottleneck else None
+    if shares is None:
+        yield readings.time_row(None, width, pane.accent)
+        return
+    room = width - readings.LABEL_CELLS
+    (_, *bar) = readings.time_row(shares, width, pane.accent)
+    yield labelled("time", *_stretched(tuple(bar[:-1]), room))
+    parts = time_parts(shares)
+    if room >= 2 * _PART_CELLS + 2:
+        said = [f"{glyph} {name:<8}{value:5.1f} %" for name, value, glyph in parts]
+        for place in range(0, len(said), 2):
+            yield labelled("", ("  ".join(said[place : place + 2]), TEXT))
+    else:
+        large = sorted(parts, key=lambda part: -part[1])
+        yield from _wrapped("", [f"{glyph}{name} {value:.0f} %" for name, value, glyph in large], width, "  ")
+
+
+def _stretched(bar: Row, room: int) -> Row:
+    """Return the bar of the pane, each cell drawn twice where there is room."""
+    times = 2 if 2 * cells(bar) <= room else 1
+    return tuple((text[0] * (times * len(text)), style) for text, style in bar if text)
+
+
+def _discarded(lane: LaneState, width: int) -> Iterator[Row]:
+    discarded = lane.measurements.discarded_windows
+    windows = units.count(lane.measurements.windows)
+    yield labelled(
+        "windows", (f"{windows}, {units.count(discarded)} of them discarded" if discarded else windows, TEXT)
+    )
+    for reason, count in sorted(lane.discarded.items(), key=lambda one: -one[1]):
+        yield from _wrapped("", [f"{units.count(count)} {reason}"], width)
+
+
+def _others(pane: Pane, width: int) -> list[Row]:
+    """Return what disturbs the lane all the time, and what other programs take."""
+    host = pane.snapshot.host
+    said = [f"{reason} most of the time" for reason in pane.lane.measurements.constant]
+    if host is not None:
+        for words, value in (("other programs", host.others_cpu_pct), ("stolen", host.steal_pct)):
+            if not isinstance(value, Missing):
+                said.append(f"{words} {value:.0f} % of a core")
+    return _wrapped("others", said, width) if said else []
+
+
+def _knobs(lane: LaneState) -> list[str]:
+    settings = lane.settings or lane.spec.settings
+    said = []
+    for name in [*settings, *(one for one in lane.requested if one not in settings)]:
+        words = f"{short_name(name)} {show(settings[name])}" if name in settings else short_name(name)
+        if name in lane.requested:
+            words += f" ({show(lane.requested[name].value)} requested)"
+        said.append(words)
+    return said
+
+
+def _wrapped(label: str, parts: Sequence[str], width: int, between: str = " · ") -> list[Row]:
+    """Return a label and parts between which `between` stands; a part that fits in a line is not torn."""
+    room = width - readings.LABEL_CELLS
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(between) + len(part) <= room:
+            lines[-1] += between + part
+        else:
+            lines += wrap(part, room, 3) or [part]
+    return [labelled(label if place == 0 else "", (line, TEXT)) for place, line in enumerate(lines)]
