@@ -4,7 +4,8 @@ Races are simulated, one pair of slices a round, and the product's own functions
 
 - synthetic noise: slices with autocorrelated noise and outliers, in moderate and in heavy strength, with an effect
   of which lane comes first;
-- recorded noise: the pairs of real races of two identical lanes, drawn in blocks (`noise.json`, made by `record`);
+- recorded noise: the pairs of real races of two identical lanes, drawn in blocks (`noise.json`; add one by
+  `--record NAME=FILE`, where the file is the recording of a race such as `--lane cpu --lane cpu --seconds 180`);
 - what two equal processes differ by is drawn for every process pair, with a true deviation that may be other than
   the one supposed.
 
@@ -28,7 +29,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.statistics import LogSpeed, compare
+from tfmon.analysis.statistics import LogSpeed, compare, log_speeds
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.probes.machine import read_machine
@@ -89,16 +90,25 @@ def recorded(name: str) -> Noise:
     return draw
 
 
-NOISES: dict[str, Callable[[], Noise]] = {
-    "synthetic": lambda: synthetic(0.04),
-    "synthetic, heavy": lambda: synthetic(0.4),
-    "recorded, quiet": lambda: recorded("quiet"),
-    "recorded, loaded": lambda: recorded("loaded"),
-}
-ROWS = (
-    *(Row(noise, fresh=fresh) for noise in NOISES for fresh in (False, True)),
-    *(Row("synthetic", 0.02, fresh, learnt) for fresh, learnt in ((False, False), (True, False), (False, True))),
-)
+def noises() -> dict[str, Noise]:
+    """Return every noise by its name: the synthetic ones, then those that were recorded."""
+    names = json.loads(RECORDED.read_text())
+    return {
+        "synthetic": synthetic(0.055),
+        "synthetic, heavy": synthetic(0.4),
+        **{name: recorded(name) for name in names},
+    }
+
+
+def rows() -> tuple[Row, ...]:
+    """Return what is simulated: every noise, and other true deviations between processes."""
+    others = ((False, False), (True, False), (False, True))
+    return (
+        Row("synthetic"),
+        Row("synthetic", fresh=True),
+        *(Row("synthetic", 0.02, fresh, learnt) for fresh, learnt in others),
+        *(Row(noise) for noise in noises() if noise != "synthetic"),
+    )
 
 
 @dataclass
@@ -125,7 +135,7 @@ class Outcome:
 
 def simulate(row: Row, races: int, rounds: int = LONG, seed: int = 1) -> dict[tuple[str, int], Outcome]:
     """Return the outcomes by the kind of the interval and the number of rounds."""
-    random, noise = np.random.default_rng(seed), NOISES[row.noise]()
+    random, noise = np.random.default_rng(seed), noises()[row.noise]
     lengths = [length for length in (SHORT, LONG) if length <= rounds]
     found = {(kind, length): Outcome() for kind in (ALWAYS_VALID, SPENDING, FIXED) for length in lengths}
     for _ in range(races):
@@ -167,7 +177,7 @@ def looks_of(
     between = random.normal(0, row.between_sd, rounds // FRESH + 1 if row.fresh else 1)
     first: dict[int, LogSpeed] = {}
     second: dict[int, LogSpeed] = {}
-    for count in range(1, rounds + 1):
+    for count in range(1, rounds + 1):  # The figures are those of a screen that draws once a round.
         process = (count - 1) // FRESH if row.fresh else 0
         leads = count % 2
         first[count] = LogSpeed(
@@ -185,11 +195,11 @@ HEAD = (
 )  # fmt: skip
 
 
-def table(races: int, rows: tuple[Row, ...] = ROWS) -> Iterator[str]:
+def table(races: int) -> Iterator[str]:
     """Yield the table's lines, as Markdown."""
     yield f"| {' | '.join(HEAD)} |"
     yield "|" + "---|" * len(HEAD)
-    for row in rows:
+    for row in rows():
         processes = "fresh each 28 s" if row.fresh else "one, sd learnt" if row.learnt else "one"
         for (kind, length), outcome in simulate(row, races).items():
             if row.fresh and length < LONG:
@@ -205,24 +215,28 @@ def table(races: int, rows: tuple[Row, ...] = ROWS) -> Iterator[str]:
 
 
 def record(paths: list[str]) -> None:
-    """Write the noise of recorded races of two identical lanes: `quiet=FILE loaded=FILE`."""
+    """Add the noise of recorded races of two identical lanes to the file."""
     from tfmon.recordings.player import play_all
 
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     for text in paths:
         name, _, path = text.partition("=")
         recording, end = play_all(Path(path))
-        first, second = ({one.round: one for one in lane.slices} for lane in end.lanes)
-        both = [number for number in first if number in second]
-        logs = [math.log(first[one].examples_per_s / second[one].examples_per_s) for one in both]
-        middle = float(np.median(logs))
-        known[name] = {"from": recording.header.recorded_on, "pairs": [round(one - middle, 5) for one in logs]}
+        first, second = (log_speeds(lane.slices) for lane in end.lanes)
+        middle = compare(first, second)
+        both = {*first} & {*second}
+        orders = [number for number in sorted(both) if number % 2 and number + 1 in both]
+        logs = [first[one].log - second[one].log for number in orders for one in (number, number + 1)]
+        if middle is None:
+            raise SystemExit(f"{path} has too few rounds")
+        pairs = [round(one - middle.center.value, 5) for one in logs]
+        known[name] = {"from": recording.header.recorded_on, "pairs": pairs}
     RECORDED.write_text(json.dumps(known, indent=None) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--races", type=int, default=300, help="races of each row; default 300")
+    parser.add_argument("--races", type=int, default=200, help="races of each row; default 200")
     parser.add_argument(
         "--record", nargs="+", metavar="NAME=FILE", help="write the noise of recorded races instead"
     )
