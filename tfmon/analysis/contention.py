@@ -37,9 +37,8 @@ class Contention:
     cpu_ratio: float | None = None
     """CPU time per example of the second lane over that of the first; None where that says nothing."""
 
-    @property
-    def text(self) -> str:
-        """One line, or "" while other programs take too little to be mentioned."""
+    def text(self, *, undecided: bool = False) -> str:
+        """Return one line, or "" while others take too little to be mentioned; `undecided` without a verdict."""
         told = []
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
             told.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
@@ -47,7 +46,7 @@ class Contention:
             told.append(f"the hypervisor took {100 * self.stolen_share:.0f} % of a core")
         if told and self.cpu_ratio is not None:
             told.append(f"by CPU time per example the ratio is {units.ratio(self.cpu_ratio)}")
-        return "; ".join(told)
+        return ("the machine is too busy for a quick answer: " if told and undecided else "") + "; ".join(told)
 
 
 def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:

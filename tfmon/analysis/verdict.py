@@ -10,6 +10,7 @@ from typing import Literal
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
+from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
 from tfmon.analysis.statistics import Comparison, Throughput
@@ -204,7 +205,7 @@ def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -
         ratio=best.value,
         interval=best,
         ranking=ranking,
-        note="" if together else "; ".join([*_notes(lanes), *_fallen_clocks(snapshot)]),
+        note="" if together else _note(snapshot, lanes, undecided=kind in (NOT_YET, TOO_CLOSE)),
         kind=kind,
         left_s=left_s,
     )
@@ -254,6 +255,12 @@ def _named(text: str, first: LaneState, second: LaneState, ratio: Estimate) -> t
         text.format(first=first.title, second=second.title, factor=factor, interval=more),
         text.format(first=first.spec.id, second=second.spec.id, factor=factor, interval=interval),
     )
+
+
+def _note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
+    """Return all that limits the figure in one line; what other programs took comes first."""
+    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided)
+    return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
 
 
 def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
