@@ -6,8 +6,8 @@
 `alone`: in one race of two lanes, each trains alone for a while, one after the other and in both orders, with the
 other one paused; then both train in turns, then at once. So the three ratios are those of the same two processes:
 what two processes that do the same differ by for as long as they live is a part of every interval. `verdicts.py`
-measures whether verdicts are right. The pairs of lanes use the cores very differently: small-dense trains on one, the conv net of
-slow-preprocess on all.
+measures whether verdicts are right. The pairs of lanes use the cores very differently: small-dense trains on one,
+the conv net of slow-preprocess on all.
 """
 
 from __future__ import annotations

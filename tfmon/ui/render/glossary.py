@@ -49,8 +49,11 @@ AROUND = (
     ("× faster", "Throughput of the fastest lane over that of another, since each one's last knob change. "
      "Taking turns, each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when "
      "the interval excludes 1."),
-    ("95 % CI", "Where the ratio lies with 95 % certainty: the interval of Tukey and McLaughlin for trimmed "
-     "means, plus the between-process variance of equal processes, so it is never narrower than ±1.6 %."),
+    ("the same", "The whole interval lies within the margin (--margin, ±3 %). Not known yet: it lies on neither "
+     "side; the time beside it is predicted from the scatter so far. At the end that is too close to call."),
+    ("95 % CI", "Where the ratio lies with 95 % certainty; what two equal processes differ by is a part of it. "
+     "Always valid: it holds whenever you look and stop. Valid for this length: it holds at every look within "
+     "--seconds, and is narrower towards the end. Valid at the end: it holds at one look, and is the narrowest."),
     ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
     ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
 )
