@@ -21,7 +21,8 @@ IN_PANE = (
      "those with a knob change, a pause, a trace, a garbage collection or a disturbance of the machine."),
     ("knobs", "Settings in effect, as the lane reported; first, with ≠, those in which the lanes differ. What is "
      "requested and not yet in effect is dim: 20 requested."),
-    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. The "
+    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. In turns, "
+     "over the time in its slices alone. The "
      "limit is the cores it may use. From /proc or psutil."),
     ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
     ("gpu", "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts of "
