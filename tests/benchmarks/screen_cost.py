@@ -32,6 +32,7 @@ sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
 
 from benchmarks.common import options_of  # noqa: E402
 from support.link import Link  # noqa: E402
+from support.terminal import racing  # noqa: E402
 
 THIS = HERE.parents[1]
 LINK_BYTES_PER_S = 20_000
@@ -114,7 +115,7 @@ def run(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float |
 def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float | None = None) -> Link:
     """Start a race and wait until its figures are there and it has settled."""
     program = run(folder, lanes, scripted, bytes_per_s)
-    if not program.wait_for(lambda text: "steps/s" in text):
+    if not program.wait_for(racing):
         raise SystemExit("the race did not start:\n" + program.text())
     program.run(SETTLE_S)
     return program

@@ -60,7 +60,7 @@ class TestOne:
         state = tune(group, bench)
         assert outcomes(state) == [({"parallel_calls": "auto"}, WITHDRAWN)]
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
-        assert news(group.session.snapshot()).endswith("withdrawn")
+        assert news(group.session.snapshot()).endswith("reverted")
 
     def test_and_the_next_time_something_else_is_tried(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:0.7 prefetch=auto:2.5")

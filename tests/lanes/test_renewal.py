@@ -38,12 +38,12 @@ def test_processes_are_due_after_their_time_and_the_next_ones_after_theirs():
 def test_none_come_so_late_that_they_would_hardly_race():
     clock = Clock()
     renewal = Renewal(20.0, 60.0, clock)
-    assert renewal.another and not renewal.due()
+    assert not renewal.due() and not renewal.due(19.0) and renewal.due(20.0)
     clock.now_s += 60.0 - LEAST_LEFT_S
-    assert renewal.due()
+    assert renewal.due() and renewal.due(-20.0)
+    assert not renewal.due(0.1), "no spare workers are needed"
     clock.now_s += 0.1
     assert not renewal.due()
-    assert not Renewal(20.0, 20.0 + LEAST_LEFT_S - 0.1, clock).another, "no spare workers are needed"
 
 
 @pytest.fixture

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from tfmon.errors import TfmonError
 from tfmon.model import lane_statistics as histogram
 from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
-from tfmon.model.ports import Controls, ExperimentError
+from tfmon.model.ports import Controls, ExperimentError, RunInfo
 from tfmon.model.race import CrossoverState, Machine, Race
 from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.session import Session
@@ -128,6 +130,65 @@ class FakeExperiments:
         self.calls.append(call)
         if self.refusal:
             raise ExperimentError(self.refusal)
+
+
+RUNS = (
+    RunInfo(
+        "20260101-030405-conv", "/runs/1", started="2026-01-01T03:04:05+01:00", scenario="conv",
+        lanes=("cpu", "gpu:0"), verdict="gpu:0 is 3.1× faster than cpu (95 % CI 3.0 to 3.2)", seconds=40.0,
+        bytes=2**20,
+    ),
+    RunInfo(
+        "20260102-030405-mine", "/runs/2", started="2026-01-02T03:04:05+01:00", scenario="mine.py",
+        lanes=("cpu",), seconds=3.0, bytes=2**18,
+        failure="A failed: ValueError: the labels have the shape (32, 10), which is not that of the predictions, "
+        "(32, 12)",
+    ),
+    RunInfo(
+        "20260103-030405-conv", "/runs/3", name="best", started="2026-01-03T03:04:05+01:00", scenario="conv",
+        lanes=("cpu", "gpu:0"), verdict="gpu:0 is 4.0× faster than cpu (95 % CI 3.9 to 4.1)", seconds=95.0,
+        bytes=2**21,
+    ),
+    RunInfo("20260104-030405-small-dense", "/runs/4", scenario="small-dense", running=True),
+)  # fmt: skip
+
+
+@dataclass
+class FakeRuns:
+    """Records every call, and answers as the recordings do; a change fails where `refusal` says why."""
+
+    runs: list[RunInfo] = field(default_factory=lambda: list(RUNS))
+    calls: list[tuple[object, ...]] = field(default_factory=list)
+    refusal: str = ""
+    opened: Any = None
+    """What `replay` returns."""
+
+    def list(self) -> Sequence[RunInfo]:
+        return self.runs
+
+    def delete(self, id: str) -> None:
+        self._change("delete", id)
+        self.runs = [run for run in self.runs if run.id != id]
+
+    def rename(self, id: str, name: str) -> None:
+        self._change("rename", id, name)
+        self.runs = [replace(run, name=name) if run.id == id else run for run in self.runs]
+
+    def diff(self, first: str, second: str) -> str:
+        self._change("diff", first, second)
+        return f"{second} compared with {first}"
+
+    def table(self, id: str) -> str:
+        return f"the table of {id}"
+
+    def replay(self, id: str) -> Any:
+        self._change("replay", id)
+        return self.opened
+
+    def _change(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.refusal:
+            raise TfmonError(self.refusal)
 
 
 class Demo:

@@ -12,6 +12,7 @@ from textual.events import MouseScrollDown, MouseScrollUp
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError, UsageError
+from tfmon.model.events import LaneStarted
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
@@ -65,10 +66,10 @@ async def test_the_knob_page_lists_all_knobs_and_changes_them_as_the_keys_do():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "k")
-        for part in ("batch", "prefetch", "Units of the hidden layer.", "restarts the lane", "while it trains"):
+        for part in ("batch", "prefetch", "restarts the lane", "while it trains", "Examples in one"):
             assert part in shown(pilot)
         await wheel(pilot, MouseScrollDown, (10, 10))
-        assert " ▸ prefetch" in shown(pilot)
+        assert "▸  prefetch" in shown(pilot)
         await press(pilot, "down", "right")
         assert demo.controls.calls == set_knob("graph", False)
         assert "graph takes effect with a restart: cpu, gpu:0" in shown(pilot)
@@ -227,7 +228,7 @@ async def test_hidden_lanes_are_shown_by_focus_page_keys_and_wheel():
 # ---------------------------------------------------------------- pages
 
 
-async def test_help_scrolls_and_stops_at_its_ends_while_the_race_stays_in_sight():
+async def test_help_scrolls_and_stops_at_its_ends_and_keeps_what_matches():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "f1")
@@ -243,21 +244,25 @@ async def test_help_scrolls_and_stops_at_its_ends_while_the_race_stays_in_sight(
         assert shown(pilot) == bottom
         await press(pilot, "up")
         assert shown(pilot) != bottom
-        demo.race(6, (5_000, 5_000), wobble=0)
-        pilot.app.pull()
-        assert shown(pilot).startswith(" C 5k ex/s  G 5k ex/s")
+        await press(pilot, "slash", *"profile 20")
+        lines = [line for line in shown(pilot).splitlines()[2:-2] if line.strip()]
+        assert [line.strip() for line in lines[1:]] == [
+            "Lanes", "P            profile 20 steps of a lane: its operations and waits",
+        ]  # fmt: skip
         await press(pilot, "escape")
-        assert " 0:48 " in shown(pilot)
+        assert shown(pilot) == top, "Esc drops the words first"
+        await press(pilot, "escape")
+        assert isinstance(pilot.app.screen, RaceScreen)
 
 
 async def test_the_picker_filters_as_one_types_and_races_the_choice():
     demo = racing_demo()
     async with app_of(demo).run_test(size=(80, 24)) as pilot:
         await press(pilot, "s")
-        assert all(info.name in shown(pilot) for info in SCENARIOS) and " ▸ small" in shown(pilot)
+        assert all(info.name in shown(pilot) for info in SCENARIOS) and "▸  small" in shown(pilot)
         await press(pilot, *"pbqrk?")
         assert demo.controls.calls == [], "the keys of the race are characters here"
-        assert "no scenario matches “pbqrk?”" in shown(pilot)
+        assert "nothing matches “pbqrk?”" in shown(pilot)
         await press(pilot, "enter", "ctrl+u")
         assert "conv" in shown(pilot)
         await press(pilot, *"denseX", "backspace")
@@ -385,3 +390,55 @@ async def test_no_color_takes_every_colour_out_and_an_empty_one_does_not(monkeyp
             if colour is not None
         }
         assert colours <= {"default"}
+
+
+async def test_a_message_goes_as_soon_as_what_it_announces_has_happened():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await press(pilot, "space")
+        assert "pause requested: cpu, gpu:0" in shown(pilot)
+        for name in demo.names:
+            demo.enter(name, "paused")
+        app.pull()
+        assert "pause requested" not in shown(pilot)
+        await press(pilot, "r")
+        assert "restarting cpu, gpu:0" in shown(pilot)
+        for name in demo.names:
+            demo.session.accept(LaneStarted(lane=name, at_ns=demo.clock() + 1, pid=7, settings={}))
+        app.pull()
+        assert "restarting" not in shown(pilot)
+
+
+async def test_no_key_changes_the_result_of_a_race_that_is_over():
+    demo = racing_demo()
+    for name in demo.names:
+        demo.enter(name, "done")
+    app = app_of(demo)
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "Result" in shown(pilot))
+        before = shown(pilot)
+        for key in ("t", "space", "p", "B", "b", "g", "x", "e", "u"):
+            await press(pilot, key)
+        for _ in range(2):
+            demo.clock.ahead(6)
+            demo.sample((310, 290))
+            app.pull()
+        await pilot.pause()
+        assert shown(pilot) == before
+        called = {call[0] for call in demo.controls.calls}
+        assert not called & {"set_mode", "set_knob", "pause", "resume"}, "nothing was requested of the lanes"
+
+
+async def test_another_race_begins_with_a_view_of_its_own():
+    demo = racing_demo()
+    app = app_of(demo, usual=lambda snapshot: {"cpu": {"importing": float(snapshot.race.number)}})
+    async with app.run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: app.view.scales)
+        await press(pilot, "tab")
+        assert (app.view.focused, app.view.usual) == ("cpu", {"cpu": {"importing": 1.0}})
+        demo.session.begin(replace(app.snapshot.race, started_ns=None), demo.specs)
+        app.pull()
+        await pilot.pause()
+        assert app.view.focused is None and app.view.usual == {"cpu": {"importing": 2.0}}
+        assert all(scale.high <= scale.low for scale in app.view.scales.values()), "the old chart's axis is gone"

@@ -108,7 +108,7 @@ async def test_swapped_keys_act_and_all_pages_show_them():
         assert [call[2:] for call in demo.controls.calls[::2]] == [("prefetch", 1), ("batch_size", 16)]
         assert "F2 help" in shown(pilot).splitlines()[-1]
         await press(pilot, "f2")
-        assert "x closes" in shown(pilot)
+        assert "x back" in shown(pilot)
         assert "F2 " in shown(pilot)
         await press(pilot, "x", "Z")
         assert "Knobs of all lanes" in shown(pilot)

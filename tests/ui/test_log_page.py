@@ -121,13 +121,23 @@ async def test_one_key_goes_through_events_output_tensorflow_and_all():
         for name, _ in VIEWS:
             text = shown(pilot)
             assert f"lines: {name} ·" in text
-            seen[name] = ["process 4000" in text, "Epoch 1" in text, "Allocation" in text, "Profiler" in text]
+            seen[name] = ["process 4000" in text, "Epoch 1" in text, "Allocation" in text]
+            assert "Profiler session" not in text, "of tfmon's own profiles"
             await press(pilot, "v")
         assert seen == {
-            "all": [True, True, True, False], "events": [True, False, False, False],
-            "output": [False, True, False, False], "TensorFlow": [False, False, True, True],
+            "all": [True, True, True], "events": [True, False, False],
+            "output": [False, True, False], "TensorFlow": [False, False, True],
         }  # fmt: skip
         assert "lines: all ·" in shown(pilot)
+
+
+def test_tfmons_own_profiles_do_not_push_lines_out_of_the_log():
+    demo = racing_demo()
+    absl = "I0000 00:00:1795332585.429800   27612"
+    for file in ("profiler_session.cc:117", "save_profile.cc:150"):
+        say(demo, f"{absl} {file}] Collecting XSpace", PROFILER, f"{absl.replace('I', 'W')} {file}] failed")
+    log = [line.text for line in demo.session.snapshot().lane("cpu").log if line.kind == "printed"]
+    assert len(log) == 2 and all(text.endswith("failed") for text in log), "a warning stays"
 
 
 def test_slices_are_no_events():
@@ -147,7 +157,6 @@ def test_slices_are_no_events():
         (f"{GLOG}I tensorflow/core/platform/cpu_feature_guard.cc:210] This binary", ("tensorflow", "")),
         (f"{GLOG}E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:8] Unable", ("tensorflow", "error")),
         ("E0000 00:00:1767225600.000001    4242 cuda_blas.cc:1407] Unable to register", ("tensorflow", "error")),
-        (PROFILER, ("profiler", "")),
         (PROFILER.replace(" I ", " E "), ("tensorflow", "error")),
         ("WARNING:tensorflow:5 out of the last 5 calls triggered retracing", ("tensorflow", "warning")),
         ("INFO:tensorflow:Assets written to: model", ("tensorflow", "")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 
 import pytest
@@ -105,7 +106,7 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
         assert isinstance(pilot.app.screen, ReplayHelp)
         assert "one event back" in shown(pilot)
         await press(pilot, "escape", "tab")
-        assert "keys act on cpu only" in shown(pilot)
+        assert "keys act on cpu batch_size=10 only" in shown(pilot)
         assert player.session.snapshot() == before
         await press(pilot, "q")
         assert pilot.app.return_value == "quit", "at once: no lane has to end"
@@ -164,3 +165,13 @@ async def test_a_remapped_key_of_the_race_does_not_clash_and_the_palette_has_onl
         listed = [str(commands.get_option_at_index(place).prompt) for place in range(commands.option_count)]
         assert any(text.startswith("faster: ×1") for text in listed)
         assert not any(text.startswith("batch size up") for text in listed)
+
+
+async def test_the_time_line_counts_as_the_header_does(player):
+    async with app_of(player).run_test(size=(120, 36)) as pilot:
+        await press(pilot, "end")
+        header, line = shown(pilot).splitlines()[0], shown(pilot).splitlines()[-2]
+        counted = re.search(r"(\d+:\d\d) · ", header)
+        assert counted and line.split()[1] == counted[1], (header, line)
+        await press(pilot, "home")
+        assert shown(pilot).splitlines()[-2].split()[1].startswith("-"), "before the start signal"

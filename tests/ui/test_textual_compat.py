@@ -29,8 +29,6 @@ UI = Path(tfmon.ui.__file__).parent
 CALLED = [
     (App, "_display", ("self", "screen", "renderable")),
     (App, "_set_pointer_shape", ("self", "shape")),
-    (App, "_begin_update", ("self",)),
-    (App, "_end_update", ("self",)),
     (App, "_handle_exception", ("self", "error")),
     (LinuxDriver, "write", ("self", "data")),
     (LinuxDriver, "suspend_application_mode", ("self",)),
@@ -39,7 +37,7 @@ CALLED = [
 ]
 """Functions that tfmon calls or overrides, with their parameters."""
 READ = [
-    (App, "_driver"), (App, "_batch_count"), (Screen, "_compositor"), (Screen, "_layout_required"),
+    (App, "_driver"), (App, "_sync_available"), (App, "_batch_count"), (Screen, "_compositor"), (Screen, "_layout_required"),
     (Screen, "_dirty_widgets"), (Widget, "_repaint_required"), (LinuxDriver, "_file"),
 ]  # fmt: skip
 """Attributes that tfmon reads, and those that it sets."""

@@ -278,8 +278,8 @@ def attempt_text(lane: LaneState, attempt: Attempt) -> str:
     if attempt.outcome == KEPT:
         return f"{change}: {measured}, kept"
     if attempt.gain is not None and not attempt.gain.clear_of(1):
-        return f"{change}: {measured}, no clear gain, withdrawn"
-    return f"{change}: {measured}, withdrawn"
+        return f"{change}: {measured}, no clear gain, reverted"
+    return f"{change}: {measured}, reverted"
 
 
 def _measured_text(lane: LaneState, attempt: Attempt) -> str:

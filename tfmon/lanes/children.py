@@ -78,12 +78,10 @@ class Children:
         return any(spare.loading for spare in self.spares)
 
     def prepare_spares(self, python: Path, *, quiet: bool, fresh: int = 0) -> None:
-        """Start the spare workers that are missing; at least `fresh` of them, the lanes that will be replaced."""
-        self.spares += [SpareWorker(self._start_process, keep=True) for _ in range(fresh - len(self.spares))]
-        for number, spare in enumerate(self.spares):
-            if number < fresh:
-                spare.keep()
-            spare.prepare(python, quiet=quiet)
+        """Start the spare worker that is kept, or `fresh` of them for lanes whose processes are replaced soon."""
+        self.spares += [SpareWorker(self._start_process, keep=False) for _ in range(fresh - len(self.spares))]
+        for spare in self.spares[: max(1, fresh)]:
+            spare.prepare(python, quiet=quiet, once=fresh > 0)
 
     # ---------------------------------------------------------------- start and end
 
@@ -94,7 +92,7 @@ class Children:
             OSError: It did not start.
         """
         command = Command(plan.command, lane.spec.kind, lane.settings) if plan.command else None
-        spare = next((one for one in self.spares if one.ready), self.spare)
+        spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}
         if process is None:

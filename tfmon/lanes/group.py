@@ -13,7 +13,7 @@ from tfmon.lanes.children import Children
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, next_process, started
 from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.renewal import Renewal
+from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
@@ -317,8 +317,7 @@ class LaneGroup:
             if hello is not None:
                 self._session.accept(replace(hello, lane=name))
         if not plan.command:
-            fresh = plan.fresh_spares if self._renewal.another else 0
-            self._children.prepare_spares(plan.python, quiet=self._scheduler.busy, fresh=fresh)
+            self._children.prepare_spares(plan.python, quiet=self._scheduler.busy)
 
     def _accept(self, event: Event) -> None:
         """Take an event of a lane's process: into the session first, then into the scheduler."""
@@ -364,7 +363,11 @@ class LaneGroup:
         They go on with the settings and with the measurement; the weights begin anew.
         """
         plan = self._plan
-        if plan is None or self._finished is plan or self._children.spares_loading:
+        if plan is None or self._finished is plan:
+            return False
+        if plan.fresh_spares and self._renewal.due(PREPARE_S):
+            self._children.prepare_spares(plan.python, quiet=True, fresh=plan.fresh_spares)
+        if self._children.spares_loading and not self._renewal.due(-PATIENCE_S):
             return False
         known = self._session.snapshot()
         if any(known.lane(name).requested for name in lanes) or not self._renewal.due():

@@ -12,6 +12,10 @@ from collections.abc import Callable
 
 FRESH_EVERY_S = 20.0
 """How long processes race before fresh ones replace them. A restart takes about 3 s of no measurement."""
+PREPARE_S = 10.0
+"""So long before, spare workers are started for them, which load between the rounds."""
+PATIENCE_S = 15.0
+"""How long fresh processes wait for spare workers that still load."""
 LEAST_LEFT_S = 10.0
 """Fresh processes that would race for less than this are not started."""
 
@@ -35,28 +39,21 @@ class Renewal:
         self._race_since_ns: int | None = None
         self._since_ns: int | None = None
 
-    def due(self) -> bool:
-        """Return whether the processes have raced long enough. Called between two rounds."""
-        now_ns = self._clock_ns()
+    def due(self, later_s: float = 0.0) -> bool:
+        """Return whether the processes will have raced long enough in `later_s`. Called between two rounds."""
         if self.every_s is None:
             return False
-        if self._race_since_ns is None:
-            self._race_since_ns = now_ns
-        if self._since_ns is None:
-            self._since_ns = now_ns
-        return now_ns - self._since_ns >= self.every_s * 1e9 and self._left_s(now_ns) >= LEAST_LEFT_S
+        now_ns = self._clock_ns()
+        self._race_since_ns = self._race_since_ns or now_ns
+        self._since_ns = self._since_ns or now_ns
+        then_ns = now_ns + round(later_s * 1e9)
+        return then_ns - self._since_ns >= self.every_s * 1e9 and self._left_s(then_ns) >= LEAST_LEFT_S
 
     def begin(self) -> None:
         """Record that the processes are replaced; the next ones race from the next call of `due` on."""
         self._since_ns = None
 
-    @property
-    def another(self) -> bool:
-        """Whether processes that start now will be replaced in their turn."""
-        left_s = self._left_s(self._clock_ns())
-        return self.every_s is not None and left_s >= self.every_s + LEAST_LEFT_S
-
-    def _left_s(self, now_ns: int) -> float:
+    def _left_s(self, then_ns: int) -> float:
         if self._seconds is None:
             return float("inf")
-        return self._seconds - (now_ns - (self._race_since_ns or now_ns)) / 1e9
+        return self._seconds - (then_ns - (self._race_since_ns or then_ns)) / 1e9

@@ -46,13 +46,13 @@ class SpareWorker:
         """True while it needs more time."""
         return self.process is not None and not self._ready
 
-    def keep(self) -> None:
-        """Keep a process from the next `prepare` on, unless one has failed."""
-        self._keep = not self._failed
+    def prepare(self, python: Path, *, quiet: bool, once: bool = False) -> None:
+        """Start a process unless there is one; with `quiet` it is suspended at once.
 
-    def prepare(self, python: Path, *, quiet: bool) -> None:
-        """Start a process unless there is one; with `quiet` it is suspended at once."""
-        if self.process is not None or not self._keep:
+        `once` starts one even if none is kept. It loads at the usual priority, because it is due soon and loads
+        only while no lane trains.
+        """
+        if self.process is not None or self._failed or not (self._keep or once):
             return
         self.hello, self._ready, self._suspended = None, False, False
         try:
@@ -61,7 +61,7 @@ class SpareWorker:
             self._keep, self._failed = False, True
             return
         self._python = python
-        self.process.send(Prepare())
+        self.process.send(Prepare(yielding=not once))
         if quiet:
             self.suspend()
 

@@ -184,7 +184,9 @@ def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401 - a type, a uni
     if origin is tuple:
         return functools.partial(_read_parts, tuple(_reader(part, strict) for part in arguments))
     if origin is dict:
-        return functools.partial(_read_pairs, _reader(arguments[0], strict), _reader(arguments[1], strict))
+        pairs = functools.partial(_read_pairs, _reader(arguments[0], strict), _reader(arguments[1], strict))
+        keys, items = _limits(arguments[0]), _limits(arguments[1])
+        return functools.partial(_read_counts, keys, items, pairs) if keys and items else pairs
     if origin is Literal:
         return functools.partial(_read_choice, arguments)
     raise TypeError(f"{kind} cannot be encoded")
@@ -272,6 +274,33 @@ def _read_pairs(key: _Reader, item: _Reader, value: object) -> dict[object, obje
     if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         raise CodecError("no object, and no list of pairs")
     return {key(name): item(one) for name, one in value}
+
+
+def _limits(kind: Any) -> tuple[float, float] | None:  # noqa: ANN401 - a type; None for one that is no limited int
+    origin, arguments = get_origin(kind), get_args(kind)
+    limited = origin is Annotated and arguments[0] is int and isinstance(arguments[1], Range)
+    return (max(arguments[1].low, -LARGEST_INT), min(arguments[1].high, LARGEST_INT)) if limited else None
+
+
+def _read_counts(
+    keys: tuple[float, float], items: tuple[float, float], read_pairs: _Reader, value: object
+) -> object:
+    """Read pairs of limited whole numbers, a histogram, in one go; `read_pairs` says what is wrong with others."""
+    if type(value) is list:
+        try:
+            counts = {key: item for key, item in value}
+        except (TypeError, ValueError):
+            return read_pairs(value)
+        numbers = (*counts, *counts.values())
+        if not numbers:
+            return counts
+        if {*map(type, numbers)} == {int} and len(counts) == len(value):
+            least, most = keys
+            fewest, largest = items
+            found = counts.values()
+            if least <= min(counts) and max(counts) <= most and fewest <= min(found) and max(found) <= largest:
+                return counts
+    return read_pairs(value)
 
 
 def _read_choice(choices: tuple[object, ...], value: object) -> object:

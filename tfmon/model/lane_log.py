@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -21,6 +22,12 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.lane_state import LOG_LINES, LogLine
 
+_OF_A_PROFILE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
+    r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
+)
+"""What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
+
 
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     """Return a lane's log after an event; the same object if there is nothing to add."""
@@ -37,7 +44,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             if event.dropped_bytes:
                 yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
             for line in event.lines:
-                yield "printed", line
+                if not _OF_A_PROFILE.match(line):
+                    yield "printed", line
         case LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
             what = "renewed" if event.renewed else "started"

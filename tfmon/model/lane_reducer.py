@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tfmon.model import gpu_accounting
 from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
@@ -45,6 +43,7 @@ from tfmon.model.lane_state import (
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
 from tfmon.model.readings import GpuSample, TreeSample, known
+from tfmon.model.records import replace
 
 MOST_KNOB_MARKS = 64
 

@@ -25,7 +25,10 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Load TensorFlow at the lowest priority, touch no device, and wait for Assign; answered by Prepared."""
+    """Load TensorFlow, touch no device, and wait for Assign; answered by Prepared."""
+
+    yielding: bool = True
+    """Whether to load at the lowest priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import tempfile
 import threading
@@ -73,6 +74,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
 
     with interruption(leave) as interrupted:
         try:
+            gc.freeze()  # so that the garbage collector does not walk through all modules again and again
             ending = app.run(mouse=screen.mouse)
         finally:
             program.close()
@@ -85,9 +87,10 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
 def _screen_failed(error: Exception) -> TfmonError:
     """Return the error to report, with its traceback in a file."""
     hint = "the race up to there is recorded: tfmon replay last"
-    with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(
-        "w", prefix="tfmon-error-", suffix=".txt", delete=False
-    ) as file:
+    with (
+        contextlib.suppress(OSError),
+        tempfile.NamedTemporaryFile("w", prefix="tfmon-error-", suffix=".txt", delete=False) as file,
+    ):
         file.write("".join(traceback.format_exception(error)))
         hint += f"; please report it with {file.name}"
     failed = TfmonError(f"the screen failed: {type(error).__name__}: {error}", hint)

@@ -3,7 +3,7 @@
 No other module touches a name of Textual that begins with an underscore. What is used:
 
 - `Driver._file`: a driver for a terminal writes there, in a thread of its own; `write` hands text to that thread.
-- `App._driver`, `App._begin_update`, `App._end_update`: write a frame that the terminal shows at once.
+- `App._driver`, `App._sync_available`: write a frame, which the terminal shows at once.
 - `App._display`, `App._set_pointer_shape`, `App._handle_exception`: overridden.
 - `App._batch_count`, `Screen._compositor`, `Screen._layout_required`, `Screen._dirty_widgets`,
   `Widget._repaint_required`: tell whether Textual is about to paint by itself.
@@ -29,6 +29,8 @@ from textual.widget import Widget
 
 RATE_S = 10.0
 """Bytes a second are averaged over this time."""
+BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
+"""Synchronised output: the terminal shows what is between them at once."""
 Result = TypeVar("Result")
 
 
@@ -125,9 +127,7 @@ class TerminalApp(App[Result]):
     def paint(self, text: str) -> None:
         """Write text and escape codes to the terminal, as one frame."""
         if self._driver is not None and not self.is_headless:
-            self._begin_update()
-            self._driver.write(text)
-            self._end_update()
+            self._driver.write(f"{BEGIN_FRAME}{text}{END_FRAME}" if self._sync_available else text)
 
     def paint_skipped(self) -> None:
         """Have Textual paint the whole screen if it wanted to while the terminal was slow."""

@@ -12,16 +12,25 @@ from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import lifecycle
+from tfmon.ui.render.rows import cell_len
 
 _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
 
 
-def comparison(snapshot: Snapshot) -> str:
-    """Return in one sentence what the lanes compare; empty before there are lanes."""
+def comparison(snapshot: Snapshot, width: int = 999) -> str:
+    """Return in one sentence what the lanes compare; empty before there are lanes.
+
+    Where that is wider than `width` cells, it does not say why there is no GPU lane.
+    """
+    why = "No GPU here, so " if snapshot.machine.no_gpu else ""
+    told = _comparison(snapshot, why)
+    return told if cell_len(told) <= width else _comparison(snapshot, "")
+
+
+def _comparison(snapshot: Snapshot, why: str) -> str:
     lanes = snapshot.lanes
     if not lanes:
         return ""
-    why = "No GPU here, so " if snapshot.machine.no_gpu else ""
     script = any(lane.command for lane in lanes)
     devices = list(dict.fromkeys(lane.spec.device for lane in lanes))
     where = " and ".join(map(_device, devices[:2])) if len(devices) < 3 else f"{len(devices)} devices"

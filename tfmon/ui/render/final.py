@@ -39,23 +39,23 @@ def elapsed(snapshot: Snapshot) -> str:
 # ---------------------------------------------------------------- the result
 
 
-def result_height(analysis: Analysis, width: int, most: int) -> int:
+def result_height(analysis: Analysis, view: View, width: int, most: int) -> int:
     """Return how many rows the result takes, its frame included, at most so many."""
-    return max(LEAST_RESULT, min(most, len(_result(analysis, width - 6, 99)) + FRAME_ROWS))
+    return max(LEAST_RESULT, min(most, len(_result(analysis, view, width - 6, 99)) + FRAME_ROWS))
 
 
-def result_rows(analysis: Analysis, width: int, height: int) -> list[Row]:
+def result_rows(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
     """Return the framed result: the verdict, what limits it, what was discarded and where it is recorded."""
     inner = width - 4
     head, time = " Result ", f" after {elapsed(analysis.snapshot)} "
     flat = "─" * max(0, width - len(head) - len(time) - 4)
     rows: list[Row] = [(("╭─", DIM), (head, STRONG), (flat, DIM), (time, TEXT), ("─╮", DIM))]
-    for row in _result(analysis, width - 6, height - FRAME_ROWS):
+    for row in _result(analysis, view, width - 6, height - FRAME_ROWS):
         rows.append((("│ ", DIM), *fit(row, inner), (" │", DIM)))
     return [*rows, (("╰" + "─" * (width - 2) + "╯", DIM),)]
 
 
-def _result(analysis: Analysis, width: int, height: int) -> list[Row]:
+def _result(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
     """Return the lines that fit, the verdict first."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     winner = next((n for n, lane in enumerate(snapshot.lanes) if lane.spec.name == verdict.winner), None)
@@ -65,7 +65,7 @@ def _result(analysis: Analysis, width: int, height: int) -> list[Row]:
     lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(verdict.text, width, max(1, min(3, height)))]
     for text, style in (
         (analysis.news, STRONG), (snapshot.race.interrupted, strong(WARN)), (verdict.note, TEXT),
-        (_discarded(analysis), DIM), (_recorded(snapshot), DIM),
+        (_discarded(analysis), DIM), ("" if view.replay else _recorded(snapshot), DIM),
     ):  # fmt: skip
         lines += [(line, style) for line in wrap(text, width, max(0, min(2, height - len(lines))))]
     return [(*(lead if place == 0 else (("  ", TEXT),)), line) for place, line in enumerate(lines)]
@@ -102,7 +102,6 @@ def lane_rows(
 ) -> tuple[list[Row], int]:
     """Return the last figures of a lane that fit below its throughput, and the rows that a chart may take."""
     lane, bottleneck = found.lane, found.bottleneck
-    told = _told(found)
     parts: list[tuple[int, Callable[[int], list[Row]]]] = [
         (3, lambda most: _lines(_interval(found), width, most, DIM)),
         (0, lambda most: _lines(bottleneck.text if bottleneck else "", width, most, TEXT)),
@@ -111,7 +110,7 @@ def lane_rows(
         (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),
         (5, lambda _: [readings.loss_row(lane)]),
         (4, lambda _: [readings.done_row(lane, width)]),
-        (6, lambda most: _lines(told, width, most, DIM)),
+        (6, lambda most: _lines(_told(found, width * most), width, most, DIM)),
         (8, lambda _: [readings.knobs_row(lane, width)]),
     ]
     kept: dict[int, list[Row]] = {}
@@ -143,7 +142,8 @@ def _advice(bottleneck: Bottleneck | None) -> str:
     return f"may help: {best.text} ({best.purpose})"
 
 
-def _told(found: LaneAnalysis) -> str:
-    """Return for how long the lane was measured, and what was discarded."""
-    measured = units.seconds(found.lane.steady.span_ns / 1e9)
-    return f"measured for {measured}; " + _share(found.discarded_windows, found.windows, found.discarded)
+def _told(found: LaneAnalysis, room: int) -> str:
+    """Return for how long the lane was measured, and, where so many cells hold it, what was discarded."""
+    measured = f"measured for {units.seconds(found.lane.steady.span_ns / 1e9)}"
+    told = f"{measured}; {_share(found.discarded_windows, found.windows, found.discarded)}"
+    return told if len(told) < room * 0.9 else measured

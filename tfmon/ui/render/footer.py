@@ -32,16 +32,15 @@ class _Item:
 
 def keys_row(snapshot: Snapshot, view: View, width: int, y: int) -> tuple[Row, list[Zone]]:
     """Return the keys that apply now with the values they change, and where each can be clicked."""
-    items = list(_items(snapshot, view))
+    items = [(item, cells(item.spans)) for item in _items(snapshot, view)]
     for least in range(9, 0, -1):
-        kept = [item for item in items if item.importance < least]
-        if sum(cells(item.spans) + _GAP for item in kept) <= width:
+        kept = [(item, size) for item, size in items if item.importance < least]
+        if sum(size + _GAP for _, size in kept) <= width:
             break
     spans: list[Span] = []
     zones: list[Zone] = []
     x = 1
-    for item in kept:
-        size = cells(item.spans)
+    for item, size in kept:
         if x > 1:
             spans.append((" " * _GAP, TEXT))
             x += _GAP

@@ -19,16 +19,19 @@ IN_PANE = (
     ("loss", "Loss of the first step that was reported, and of the last; read at the end of a window of 0.2 s."),
     ("done", "Steps and examples since the lane began to race, and which share of its time is discarded: the "
      "first 20 ms after a switch to the lane, knob changes, pauses, traces, garbage collections, swapping."),
-    ("knobs", "Settings in effect, as the lane reported. What is requested and not yet in effect is dim: 20 "
-     "requested."),
-    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. The "
+    ("knobs", "Settings in effect, as the lane reported; first, with ≠, those in which the lanes differ. What is "
+     "requested and not yet in effect is dim: 20 requested."),
+    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. In turns, "
+     "over the time in its slices alone. The "
      "limit is the cores it may use. From /proc or psutil."),
     ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
     ("gpu", "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts of "
      "the limit. From the driver: NVML, on a Mac ioreg."),
     ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known; what TensorFlow's "
      "allocator has allocated of it, and its peak."),
-    ("refused", "Why the last knob could not be changed; the lane trains on as before."),
+    ("refused", "Why the last knob could not be changed, for 20 s; the lane trains on as before."),
+    ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
+     "seven times. Nothing is promised for a stage that was never timed."),
     ("note", "Lines of the lane's reports that could not be read, and were skipped."),
     ("chart", "Examples/s over the last 60 s on one scale for all lanes, each window spread over its stretch "
      "of time. A gap: nothing was trained. ┬: a knob changed."),
@@ -41,6 +44,9 @@ AROUND = (
      "and 1,000 bytes per second to the terminal; both over the last 10 s."),
     ("trying", "What e tries on a lane: the gain in examples/s of the new setting over the old one, from "
      "alternating slices, with its 95 % interval, and how many pairs of slices of those that are needed."),
+    ("in about", "When the first verdict comes: the rounds that its interval still needs, each as long as the "
+     "rounds so far."),
+    ("Result", "What the race came to, once every lane is over. It does not change any more; r races again."),
     ("0:42", "Time since all lanes got the start signal; beside a lane's name, how long its state has lasted."),
     ("training", "Taking turns, one lane trains for a slice (--slice) while the others are suspended; then the "
      "next does."),

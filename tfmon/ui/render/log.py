@@ -13,18 +13,18 @@ from tfmon.model.lane_state import LogLine
 from tfmon.ui.render.style import DIM, TEXT, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry
 
-Source: TypeAlias = Literal["event", "output", "tensorflow", "profiler"]
+Source: TypeAlias = Literal["event", "output", "tensorflow"]
 Level: TypeAlias = Literal["", "warning", "error"]
 
 VIEWS: tuple[tuple[str, tuple[Source, ...]], ...] = (
     ("all", ("event", "output", "tensorflow")),
     ("events", ("event",)),
     ("output", ("output",)),
-    ("TensorFlow", ("tensorflow", "profiler")),
+    ("TensorFlow", ("tensorflow",)),
 )
-"""What can be shown, each with its sources. TensorFlow's lines about tfmon's profiles are in one only."""
+"""What can be shown, each with its sources."""
 COLUMNS = (Column("time", 9), Column("from", 10), Column("line"))
-_WORDS = {"event": "event", "output": "output", "tensorflow": "TF", "profiler": "TF"}
+_WORDS = {"event": "event", "output": "output", "tensorflow": "TF"}
 _MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}
 """Colour is never the only cue."""
 _RANKS = {"": 2, "warning": 1, "error": 0}
@@ -38,7 +38,6 @@ _LIBRARY = re.compile(
     r"^(?:(INFO|WARNING|ERROR|FATAL):tensorflow:|WARNING: All log messages before absl::|To enable the following "
     r"instructions: |.*/site-packages/(?:keras|tensorflow)/.*Warning: )"
 )
-_PROFILER = re.compile(r"profiler|xplane|cupti", re.IGNORECASE)
 _ERROR = re.compile(
     r"^(?:Traceback \(most recent|\w[\w.]*(?:Error|Exception|Interrupt)\b|(?:ERROR|CRITICAL|FATAL)\b)"
 )
@@ -56,9 +55,7 @@ def source_of(line: LogLine) -> tuple[Source, Level]:
         return "event", "error" if line.kind == "trouble" else ""
     text = line.text.lstrip()
     if found := _GLOG.match(text):
-        level = _LEVELS.get(found[1], "")
-        noise = not level and _PROFILER.search(text) is not None
-        return ("profiler" if noise else "tensorflow"), level
+        return "tensorflow", _LEVELS.get(found[1], "")
     if found := _LIBRARY.match(text):
         word = (found[1] or ("W" if "arning" in text else "I"))[0].upper()
         return "tensorflow", _LEVELS.get(word, "")

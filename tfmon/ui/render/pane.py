@@ -183,11 +183,12 @@ def whole_words(text: str, width: int) -> str:
 
 
 def _device_words(name: str, width: int) -> str:
-    """Return the words of a processor's name that fit; nothing rather than a part of its first word."""
+    """Return the words of a processor's name that fit; nothing rather than its maker alone."""
     words = name.split()
+    least = min(2, len(words))
     while words and len(" ".join(words)) > width:
         words.pop()
-    return " ".join(words)
+    return " ".join(words) if len(words) >= least else ""
 
 
 def _state(pane: Pane) -> str:
@@ -320,7 +321,9 @@ def figure_rows(pane: Pane, width: int, height: int) -> list[Row]:
     lane = pane.lane
     recent = lane.steady if lane.over else lane.recent()
     speed, steps = recent.examples_per_s, recent.steps_per_s
-    resting = lane.phase in (PAUSED, DONE) or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
+    resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or lifecycle.stalled_s(
+        lane, pane.snapshot.at_ns
+    ) is not None
     style = DIM if resting else strong(pane.accent)
     number = units.rate(speed) if speed is not None else "---"
     unknown = "not measured" if lane.over else "measuring"

@@ -12,7 +12,7 @@ from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import BLANK, Row, Span, crop
 from tfmon.ui.render.series import Metric, metric_of
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, Charset, faint, lane_style, strong
-from tfmon.ui.view import LOG, OWN, SHARED, View
+from tfmon.ui.view import LOG, OWN, SHARED, Scale, View
 
 _MIDDLE_HEIGHT = 9
 """From so many rows on, the scale says the value half way up, too."""
@@ -37,12 +37,18 @@ def chart_rows(
     else:
         per_cell = chart.parts_per_cell(view.charset)
         values = series.values(lane, metric, series.end_ns(snapshot, view.back_ns), axis, per_cell)
-        shares = tuple(series.share(scale, value) for value in values)
+        shares = _shares(scale, values)
         top = series.scale_words(metric, scale.high) if scale.high > scale.low else ""
         half = series.scale_words(metric, series.middle(scale)) if top and height > _MIDDLE_HEIGHT else ""
         edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
         area = _area(shares, (top, half), height - 1, view.charset, (edge, faint(accent)), at, about)
     return (*area, ((f"{low} ┴".rjust(chart.LABEL_CELLS), DIM), *axis_line))
+
+
+@functools.lru_cache(maxsize=64)
+def _shares(scale: Scale, values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    """Return how high each column is; cached until a value changes."""
+    return tuple(series.share(scale, value) for value in values)
 
 
 @functools.lru_cache(maxsize=64)
@@ -127,7 +133,8 @@ def _said(words: str, cells: int, height: int) -> tuple[Row, ...]:
 def time_words(snapshot: Snapshot, view: View) -> tuple[str, str]:
     """Return what is written at the two ends of the time axis: how long ago, or the time of the race."""
     if not view.frozen:
-        return (f"{view.span_s} s ago" if view.span_s < 120 else f"{view.span_s // 60} min ago"), "now"
+        span = f"{view.span_s} s" if view.span_s < 120 else f"{view.span_s // 60} min"
+        return (f"{span} before", "end") if snapshot.over else (f"{span} ago", "now")
     end_ns = series.end_ns(snapshot, view.back_ns)
     return _clock(snapshot, end_ns - view.span_s * 1_000_000_000), _clock(snapshot, end_ns)
 

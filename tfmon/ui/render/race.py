@@ -59,7 +59,7 @@ def draw(analysis: Analysis, view: View, width: int, height: int) -> RaceFrame:
 def layout_of(analysis: Analysis, view: View, width: int, height: int) -> Layout:
     """Return where everything is on a terminal of that size, for a race that runs or is over."""
     snapshot = analysis.snapshot
-    result = final.result_height(analysis, width, height // 2) if final.shows(snapshot, view) else 0
+    result = final.result_height(analysis, view, width, height // 2) if final.shows(snapshot, view) else 0
     focused = focused_index(view, snapshot)
     layout = arrange(width, height, len(snapshot.lanes), focused, result)
     return layout if focused is None or not view.zoomed else zoom.alone(layout, focused)
@@ -88,9 +88,11 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     snapshot = analysis.snapshot
     rows = [header_row(snapshot, layout.header.width)]
     if layout.lead.height:
-        rows.append(((f" {whole_words(comparison(snapshot), layout.lead.width - 2)}", TEXT),))
+        rows.append(
+            ((f" {whole_words(comparison(snapshot, layout.lead.width - 2), layout.lead.width - 2)}", TEXT),)
+        )
     if layout.result_on_top:
-        rows += final.result_rows(analysis, layout.verdict.width, layout.verdict.height)
+        rows += final.result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
     rows += _blocks(analysis, view, layout) or _no_lanes(view, layout)
     for place in () if view.zoomed else layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))

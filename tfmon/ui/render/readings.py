@@ -12,7 +12,7 @@ from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.naming import ordered_settings
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, Row, cells, wrap
+from tfmon.ui.render.rows import BLANK, Kept, Row, cells, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
 from tfmon.ui.requests import short_name
 
@@ -238,6 +238,14 @@ def knobs_row(lane: LaneState, width: int) -> Row:
     Knobs in which the lanes differ come first, marked. Where they do not all fit, the last of those without a
     request and without a difference are dropped first.
     """
+    parts = (lane.in_effect, lane.differs, lane.requested, bool(lane.points))
+    return _knobs.draw((lane.spec.name, width), parts, lambda: _knobs_row(lane, width))
+
+
+_knobs: Kept[Row] = Kept()
+
+
+def _knobs_row(lane: LaneState, width: int) -> Row:
     differs = lane.differs or ()
     names = [name for name, _, _ in ordered_settings(lane)]
     names += [name for name in lane.requested if name not in names]

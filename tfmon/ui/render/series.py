@@ -179,24 +179,21 @@ def _values(past: _Past, metric: str, axis: TimeAxis, per_cell: int) -> tuple[fl
 
 
 def _parts(past: _Past, metric: Metric, axis: TimeAxis, per_cell: int) -> Iterator[Part]:
-    """Yield the coarsest stretches that the cells allow, and others where those are not there."""
-    since_ns = axis.start_ns
-    if past.points:
-        first_ns = past.points[0].at_ns - past.points[0].span_ns
-        if first_ns > since_ns:
-            yield from _of_stretches(past.fine, metric, since_ns, first_ns)
-        yield from throughput_parts(past.points, since_ns)
-        return
+    """Yield the coarsest stretches that the cells allow, and finer or coarser ones where those are not there."""
+    since_ns, until_ns = axis.start_ns, None
     fine = (*past.fine, past.latest) if past.latest is not None else past.fine
-    coarse = past.coarse
-    if axis.cell_ns / per_cell >= COARSE_NS and coarse:
-        yield from _of_stretches(coarse, metric, since_ns)
-        yield from _of_stretches(fine, metric, max(since_ns, _end(coarse[-1])))
-    else:
-        first_ns = fine[0].start_ns if fine else 0
-        if coarse and first_ns > since_ns:
-            yield from _of_stretches(coarse, metric, since_ns, first_ns)
-        yield from _of_stretches(fine, metric, since_ns)
+    if axis.cell_ns / per_cell >= COARSE_NS and past.coarse:
+        yield from _of_stretches(past.coarse, metric, since_ns)
+        yield from _of_stretches(fine, metric, max(since_ns, _end(past.coarse[-1])))
+        return
+    if past.points:
+        yield from throughput_parts(past.points, since_ns)
+        until_ns = past.points[0].at_ns - past.points[0].span_ns
+    if until_ns is None or until_ns > since_ns:
+        yield from _of_stretches(fine, metric, since_ns, until_ns)
+        until_ns = fine[0].start_ns if fine else until_ns
+    if until_ns is None or until_ns > since_ns:
+        yield from _of_stretches(past.coarse, metric, since_ns, until_ns)
 
 
 def _of_stretches(
@@ -206,6 +203,8 @@ def _of_stretches(
     first = max(0, bisect_right(stretches, since_ns, key=_end) - 1)
     before_ns = 0
     for one in stretches[first:]:
+        if until_ns is not None and one.start_ns >= until_ns:
+            break
         value = metric.of(one)
         if value is None:
             continue

@@ -150,7 +150,9 @@ def _readings(pane: Pane, width: int, height: int) -> list[Row]:
     rows = [row for name in _ORDER if name in shown for row in groups[name]]
     missing = [name for name in _ORDER if name not in shown and groups[name]]
     if missing:
-        rows.append(((key_of("lane.detail", pane.view.keys), KEY), (f" shows all: {', '.join(missing)}", DIM)))
+        key, names = key_of("lane.detail", pane.view.keys), f" shows all: {', '.join(missing)}"
+        words = names if len(key) + len(names) <= width else f" shows {len(missing)} more readings"
+        rows.append(((key, KEY), (words, DIM)))
     return rows
 
 

@@ -126,6 +126,8 @@ class ListPage(FilterPage):
     columns: ClassVar[tuple[Column, ...]] = ()
     wraps: ClassVar[bool] = False
     """Whether the last column is wrapped where it is cut."""
+    noun: ClassVar[str] = ""
+    """What the entries are, in the plural."""
     nothing: str = "nothing is here"
 
     def __init__(self, monitor: MonitorApp) -> None:
@@ -150,7 +152,7 @@ class ListPage(FilterPage):
 
     def note(self) -> str:
         """Return what else is said beside how many entries there are."""
-        return ""
+        return f" {self.noun}"
 
     @property
     def cursor(self) -> int:

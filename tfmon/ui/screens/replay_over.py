@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
 from textual.timer import Timer
 
-from tfmon.analysis.analysis import analyse
+from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.model.ports import OpenReplay
 from tfmon.model.session import Snapshot
 from tfmon.ui.app import MonitorApp
@@ -59,13 +59,19 @@ class ReplayOverScreen(ReplayScreen, inherit_bindings=False):
         """Close the recording and the pages of this replay."""
         self._replayed.close()
 
+    @property
+    def leaves(self) -> str:
+        """What the key does that ends tfmon in another replay."""
+        return "back"
+
     def action_leave(self) -> None:
         """Go back to where the replay was started."""
         self.dismiss(None)
 
     def action_focus_all_or_leave(self) -> None:
         """Let all lanes have the focus again; leave where they have it."""
-        if self._replayed.view.focused is None:
+        view = self._replayed.view
+        if view.focused is None and view.cursor is None and not view.zoomed:
             self.action_leave()
         else:
             self.action_focus_all()
@@ -76,18 +82,19 @@ class ReplayOverScreen(ReplayScreen, inherit_bindings=False):
 
 
 class ReplayMonitor:
-    """What the screens of a replay use in place of the app: everything else is the app's own.
+    """What the screens of a replay use in place of the app: nothing of the race that runs reaches them.
 
     Thread: the app's only.
     """
 
+    freeze, unfreeze = MonitorApp.freeze, MonitorApp.unfreeze
+
     def __init__(self, app: MonitorApp, opened: OpenReplay) -> None:
         self.app = app
-        self.opened = opened
-        self.playback = opened
+        self.opened = self.playback = opened
         self.session = opened.session
         self.analysis = analyse(opened.session.snapshot())
-        self.view = View(charset=app.view.charset, keys=app.view.keys)
+        self.view = View(charset=app.view.charset, keys=app.view.keys, replay=True)
         self.controls = _NoControls(cast(ReplayApp, self))
         self.experiments = _NoExperiments()
         self.tabs = TABS
@@ -96,6 +103,9 @@ class ReplayMonitor:
         self.runs = None
         self.screen = ReplayOverScreen(self)
         self.pages = Pages(cast(MonitorApp, self), self.screen)
+        self._frozen: Analysis | None = None
+        self._told: tuple[str, ...] = ()
+        """Lanes of the race that runs whose failure was told here."""
         self._ticked_s = time.monotonic()
 
     @property
@@ -105,11 +115,25 @@ class ReplayMonitor:
 
     @property
     def snapshot(self) -> Snapshot:
-        """What is on the screen."""
+        """What is known at the moment that is shown."""
         return self.analysis.snapshot
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a screen uses of the app
-        return getattr(self.app, name)
+    @property
+    def shown(self) -> Analysis:
+        """What the race screen draws: what is known, or what was when the display ceased to follow."""
+        return self._frozen or self.analysis
+
+    def repeat(self) -> str:
+        """Return no command: `tfmon replay` has it."""
+        return ""
+
+    def save_picture(self, table: str) -> None:
+        """Save the screen and a text, and say where."""
+        MonitorApp.save_picture(cast(MonitorApp, self), table)
+
+    def save_screenshot(self, name: str, folder: str) -> str:
+        """Save a picture of the screen, and return where."""
+        return self.app.save_screenshot(name, folder)
 
     def play(self) -> None:
         """Play on, if it plays."""
@@ -135,12 +159,13 @@ class ReplayMonitor:
         """Tell of a lane of the race that runs which has failed meanwhile."""
         live = with_failures(self.app.view, self.app.snapshot, ())
         line = failure_line(live, self.app.snapshot, key_of("close", self.view.keys))
-        if line and not self.view.message:
+        if line and (live.unseen != self._told or not self.view.message):
+            self._told = live.unseen
             self.view = replace(self.view, message=f"in the race that runs: {line}", message_until_ns=FOREVER_NS)
 
-    def say(self, message: str) -> None:
+    def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
         """Show a line for a few seconds of the user's time."""
-        self.view = replace(self.view, message=message, message_until_ns=FOREVER_NS)
+        self.view = replace(self.view, message=message, message_until_ns=FOREVER_NS, message_done=done)
         self.app.set_timer(MESSAGE_S, lambda: self._unsay(message))
         self.pull()
 
@@ -153,10 +178,6 @@ class ReplayMonitor:
         """Return False, and say why."""
         self.say(REFUSAL)
         return False
-
-    def save_picture(self, table: str) -> None:
-        """Save the screen and a text, and say where."""
-        MonitorApp.save_picture(cast(MonitorApp, self), table)
 
     def close(self) -> None:
         """Close the recording."""

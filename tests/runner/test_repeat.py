@@ -1,0 +1,153 @@
+"""The command that repeats a race, read again by the real command line: the same lanes and settings."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import replace
+
+import pytest
+from support.ui import CPU_MACHINE, Demo
+
+from tfmon.catalog import command_scenario, find_scenario
+from tfmon.cli import race
+from tfmon.cli.main import cli
+from tfmon.errors import UsageError
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.events import LaneStarted
+from tfmon.model.session import Snapshot
+from tfmon.model.spec import LaneSpec
+from tfmon.probes.gpus import GpuSearch
+from tfmon.runner.planner import RaceOptions, plan_race
+from tfmon.runner.repeat import command_line
+
+NO_GPU = GpuSearch((), "no GPU", "")
+
+
+class Started(Exception):
+    pass
+
+
+@pytest.fixture
+def again(monkeypatch):
+    """Return what plans the race of a command line through the real parser."""
+
+    def start(info, race_options, *_rest, **_more):
+        raise Started(info, race_options)
+
+    monkeypatch.setattr(race, "_start", start)
+
+    def planned(line: str) -> RacePlan:
+        program, *words = shlex.split(line)
+        assert program == "tfmon"
+        with pytest.raises(Started) as started:
+            cli.main(words, standalone_mode=False)
+        return plan_race(*started.value.args, lambda: NO_GPU)[0]
+
+    return planned
+
+
+def race_of(scenario: str, *lanes: dict[str, object], mode: str = "turns") -> tuple[Snapshot, RacePlan]:
+    """Return what is known of a race whose lanes have these settings in effect, and how it was started."""
+    info = find_scenario(scenario)
+    specs = [LaneSpec("cpu") for _ in lanes]
+    demo = Demo(specs, CPU_MACHINE, info.knobs, mode=mode)
+    demo.session.begin(replace(demo.session.snapshot().race, scenario=info.name), demo.specs)
+    for spec, settings in zip(demo.specs, lanes, strict=True):
+        values = {**info.defaults(), **settings}
+        started = LaneStarted(lane=spec.name, at_ns=demo.clock(), pid=1, settings=values)
+        demo.session.accept(started)
+    options = RaceOptions(lanes=("cpu",) * len(lanes), mode=mode)
+    return demo.session.snapshot(), plan_race(info, options, lambda: NO_GPU)[0]
+
+
+def in_effect(snapshot: Snapshot) -> list[tuple[str, dict[str, object]]]:
+    return [(lane.spec.device, dict(lane.settings)) for lane in snapshot.lanes]
+
+
+def of_plan(plan: RacePlan) -> list[tuple[str, dict[str, object]]]:
+    return [(lane.spec.device, dict(lane.settings)) for lane in plan.lanes]
+
+
+@pytest.mark.parametrize(
+    "lanes",
+    [
+        ({}, {}),
+        ({"batch_size": 16}, {"batch_size": 512}),
+        ({"batch_size": 64, "graph": False, "prefetch": 1}, {"batch_size": 64, "xla": True}),
+        ({"mixed_precision": "bfloat16", "threads": 4}, {"prefetch": "off", "sync_every_step": True}, {}),
+        ({"prefetch": 2},),
+    ],
+)
+def test_the_command_gives_the_same_lanes_and_settings(again, lanes):
+    snapshot, plan = race_of("small-dense", *lanes)
+    assert of_plan(again(command_line(snapshot, plan))) == in_effect(snapshot)
+    assert of_plan(again(command_line(snapshot))) == in_effect(snapshot), "of a replay"
+
+
+def test_what_all_lanes_share_is_said_once_and_a_default_not_at_all():
+    snapshot, plan = race_of("small-dense", {"batch_size": 16, "graph": False}, {"batch_size": 64, "graph": False})
+    line = command_line(snapshot, plan)
+    assert line == "tfmon race small-dense --lane cpu,batch_size=16 --lane cpu,batch_size=64 --set graph=off"
+
+
+def test_mode_slice_length_and_limits_are_those_of_the_race(again):
+    snapshot, plan = race_of("small-dense", {}, {"batch_size": 8}, mode="concurrent")
+    snapshot = replace(snapshot, race=replace(snapshot.race, seconds=12.5))
+    found = again(command_line(snapshot, replace(plan, slice_s=1.25), until_ci=0.05))
+    assert (found.race.mode, found.slice_s, found.seconds) == ("concurrent", 1.25, 12.5)
+    snapshot, plan = race_of("small-dense", {}, {"batch_size": 8})
+    snapshot = replace(snapshot, race=replace(snapshot.race, steps=300))
+    line = command_line(snapshot, plan, until_ci=0.05)
+    assert again(line).steps == 300 and "--until-ci 5%" in line and "--mode" not in line
+
+
+def test_the_settings_of_the_user_do_not_change_what_is_repeated(again, monkeypatch):
+    monkeypatch.setenv("TFMON_MODE", "concurrent")
+    monkeypatch.setenv("TFMON_SLICE", "2")
+    snapshot, plan = race_of("small-dense", {}, {"batch_size": 8})
+    found = again(command_line(snapshot, replace(plan, slice_s=0.5)))
+    assert (found.race.mode, found.slice_s) == ("turns", 0.5)
+
+
+def test_a_scenario_of_the_users_own_is_named_by_its_path(again, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    mine = tmp_path / "a b" / "small_dense.py"
+    mine.parent.mkdir()
+    mine.write_bytes(find_scenario("small-dense").path.read_bytes())
+    snapshot, plan = race_of(str(mine), {"batch_size": 8}, {"batch_size": 16})
+    found = again(command_line(snapshot, plan))
+    assert found.scenario == mine and of_plan(found) == in_effect(snapshot)
+
+
+def test_a_script_keeps_its_arguments_and_the_knobs_it_was_given(again):
+    words = (sys.executable, "my train.py", "--epochs", "3", "--name", "it's $HOME")
+    info = command_scenario(words)
+    settings = ({"learning_rate": 0.1 + 0.2, "wide": True}, {"learning_rate": 1e-07, "wide": True})
+    lanes = [LaneSpec("cpu", {**one}) for one in settings]
+    demo = Demo(lanes, CPU_MACHINE, ())
+    demo.session.begin(replace(demo.session.snapshot().race, scenario=info.name), demo.specs)
+    for spec, one in zip(demo.specs, settings, strict=True):
+        started = {**one, "batch_size": 32}
+        event = LaneStarted(lane=spec.name, at_ns=1, pid=1, settings=started, command=shlex.join(words))
+        demo.session.accept(event)
+    line = command_line(demo.session.snapshot())
+    found = again(line)
+    assert found.command == words
+    assert [lane.spec.settings | {"wide": lane.settings["wide"]} for lane in found.lanes] == list(settings)
+    assert "batch_size" not in line, "what the script told by itself cannot be set"
+
+
+def test_a_value_with_a_comma_is_refused_where_only_a_lane_could_say_it():
+    demo = Demo([LaneSpec("cpu", {"layers": "64,32"}), LaneSpec("cpu", {"layers": "64"})], CPU_MACHINE, ())
+    for spec in demo.specs:
+        event = LaneStarted(lane=spec.name, at_ns=1, pid=1, settings=spec.settings, command="python train.py")
+        demo.session.accept(event)
+    with pytest.raises(UsageError, match=r"layers=64,32 cannot be set for one lane"):
+        command_line(demo.session.snapshot())
+
+
+def test_before_there_are_lanes_there_is_nothing_to_repeat():
+    demo = Demo([LaneSpec("cpu")], CPU_MACHINE)
+    demo.session.begin(demo.session.snapshot().race, ())
+    assert command_line(demo.session.snapshot()) == ""

@@ -1,0 +1,230 @@
+"""Looking closer, with keys and mouse: zoom, charts, the cursor, a display that stands still, what is copied."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+
+import pytest
+from support.ui import CPU_MACHINE, Demo, racing_demo
+from textual.events import MouseMove
+
+from tfmon.analysis.analysis import analyse
+from tfmon.errors import UsageError
+from tfmon.model.spec import LaneSpec
+from tfmon.ui.render.zoom import zoomed_rows
+from tfmon.ui.screens.copying import CopyPage, continued, verdict_lines
+from tfmon.ui.view import OWN, View
+
+from .pilot import Screen, app_of, press, shown, until
+
+SIZE = (120, 36)
+COMMAND = "tfmon race small-dense --lane cpu,batch_size=16 --lane cpu,batch_size=512"
+
+
+async def point(pilot: Screen, x: int, y: int) -> None:
+    await pilot._post_mouse_events([MouseMove], None, offset=(x, y))
+    await pilot.pause()
+
+
+# ---------------------------------------------------------------- zoom
+
+
+async def test_z_gives_a_lane_the_whole_width_and_takes_it_back():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "z")
+        assert " C  cpu " in shown(pilot) and " G  gpu:0 " not in shown(pilot)
+        await press(pilot, "tab")
+        assert " G  gpu:0 " in shown(pilot) and app.view.zoomed, "Tab goes to the next lane, never to all"
+        await press(pilot, "B")
+        assert [call[1] for call in demo.controls.calls] == ["gpu:0"], "keys act on the zoomed lane"
+        await press(pilot, "tab")
+        assert " C  cpu " in shown(pilot)
+        await press(pilot, "z")
+        assert (app.view.zoomed, app.view.focused) == (False, None), "the focus is as it was before"
+        await press(pilot, "tab", "z", "escape")
+        assert (app.view.zoomed, app.view.focused) == (False, "cpu"), "Esc ends the zoom before the focus"
+
+
+async def test_a_double_click_zooms_and_two_clicks_in_two_places_do_not():
+    app = app_of(racing_demo())
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.click(offset=(90, 10), times=2)
+        await until(pilot, lambda: app.view.zoomed)
+        assert "━ G  gpu:0 " in shown(pilot) and "─ C  cpu " not in shown(pilot)
+        await pilot.click(offset=(50, 12), times=2)
+        await until(pilot, lambda: not app.view.zoomed)
+        await pilot.click(offset=(10, 10))
+        await pilot.click(offset=(90, 10))
+        await until(pilot, lambda: app.view.focused == "gpu:0")
+        assert not app.view.zoomed
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+@pytest.mark.parametrize("lane", [0, 1])
+def test_the_zoom_explains_the_lane_without_cutting_a_word(size, lane):
+    analysis = analyse(racing_demo().session.snapshot())
+    rows = ["".join(text for text, _ in row) for row in zoomed_rows(analysis, lane, View(), size[0], size[1] - 7)]
+    assert {len(row) for row in rows} == {size[0]}
+    text = "\n".join(rows)
+    bottleneck = analysis.lanes[lane].bottleneck
+    assert bottleneck is not None and bottleneck.text in " ".join(text.split())
+    assert "…" not in text
+    for part in ("dispatch", "compute", "input", "p95", "cpu ", "knobs", "60 s ago"):
+        assert part in text, part
+    if size == (200, 50):
+        assert "1 warm-up" in text and "loss" in text and "shows all" not in text
+    elif size == (80, 24):
+        assert "i shows " in text, "what has no room is said, with the key that shows it"
+
+
+# ---------------------------------------------------------------- what the charts show
+
+
+async def test_keys_change_what_the_charts_show_and_the_axis_and_the_time():
+    app = app_of(racing_demo(CPU_MACHINE))
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "v", "v", "v")
+        assert app.view.metric == "loss" and "the charts show loss" in shown(pilot)
+        assert shown(pilot).count("┤ loss ") == 2
+        await press(pilot, "a")
+        assert app.view.scale == OWN and shown(pilot).count("loss · own scale") == 2
+        await press(pilot, "h")
+        assert shown(pilot).count("5 min ago") == 2
+        await press(pilot, "h", "h", "a", "a", *("v" for _ in range(4)))
+        assert (app.view.metric, app.view.scale, app.view.span_s) == ("throughput", "shared", 60)
+
+
+# ---------------------------------------------------------------- the cursor
+
+
+async def test_the_mouse_on_a_chart_reads_off_all_lanes_until_it_leaves():
+    app = app_of(racing_demo())
+    async with app.run_test(size=SIZE) as pilot:
+        await until(pilot, lambda: app.screen.charts)
+        chart = app.screen.charts[1]
+        await point(pilot, chart.x + chart.width - 5, chart.y + 1)
+        assert app.view.cursor == 4
+        line = shown(pilot).splitlines()[-2]
+        assert "ago · C 7 " in line and " · G 2 " in line
+        assert shown(pilot).count("▲") == 2 + 2, "on both time axes, beside those of the lane that leads"
+        await point(pilot, 3, 4)
+        assert app.view.cursor is None and "ago · C" not in shown(pilot)
+
+
+async def test_arrows_move_the_cursor_and_escape_ends_it_first():
+    app = app_of(racing_demo())
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "z", "left", "left", "left")
+        assert app.view.cursor == 2
+        await press(pilot, "right", "right", "right", "right")
+        assert app.view.cursor == 0
+        assert " ago · C " in shown(pilot).splitlines()[-2]
+        await press(pilot, "escape")
+        assert (app.view.cursor, app.view.zoomed) == (None, True)
+
+
+# ---------------------------------------------------------------- a display that stands still
+
+
+async def test_the_display_stands_still_while_training_goes_on_and_comes_back_to_now():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "F")
+        still = shown(pilot).splitlines()[:-2]
+        demo.race(12, (3_000, 1_000))
+        app.pull()
+        assert shown(pilot).splitlines()[:-2][3:20] == still[3:20], "figures, readings"
+        assert "not following · 0:12 behind · F to now" in shown(pilot)
+        await press(pilot, "B")
+        assert len(demo.controls.calls) == 2, "keys act on the lanes as they are now"
+        await press(pilot, "pageup")
+        assert app.view.back_ns > 0 and "not following · 0:12" not in shown(pilot)
+        before = app.view.back_ns
+        await press(pilot, "left")
+        assert app.view.back_ns > before
+        await press(pilot, *("pageup" for _ in range(9)))
+        assert app.view.back_ns < 60e9, "no further back than the race goes"
+        await press(pilot, "end")
+        assert "not following" not in shown(pilot) and not app.view.frozen
+        assert shown(pilot).splitlines()[3:6] != still[3:6]
+        await press(pilot, "F", "F")
+        assert not app.view.frozen
+
+
+async def test_a_failure_is_said_although_the_display_stands_still():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "F")
+        demo.fail("gpu:0")
+        app.pull()
+        assert "failed" in shown(pilot).splitlines()[-2] and "keras_hub" in shown(pilot).splitlines()[-2]
+        assert "not following" in shown(pilot)
+
+
+async def test_another_race_ends_zoom_and_standing_still():
+    demo = racing_demo()
+    app = app_of(demo)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "z", "F")
+        demo.session.begin(demo.session.snapshot().race, demo.specs)
+        app.pull()
+        assert (app.view.zoomed, app.view.frozen, app.view.focused) == (False, False, None)
+        assert app.shown is app.analysis
+
+
+# ---------------------------------------------------------------- copy
+
+
+async def test_y_copies_the_verdict_and_the_command_and_shows_them_to_select():
+    app = app_of(racing_demo(), repeat=lambda: COMMAND)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "y")
+        verdict = app.analysis.verdict.text
+        assert app.clipboard.splitlines()[0] == f"small-dense: {verdict}"
+        assert app.clipboard.splitlines()[-1] == COMMAND
+        assert f"\nsmall-dense: {verdict}" in shown(pilot) and f"\n{COMMAND}\n" in shown(pilot)
+        await press(pilot, "y")
+        assert not isinstance(app.screen, CopyPage)
+
+
+async def test_a_race_that_no_command_repeats_says_why():
+    def repeat() -> str:
+        raise UsageError("layers=64,32 cannot be set for one lane on a command line", "its value has a comma")
+
+    async with app_of(racing_demo(), repeat=repeat).run_test(size=(80, 24)) as pilot:
+        await press(pilot, "y")
+        assert "there is none: layers=64,32 cannot be set" in shown(pilot) and "faster" in shown(pilot)
+
+
+def test_the_verdict_is_copied_with_every_knob_in_which_the_lanes_differ():
+    demo = Demo(
+        [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 64})], CPU_MACHINE, mode="turns"
+    )
+    demo.go()
+    demo.apply(demo.names[0], "prefetch", "auto")
+    demo.race(20)
+    lines = verdict_lines(analyse(demo.session.snapshot()))
+    assert "A: cpu, batch 10, prefetch auto" in lines and "B: cpu, batch 64, prefetch off" in lines
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 300])
+def test_a_command_in_several_lines_is_one_to_a_shell(width):
+    command = f"{COMMAND} --set 'name=it is \"so\"' -- python 'my train.py' --x=1 ''\"'\"''"
+    lines = continued(command, width)
+    joined = "\n".join(lines).replace("\\\n", "")
+    assert shlex.split(joined) == shlex.split(command)
+    assert all(line.endswith(" \\") for line in lines[:-1])
+
+
+def test_what_is_copied_is_what_a_terminal_gets(monkeypatch):
+    """Textual writes OSC 52 with the text in base64; that it does is what the page relies on."""
+    written = []
+    app = app_of(racing_demo())
+    monkeypatch.setattr(app, "_driver", type("Driver", (), {"write": staticmethod(written.append)}))
+    app.copy_to_clipboard("é 1")
+    assert written == [f"\x1b]52;c;{base64.b64encode('é 1'.encode()).decode()}\a"]

@@ -1,0 +1,252 @@
+"""The pages beside the race: tabs, what each keeps, their lists, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+from support.ui import FakeRuns, racing_demo
+from textual.events import MouseScrollDown
+
+from tfmon.ui.keys import KEYS
+from tfmon.ui.render.rows import plain
+from tfmon.ui.render.style import to_ascii
+from tfmon.ui.render.table import Column, Entry, Order, arranged, entry_rows, in_view, whole_rows, widths
+from tfmon.ui.render.tabs import TABS, Hint, hint_row, tab_row
+from tfmon.ui.screens.lists import matching_rows
+from tfmon.ui.screens.page import Page
+from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.text import help_rows
+
+from .pilot import app_of, press, shown, until, wheel
+
+OPENED_BY = {"lane": "i", "log": "l", "knobs": "k", "profile": "P", "doctor": "d", "runs": "R"}
+DOCTOR = "GPU\n  ✗ broken  driver  not found\n             fix: install one\n  ✓ ok      libraries  all there"
+
+
+def app_with_pages(demo):
+    return app_of(demo, runs=FakeRuns(), examine=lambda: DOCTOR, profile=lambda lane: f"20 steps of {lane}")
+
+
+async def test_each_page_is_a_key_away_from_every_other_and_from_the_race():
+    app = app_with_pages(racing_demo())
+    async with app.run_test(size=(120, 36)) as pilot:
+        for here in OPENED_BY:
+            for there, key in OPENED_BY.items():
+                if getattr(app.screen, "tab", "") != here:
+                    app.pages.show(here)
+                if here != there:
+                    await press(pilot, key)
+                    assert app.screen.tab == there, (here, there)
+                    assert f"[{key} {there}]" in shown(pilot).splitlines()[0]
+                    assert len(app.screen_stack) == 2, "pages do not pile up"
+            await press(pilot, "escape")
+            assert isinstance(app.screen, RaceScreen)
+        await press(pilot, "l", "l")
+        assert isinstance(app.screen, RaceScreen), "its own key closes a page"
+        await press(pilot, "l", "question_mark", "k")
+        assert app.screen.tab == "knobs" and len(app.screen_stack) == 2, "from the help, too"
+
+
+async def test_a_page_keeps_its_place_its_filter_and_the_lane_while_others_are_shown():
+    app = app_with_pages(racing_demo())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "i", "tab", "pagedown")
+        before = shown(pilot)
+        assert "Lane G: gpu:0" in before
+        await press(pilot, "k", "down", "down", "o", "R", "slash", *"conv", "enter", "down")
+        assert "2 of 4 runs" in shown(pilot)
+        await press(pilot, "l")
+        assert "Log of lane G" in shown(pilot), "the lane is the same on every page"
+        await press(pilot, "i")
+        assert shown(pilot) == before
+        await press(pilot, "k")
+        assert "▸  graph" in shown(pilot) and "knob↑" in shown(pilot)
+        await press(pilot, "escape", "R")
+        assert "2 of 4 runs" in shown(pilot)
+        assert [line[6:16] for line in shown(pilot).splitlines() if line.startswith("▸")] == ["2026-01-01"]
+
+
+async def test_tabs_and_words_at_the_bottom_can_be_clicked_and_entries_of_a_list():
+    app = app_with_pages(racing_demo())
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "i")
+        await pilot.click(offset=(shown(pilot).index("knobs"), 0))
+        await pilot.pause()
+        assert app.screen.tab == "knobs"
+        row = next(y for y, line in enumerate(shown(pilot).splitlines()) if line.startswith("   width"))
+        await pilot.click(offset=(5, row))
+        await pilot.pause()
+        assert "▸  width" in shown(pilot)
+        await wheel(pilot, MouseScrollDown, (5, 10))
+        assert "▸  width" in shown(pilot), "the last one"
+        await pilot.click(offset=(shown(pilot).splitlines()[-1].index("race"), 29))
+        await pilot.pause()
+        assert isinstance(app.screen, RaceScreen)
+
+
+async def test_the_title_of_the_knobs_follows_the_name_of_the_lane():
+    demo = racing_demo()
+    async with app_of(demo).run_test(size=(100, 30)) as pilot:
+        await press(pilot, "tab", "k")
+        first = shown(pilot).splitlines()[1]
+        assert first.startswith(" Knobs of C cpu")
+        demo.apply("cpu", "batch_size", 512)
+        pilot.app.pull()
+        assert "batch" in shown(pilot).splitlines()[1] and "512" in shown(pilot).splitlines()[1]
+        assert "≠ batch" in shown(pilot)
+
+
+async def test_keys_of_a_replay_or_a_script_that_would_do_nothing_are_not_offered():
+    demo = racing_demo()
+    async with app_of(demo, readonly=True).run_test(size=(120, 30)) as pilot:
+        for key in "ik":
+            await press(pilot, key)
+            foot = shown(pilot).splitlines()[-1]
+            assert "change" not in foot and "end the lane" not in foot
+        assert "R runs" not in shown(pilot), "there is no list of them here"
+        await press(pilot, "R")
+        assert pilot.app.screen.tab == "knobs"
+
+
+async def test_help_has_the_keys_of_the_page_first():
+    async with app_with_pages(racing_demo()).run_test(size=(100, 40)) as pilot:
+        for key, name, word in (("R", "runs", "delete the run"), ("l", "log", "the lane's output")):
+            await press(pilot, key, "question_mark")
+            first, rest = shown(pilot).split("Knobs", 1)
+            assert f"On this page: {name}" in first and word in first and word not in rest
+            await press(pilot, "escape")
+
+
+# ---------------------------------------------------------------- what they cost
+
+
+async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all_the_same(monkeypatch):
+    demo = racing_demo()
+    app = app_with_pages(demo)
+    async with app.run_test(size=(100, 30)) as pilot:
+        for key in ("question_mark", "d", "R"):
+            await press(pilot, key)
+            await until(pilot, lambda: app.screen.still)
+            pulled: list[str] = []
+            with monkeypatch.context() as patch:
+                patch.setattr(app, "pull", lambda: pulled.append("pull"))  # noqa: B023
+                for _ in range(20):
+                    app._tick()
+            assert len(pulled) <= 2, key
+        demo.fail("gpu:0")
+        for _ in range(10):
+            app._tick()
+        assert "gpu:0 failed" in shown(pilot)
+
+
+async def test_memory_stays_flat_over_a_thousand_page_changes():
+    app = app_with_pages(racing_demo())
+
+    async def change_pages(times: int) -> None:
+        for number in range(times):
+            app.pages.show(list(OPENED_BY)[number % len(OPENED_BY)])
+            if number % 10 == 9:
+                app.screen.action_show_help()
+                app.pages.show("race")
+            if number % 5 == 0:
+                await pilot.pause()
+            await asyncio.sleep(0)
+        await pilot.pause()
+
+    def objects() -> int:
+        gc.collect()
+        return len(gc.get_objects())
+
+    async with app.run_test(size=(60, 12)) as pilot:
+        await change_pages(200)
+        before = objects()
+        await change_pages(1_000)
+        assert objects() - before < 1_000, "not one object for each change"
+        assert len(app.screen_stack) <= 2
+
+
+# ---------------------------------------------------------------- lists. Pure
+
+
+COLUMNS = (Column("name"), Column("seconds"), Column("text"))
+ENTRIES = [
+    Entry("a", (("beta", "text"), ("10", "text"), ("short", "text")), ranks=("beta", 10.0, "short")),
+    Entry("b", (("alpha", "text"), ("9", "text"), ("long " * 30, "text")), ("alpha", 9.0, ""), "more"),
+    Entry("c", (("gamma", "text"), ("–", "text"), ("BETA", "text")), ranks=("gamma", None, "BETA")),
+]  # fmt: skip
+
+
+def names(found: list[Entry]) -> str:
+    return "".join(str(one.id) for one in found)
+
+
+def test_entries_are_filtered_by_all_words_and_sorted_by_what_a_column_means():
+    assert (
+        names(arranged(ENTRIES, "", Order())) == "abc" and names(arranged(ENTRIES, "", Order(None, True))) == "cba"
+    )
+    assert names(arranged(ENTRIES, "", Order(0))) == "bac"
+    assert names(arranged(ENTRIES, "", Order(1))) == "bac", "9 before 10; what has no number stands last"
+    assert names(arranged(ENTRIES, "", Order(1, True))) == "abc"
+    assert (
+        names(arranged(ENTRIES, "beta", Order())) == "ac" and names(arranged(ENTRIES, "beta 10", Order())) == "a"
+    )
+    assert names(arranged(ENTRIES, "more", Order())) == "b", "in the whole text, too"
+
+
+@pytest.mark.parametrize("width", [24, 40, 80, 200])
+def test_a_row_fits_and_the_whole_text_of_one_that_is_cut_is_below(width):
+    sizes = widths(COLUMNS, ENTRIES, width)
+    for entry in ENTRIES:
+        (row,) = plain(entry_rows(entry, sizes, chosen=True, wraps=False))
+        assert len(row) <= width and row.startswith("▸")
+    about = " ".join("".join(plain(whole_rows(ENTRIES[1], sizes, width, 30, wraps=False))).split())
+    assert about.endswith("more")
+    assert (about.count("long") == 30) is (width < 160)
+
+
+def test_the_chosen_entry_is_in_view_and_no_room_is_left_where_there_are_more():
+    for room in (1, 3, 10):
+        for cursor in range(20):
+            first, last = in_view(lambda _: 1, 20, 0, cursor, room)
+            assert first <= cursor < last and last - first == room
+    assert in_view(lambda place: 1 + place % 3, 5, 0, 4, 6) == (2, 5), "entries of several rows"
+    assert in_view(lambda _: 9, 3, 0, 2, 4) == (2, 3), "one that is higher than the room"
+    assert in_view(lambda _: 1, 0, 0, 0, 4) == (0, 0)
+
+
+def test_a_search_in_a_text_keeps_entries_whole_and_the_head_of_their_section():
+    rows = help_rows({}, 60)
+    found = plain(matching_rows(rows, "profile 20"))
+    assert [line.split() for line in found] == [
+        ["Lanes"], ["P", "profile", "20", "steps", "of", "a", "lane:", "its", "operations"], ["and", "waits"],
+    ]  # fmt: skip
+    assert len(matching_rows(rows, "on a page")) > 15, "a head that matches keeps its section"
+    assert matching_rows(rows, "no such words") == []
+
+
+# ---------------------------------------------------------------- the two lines of every page. Pure
+
+
+def test_the_tabs_fit_mark_the_current_one_without_colour_and_are_clickable():
+    names = [tab.name for tab in TABS]
+    for width in (30, 60, 80, 200):
+        row, zones = tab_row(names, "log", {}, width)
+        (text,) = plain([row])
+        assert "[l log]" in text and len(zones) == len(TABS)
+        assert all(zone.rect.x + zone.rect.width <= max(width, 34) for zone in zones)
+        assert "[l log]" in plain([to_ascii(row)])[0]
+    assert "x log" in plain([tab_row(names, "", {"lane.log": "x"}, 80)[0]])[0]
+
+
+def test_the_keys_at_the_bottom_fit_and_help_and_the_way_back_stay_longest():
+    hints = [Hint((key.id,), key.id) for key in KEYS[:9]] + [Hint(("help",), "help"), Hint(("close",), "race")]
+    for width in (20, 60, 120):
+        (text,) = plain([hint_row(hints, {}, width, 0)[0]])
+        assert len(text) <= width and text.endswith("? help  Esc race")
+
+
+def test_every_tab_has_a_key_that_every_page_binds():
+    bound = {one.id for one in Page.BINDINGS}
+    assert {tab.binding for tab in TABS} <= bound

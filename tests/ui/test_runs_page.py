@@ -1,0 +1,170 @@
+"""The page of the recorded races."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.recordings import RECORDED
+from support.ui import RUNS, FakeRuns, racing_demo
+
+from tfmon.model.ports import RunInfo
+from tfmon.recordings.player import Player
+from tfmon.recordings.reader import Recording
+from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.replay import ReplayScreen
+from tfmon.ui.screens.runs import run_entry
+
+from .pilot import app_of, press, shown, until
+
+SIZE = (120, 30)
+
+
+def listed(pilot) -> list[str]:
+    """Return the lines of the list."""
+    return [line for line in shown(pilot).splitlines()[4:-2] if line[6:8] == "20"]
+
+
+async def open_runs(pilot) -> None:
+    await press(pilot, "R")
+    await until(pilot, lambda: listed(pilot))
+
+
+async def test_runs_are_listed_with_failures_marked_and_the_whole_of_a_long_one_below():
+    async with app_of(racing_demo(), runs=FakeRuns()).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        assert "4 runs · 1 failed" in shown(pilot)
+        first, *rest = listed(pilot)
+        assert "small-dense" in first and "still running" in first, "the latest first"
+        (failed,) = [line for line in rest if line[1] == "✗"]
+        assert failed.endswith("…")
+        await press(pilot, "down", "down")
+        assert "the predictions, (32, 12)" in " ".join(shown(pilot).split()), "the whole of what is cut"
+        await press(pilot, "o", "o", "o", "o", "o")
+        assert "lasted↑" in shown(pilot)
+        assert [line.split()[-1] for line in _lasted(pilot)] == ["0:03", "0:40", "1:35", "–"]
+
+
+def _lasted(pilot) -> list[str]:
+    at = next(line for line in shown(pilot).splitlines() if "lasted" in line).index("lasted")
+    return [line[: at + 8].rstrip() for line in listed(pilot)]
+
+
+def test_a_failure_is_red_and_has_a_mark_and_so_has_what_cannot_be_read():
+    failed, won = run_entry(RUNS[1]), run_entry(RUNS[0])
+    assert (failed.mark, failed.cells[-1][1]) == ("✗", "trouble")
+    assert (won.mark, won.cells[-1][1]) == (" ", "text")
+    broken = run_entry(RunInfo("x", "/x", problem="x.jsonl is no recording of tfmon"))
+    assert broken.mark == "✗" and broken.cells[-1] == ("x.jsonl is no recording of tfmon", "trouble")
+
+
+async def test_two_that_are_marked_are_compared_the_later_with_the_earlier():
+    runs = FakeRuns()
+    app = app_of(racing_demo(), runs=runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "space", "down", "space", "down", "down", "space")
+        assert [line[3] for line in listed(pilot)] == [" ", "*", " ", "*"], "a third mark takes that of the first"
+        assert "Enter compares the two" in shown(pilot)
+        await press(pilot, "enter")
+        await until(pilot, lambda: "Two runs compared" in shown(pilot))
+        assert runs.calls == [("diff", RUNS[0].id, RUNS[2].id)]
+        await press(pilot, "escape")
+        assert app.screen.tab == "runs" and [line[3] for line in listed(pilot)] == [" ", "*", " ", "*"]
+
+
+async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():
+    runs = FakeRuns()
+    async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "down")
+        for answer in ("n", "escape", "enter", "q", "R"):
+            await press(pilot, "D")
+            assert f"delete {RUNS[2].id} for good?" in shown(pilot)
+            await press(pilot, answer)
+            assert runs.calls == [] and "for good?" not in shown(pilot), answer
+            assert pilot.app.screen.tab == "runs", answer
+        await press(pilot, "D", "y")
+        await until(pilot, lambda: len(listed(pilot)) == 3)
+        assert runs.calls == [("delete", RUNS[2].id)] and "best" not in shown(pilot)
+        runs.refusal = "it is being written"
+        await press(pilot, "home", "D", "y")
+        await until(pilot, lambda: runs.refusal in shown(pilot))
+        assert len(listed(pilot)) == 3
+
+
+async def test_a_run_gets_a_name_or_loses_it_and_may_keep_it():
+    runs = FakeRuns()
+    async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "down", "N")
+        assert f"name of {RUNS[2].id}: best▏" in shown(pilot), "the name that it has can be changed"
+        await press(pilot, "backspace", *"t 2Dq", "enter")
+        await until(pilot, lambda: any("best 2Dq" in line for line in listed(pilot)))
+        assert runs.calls == [("rename", RUNS[2].id, "best 2Dq")]
+        await press(pilot, "N", "ctrl+u", "escape")
+        assert len(runs.calls) == 1
+
+
+async def test_a_reader_may_not_change_the_recordings():
+    runs = FakeRuns()
+    async with app_of(racing_demo(), runs=runs, readonly=True).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        for key in ("D", "N"):
+            await press(pilot, key)
+            assert "read only" in shown(pilot)
+            await press(pilot, "y")
+        assert runs.calls == []
+        assert "delete" not in shown(pilot).splitlines()[-1]
+
+
+# ---------------------------------------------------------------- a replay over the race
+
+
+@pytest.fixture
+def opened() -> Iterator[Player]:
+    class Opened(Player):
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    with Recording(RECORDED) as recording:
+        yield Opened(recording)
+
+
+async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(opened):
+    demo = racing_demo()
+    app = app_of(demo, runs=FakeRuns(opened=opened))
+    async with app.run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
+        await press(pilot, "end")
+        assert "event" in shown(pilot) and "q back" in shown(pilot).splitlines()[-1]
+        assert "7.7k" not in shown(pilot) and "H200" not in shown(pilot), "nothing of the race that runs"
+        await press(pilot, "k")
+        assert "[k knobs]" in shown(pilot) and "R runs" not in shown(pilot) and "d doctor" not in shown(pilot)
+        await press(pilot, "right", "p")
+        assert demo.controls.calls == [], "no key of the replay reaches the race that runs"
+        await press(pilot, "escape", "b", "r", "space", "home")
+        assert isinstance(app.screen, ReplayScreen) and demo.controls.calls == []
+        demo.fail("gpu:0")
+        app.pull()
+        await press(pilot, "end")
+        assert "in the race that runs: gpu:0 failed" in shown(pilot)
+        await press(pilot, "q")
+        await until(pilot, lambda: opened.closed)
+        assert app.screen.tab == "runs" and app.return_value is None, "the race goes on"
+        await press(pilot, "escape")
+        assert isinstance(app.screen, RaceScreen) and not isinstance(app.screen, ReplayScreen)
+        assert "failed" in shown(pilot)
+
+
+async def test_a_run_that_cannot_be_opened_is_said():
+    runs = FakeRuns(refusal="there is no recording any more")
+    async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
+        await open_runs(pilot)
+        await press(pilot, "enter")
+        await until(pilot, lambda: runs.refusal in shown(pilot))
+        assert pilot.app.screen.tab == "runs"

@@ -1,0 +1,201 @@
+"""What the charts show: the metrics, how far they reach back, their scales, and the words of the cursor."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.events import MS, SECOND, lane, phase, window
+from support.ui import CPU_MACHINE, racing_demo
+
+from tfmon.analysis.analysis import analyse
+from tfmon.model.lane_reducer import advance
+from tfmon.model.lane_state import LaneState
+from tfmon.model.session import Snapshot
+from tfmon.ui.render import chart, plots, series
+from tfmon.ui.render.pane import pane_rows
+from tfmon.ui.render.rows import plain
+from tfmon.ui.view import LOG, OWN, SHARED, Scale, View
+
+
+def trained(seconds: int) -> LaneState:
+    """Return a lane that after the middle has twice the speed, and takes twice as long for a step."""
+    state = lane("cpu", phase("racing"))
+    span_ns = 200 * MS if seconds < 300 else SECOND
+    for place in range(seconds * SECOND // span_ns):
+        later = place >= seconds * SECOND // span_ns // 2
+        one = window(
+            5_000 * SECOND + (place + 1) * span_ns, span_ns, examples=span_ns // MS * (1 + later),
+            histogram={1_500 + 64 * later: 10}, input_ns=span_ns // 10 * (1 + later), loss=2.0 - later,
+        )  # fmt: skip
+        state = advance(state, one)
+    return state
+
+
+def columns(state: LaneState, metric: str, seconds: int, span_s: int, width: int = 30) -> list[float | None]:
+    until_ns = (5_000 + seconds) * SECOND
+    axis = chart.time_axis(until_ns, width, span_s)
+    return list(series.values(state, series.BY_ID[metric], until_ns, axis, 1))
+
+
+@pytest.mark.parametrize("span_s", [60, 300, 1_800])
+@pytest.mark.parametrize(
+    ("metric", "before", "after"),
+    [("throughput", 1_000, 2_000), ("input", 10, 20), ("loss", 2.0, 1.0), ("p50", None, None)],
+)
+def test_every_span_shows_the_same_values(span_s, metric, before, after):
+    """The 1, 5 and 30 minutes come from windows, seconds and five seconds; all must tell the same."""
+    seconds = span_s
+    values = columns(trained(seconds), metric, seconds, span_s)
+    known = [value for value in values if value is not None]
+    assert len(known) >= 28, "no gap but where the axis begins before the lane, and the second under way"
+    first, last = known[2], known[-2]
+    if before is None:
+        assert last == pytest.approx(2 * first, rel=0.02), "an octave of bins"
+    else:
+        assert (first, last) == (pytest.approx(before), pytest.approx(after))
+
+
+def test_half_an_hour_is_there_and_scrolled_back_to():
+    state = trained(1_700)
+    values = columns(state, "throughput", 1_700, 1_800)
+    assert sum(value is not None for value in values) >= 28
+    until_ns = (5_000 + 700) * SECOND
+    minute = series.values(state, series.THROUGHPUT, until_ns, chart.time_axis(until_ns, 30, 60), 2)
+    assert minute[2:-3] == (1_000.0,) * 55, "a minute of long ago comes from five seconds"
+
+
+def test_a_slice_reaches_back_over_the_rest_before_it_in_every_span():
+    state = lane("cpu", phase("racing"))
+    for round_number in range(60):
+        for place in range(2):
+            at_ns = 5_000 * SECOND + round_number * 4 * SECOND + (place + 1) * 200 * MS
+            state = advance(state, window(at_ns, round=round_number, examples=200))
+    for span_s, width in ((60, 120), (300, 100)):
+        values = columns(state, "throughput", 236, span_s, width)
+        known = [place for place, value in enumerate(values) if value is not None]
+        assert None not in values[known[0] : known[-1] + 1], f"gaps between slices in {span_s} s"
+        assert {round(value) for value in values if value is not None} == {1_000}
+
+
+def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
+    demo = racing_demo()
+    snapshot = demo.session.snapshot()
+    cpu, gpu = snapshot.lanes
+    assert series.absent(cpu, series.BY_ID["gpu"]) == "no GPU in this lane"
+    assert series.absent(gpu, series.BY_ID["gpu"]) == ""
+    assert series.absent(lane("cpu", window(examples=0)), series.THROUGHPUT) == "it reports no examples"
+    assert series.absent(lane("cpu", window(loss=None)), series.BY_ID["loss"]) == "it reports no loss"
+    view = View(metric="gpu", scales={SHARED: Scale(0, 100)})
+    rows = plain(plots.chart_rows(cpu, snapshot, view, 60, 9, "lane0"))
+    assert "n/a (no GPU in this lane)" in "\n".join(rows) and not set("".join(rows)) & set("⣿⣀⣤⣶")
+    assert set("".join(plain(plots.chart_rows(gpu, snapshot, view, 60, 9, "lane0")))) & set("⣿⣀⣤⣶⢀⡀⢠⡄")
+
+
+def test_the_key_goes_through_the_metrics_that_some_lane_has():
+    def round_of(snapshot: Snapshot) -> list[str]:
+        seen = ["throughput"]
+        while (metric := series.next_metric(snapshot, seen[-1])) not in seen:
+            seen.append(metric)
+        return seen
+
+    assert round_of(racing_demo().session.snapshot()) == [one.id for one in series.METRICS]
+    assert "gpu" not in round_of(racing_demo(CPU_MACHINE).session.snapshot())
+
+
+# ---------------------------------------------------------------- scales
+
+
+def scales(view: View) -> dict[str, Scale]:
+    return series.scales(racing_demo(mode="concurrent").session.snapshot(), view, 50, 2)
+
+
+def test_a_shared_scale_holds_all_lanes_an_own_one_each_and_a_logarithmic_one_is_in_decades():
+    shared, own, log = (scales(View(scale=kind)) for kind in (SHARED, OWN, LOG))
+    assert shared["cpu"] == shared["gpu:0"] == Scale(0.0, 10_000.0)
+    assert own["cpu"] == Scale(0.0, 10_000.0) and own["gpu:0"] == Scale(0.0, 5_000.0)
+    assert log["cpu"] == log["gpu:0"] == Scale(1_000.0, 10_000.0, log=True)
+
+
+@given(st.floats(1e-3, 1e9), st.floats(1.0, 1e6))
+def test_on_a_logarithmic_scale_equal_ratios_are_equal_heights(low, ratio):
+    found = [low, low * ratio]
+    scale = series._scale(series.THROUGHPUT, found, None, LOG)
+    assert scale.low <= low * (1 + 1e-6) and low * ratio <= scale.high * (1 + 1e-6)
+    heights = [series.share(scale, value) for value in (scale.low * 2, scale.low * 4, scale.low * 8)]
+    assert heights[1] - heights[0] == pytest.approx(heights[2] - heights[1])
+
+
+def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_negative():
+    assert series._scale(series.BY_ID["input"], [3.0, 12.0], None, SHARED) == Scale(0.0, 100.0)
+    assert series._scale(series.BY_ID["input"], [3.0, 12.0], None, OWN) == Scale(0.0, 20.0)
+    assert series._scale(series.BY_ID["memory"], [300 * 2.0**20], None, SHARED) == Scale(0.0, 512 * 2.0**20)
+    loss = series._scale(series.BY_ID["loss"], [-3.0, 1.0, float("nan")], None, SHARED)
+    assert loss == Scale(-5.0, 1.0)
+    assert series.share(loss, -5.0) == 0 and series.share(loss, 1.0) == 1
+    assert series.share(loss, float("nan")) is None and series.share(loss, None) is None
+
+
+@given(st.floats(1e-5, 4e10))
+def test_a_value_of_a_scale_has_four_characters_at_most(value):
+    for metric in (series.THROUGHPUT, series.BY_ID["memory"]):
+        scale = series._scale(metric, [value], None, OWN)
+        assert len(series.scale_words(metric, scale.high)) <= chart.LABEL_CELLS - 2
+
+
+# ---------------------------------------------------------------- the cursor, and what is drawn
+
+
+def test_the_cursor_reads_all_lanes_at_one_time():
+    demo = racing_demo(mode="concurrent")
+    snapshot = demo.session.snapshot()
+    said = "".join(text for text, _ in plots.readout(snapshot, View(cursor=4, cursor_width=60)))
+    assert said.startswith("at 0:38, 0:03 ago · C 7 ") and " · G 2 " in said and said.endswith("examples/s")
+    early = "".join(text for text, _ in plots.readout(snapshot, View(cursor=59, cursor_width=60)))
+    assert "C – · G –" in early, "before the start there is nothing, which is not 0"
+    assert plots.readout(snapshot, View()) == ()
+    no_gpu = "".join(text for text, _ in plots.readout(snapshot, View(metric="gpu", cursor=0, cursor_width=60)))
+    assert "C n/a" in no_gpu
+
+
+def test_the_cursor_is_in_one_column_of_each_chart_and_costs_no_cell():
+    demo = racing_demo(mode="concurrent")
+    for cursor in (0, 5, 30, 59):
+        view = View(cursor=cursor, cursor_width=54, scales={SHARED: Scale(0.0, 10_000.0)})
+        rows = plain(pane_rows(analyse(demo.session.snapshot()), 0, view, 64, 26))
+        assert {len(row) for row in rows} == {64}
+        if cursor < 54:
+            assert rows[-2].index("▲") == 2 + chart.LABEL_CELLS + 53 - cursor
+
+
+def test_the_chart_says_what_it_shows_unless_it_is_throughput_on_the_shared_scale():
+    demo = racing_demo()
+
+    def drawn(**view) -> str:
+        return "\n".join(plain(plots.chart_rows(lanes[0], demo.session.snapshot(), View(**view), 60, 9, "lane0")))
+
+    lanes = demo.session.snapshot().lanes
+    assert "examples/s" not in drawn()
+    assert "step p95, ms · own scale" in drawn(metric="p95", scale=OWN)
+    assert "5 min ago" in drawn(span_s=300) and "30 min ago" in drawn(span_s=1_800)
+
+
+def test_a_frozen_chart_has_the_time_of_the_race_at_its_ends():
+    snapshot = racing_demo().session.snapshot()
+    assert plots.time_words(snapshot, View()) == ("60 s ago", "now")
+    assert plots.time_words(snapshot, View(frozen=True, back_ns=12 * SECOND)) == ("-0:30", "0:30")
+    said = "".join(text for text, _ in plots.looking(snapshot, View(frozen=True, behind_s=12.0)))
+    assert said == "not following · 0:12 behind · F to now"
+
+
+def test_a_chart_is_not_computed_again_until_a_second_has_passed():
+    demo = racing_demo()
+    before = demo.session.snapshot()
+    demo.clock.ahead(0.2)
+    demo.train("cpu", 7_000, 2.0, demo.clock())
+    after = demo.session.snapshot()
+    assert after.lanes[0].history != before.lanes[0].history
+    for metric in (one for one in series.METRICS if one.id != "gpu"):
+        view = View(metric=metric.id, scales={SHARED: Scale(0.0, 10_000.0)})
+        first, second = (plots.chart_rows(one.lanes[0], one, view, 60, 9, "lane0") for one in (before, after))
+        assert all(one is other for one, other in zip(first[:-1], second[:-1], strict=True)), metric.id

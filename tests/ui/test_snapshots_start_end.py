@@ -1,0 +1,53 @@
+"""Pictures of the first seconds of a race and of its result."""
+
+from __future__ import annotations
+
+import pytest
+from support.ui import CPU_MACHINE, Demo, racing_demo
+
+from tfmon.model.spec import LaneSpec
+
+from .pilot import app_of
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)], ids=lambda size: "{}x{}".format(*size))
+USUAL = {"starting": 0.4, "importing": 6.8, "building": 0.4, "tracing": 1.2, "warming up": 2.4}
+
+
+def starting() -> Demo:
+    specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
+    demo = Demo(specs, CPU_MACHINE, mode="turns")
+    demo.clock.ahead(0.4)
+    for name in demo.names:
+        demo.enter(name, "importing")
+    demo.clock.ahead(4.1)
+    demo.enter(demo.names[1], "building")
+    demo.sample()
+    return demo
+
+
+def over() -> Demo:
+    demo = racing_demo(CPU_MACHINE)
+    for name in demo.names:
+        demo.enter(name, "done")
+    return demo
+
+
+@SIZES
+def test_the_first_seconds(snap_compare, size):
+    demo = starting()
+    app = app_of(demo, usual=lambda snapshot: {lane.spec.name: USUAL for lane in snapshot.lanes})
+    assert snap_compare(app, terminal_size=size)
+
+
+@SIZES
+def test_a_result(snap_compare, size):
+    assert snap_compare(app_of(over()), terminal_size=size)
+
+
+def test_a_result_in_a_light_theme(snap_compare):
+    assert snap_compare(app_of(over(), theme="textual-light"), terminal_size=(120, 36))
+
+
+def test_a_result_without_colour(snap_compare, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(app_of(over()), terminal_size=(120, 36))
