@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tfmon.analysis.statistics import MOST_DEGREES
+from tfmon.analysis.statistics import MOST_DEGREES, Between, Center, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.runner import variance
 
@@ -71,6 +71,16 @@ def test_the_oldest_are_dropped_and_all_can_be_forgotten(monkeypatch, file):
     assert [line.split()[0] for line in variance.lines()] == ["one", "three"]
     assert variance.forget() == 2 and not file.exists()
     assert variance.forget() == 0
+
+
+@pytest.mark.parametrize(("error", "remembered"), [(0.005, True), (0.02, False)])
+def test_a_race_that_is_too_noisy_to_tell_is_not_remembered(error, remembered):
+    learnt = BetweenProcesses(2e-4, 2.0, 1)
+    for between in (None, Between(0.01, 6.0, 3.0), Between(0.01, 6.0, 3.0, learnt)):
+        found = Comparison(Center(0.0, error, 30, 50), between)
+        assert variance.recall(HERE, "one", CPUS) is None
+        variance.remember_race(HERE, "one", CPUS, found)
+    assert (variance.recall(HERE, "one", CPUS) == learnt) is remembered
 
 
 def test_where_nothing_can_be_written_nothing_is_remembered(tmp_path, monkeypatch):

@@ -211,9 +211,9 @@ class Program:
         if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
             return
         found = compare(log_speeds(raced.lanes[0].slices), log_speeds(raced.lanes[-1].slices))
-        if found is not None and found.between is not None and found.between.learnt is not None:
+        if found is not None:
             devices = [lane.spec.kind for lane in raced.lanes]
-            variance.remember(raced.machine, raced.race.scenario, devices, found.between.learnt)
+            variance.remember_race(raced.machine, raced.race.scenario, devices, found)
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""

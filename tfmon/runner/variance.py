@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfmon.analysis.statistics import MOST_DEGREES
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
 
 FOLDER_VARIABLE = "TFMON_STATE"
 """Environment variable that names another folder."""
+NOISY = 2 * BETWEEN_PROCESSES_SD
+"""Where the standard error of the speed of one process is larger, a race tells nothing of others."""
 MOST = 300
 """Most scenarios that are remembered; those that were raced longest ago are dropped first."""
 
@@ -38,6 +40,14 @@ def recall(machine: Machine, scenario: str, devices: Sequence[str]) -> BetweenPr
         devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
     """
     return _read_entry(_read().get(_key(machine, scenario, devices)))
+
+
+def remember_race(machine: Machine, scenario: str, devices: Sequence[str], found: Comparison) -> None:
+    """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
+    between = found.between
+    if between is None or between.learnt is None or found.center.error * math.sqrt(between.processes) > NOISY:
+        return
+    remember(machine, scenario, devices, between.learnt)
 
 
 def remember(machine: Machine, scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
