@@ -103,3 +103,17 @@ def test_steps_that_are_measured_already_are_not_asked_for_again(begin):
     )
     assigned = [line for line in group.requests("cpu") if line.startswith("Assign")]
     assert "steps=5000" in assigned[0] and "steps=5000" not in assigned[1]
+
+
+@pytest.mark.process
+def test_a_spare_worker_that_loads_at_the_lowest_priority_is_replaced_when_it_is_due(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOADS", "1000")
+    group = RacingGroup(tmp_path, keep_spare=True)
+    try:
+        group.begin(group.plan("cpu", "gpu", mode=TURNS, fresh_every_s=1.0, fresh_spares=2))
+        slow = group.processes()[""]
+        monkeypatch.setenv("LOADS", "0")
+        wait_for(lambda: processes_of(group, "cpu")[:2] == [1, 2], 60, "slices of fresh processes")
+        wait_for(lambda: gone(slow), 30, "the slow one is gone")
+    finally:
+        group.stop()

@@ -30,6 +30,7 @@ class SpareWorker:
         self._failed = False
         self._python: Path | None = None
         self._ready = False
+        self._yields = False
         self._suspended = False
         self.process: LaneProcess | None = None
         """The process; None while there is none."""
@@ -50,8 +51,11 @@ class SpareWorker:
         """Start a process unless there is one; with `quiet` it is suspended at once.
 
         `once` starts one even if none is kept. It loads at the usual priority, because it is due soon and loads
-        only while no lane trains.
+        only while no lane trains; one that loads at the lowest is replaced.
         """
+        if once and self._yields and self.loading and self.process is not None:
+            self.process.kill(signal.SIGKILL)
+            self.process = None
         if self.process is not None or self._failed or not (self._keep or once):
             return
         self.hello, self._ready, self._suspended = None, False, False
@@ -60,7 +64,7 @@ class SpareWorker:
         except OSError:
             self._keep, self._failed = False, True
             return
-        self._python = python
+        self._python, self._yields = python, not once
         self.process.send(Prepare(yielding=not once))
         if quiet:
             self.suspend()
