@@ -35,8 +35,8 @@ def _comparison(snapshot: Snapshot, why: str) -> str:
     devices = list(dict.fromkeys(lane.spec.device for lane in lanes))
     where = " and ".join(map(_device, devices[:2])) if len(devices) < 3 else f"{len(devices)} devices"
     if len(lanes) == 1:
-        what = "your script trains" if script else "one lane trains"
-        return _sentence(f"{why}{what} on {where}: what limits it is shown, there is nothing to compare it with")
+        what = "your script trains" if script else "the training runs"
+        return _sentence(f"{why}{what} on {where}; one lane, so nothing is compared")
     what = "your script" if script else "the same training"
     if len(devices) == len(lanes):
         also = _settings(lanes)
