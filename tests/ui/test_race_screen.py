@@ -364,3 +364,21 @@ def test_a_failed_lane_says_why_beside_the_result():
     demo.enter("cpu", "done")
     shown = text(page(demo))
     assert "no verdict: 1 of 2 lanes can train" in shown and "no module named 'keras_hub'" in shown
+
+
+def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.race(2.4)
+    shown = text(page(over(demo)))
+    assert "no verdict: measured 2 of 5 rounds; about " in shown and " s more would do" in shown
+
+
+def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
+    demo = racing_demo(mode="concurrent")
+    for _ in range(40):
+        demo.clock.ahead(0.2)
+        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
+    demo.enter("cpu", "done")
+    pane = text(page(demo, charset="ascii"))
+    assert "7 669 examples/s" in pane and "not measured" not in pane
