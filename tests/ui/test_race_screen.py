@@ -158,6 +158,16 @@ def test_while_all_pause_the_charts_stand_still():
     assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
 
 
+def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
+    demo = Demo()
+    demo.go()
+    demo.race(20, (9_000, 300))
+    shown = text(page(demo)).splitlines()
+    hint = next(row for row in shown if "a: a scale of its own" in row)
+    assert hint.count("a scale of its own") == 1 and hint.index("a scale") > 60, "in the slower lane only"
+    assert "a scale of its own" not in text(page(racing_demo()))
+
+
 def test_a_second_of_a_calm_race_repaints_few_cells():
     demo = racing_demo()
     demo.race(60, wobble=0)
