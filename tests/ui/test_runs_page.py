@@ -22,7 +22,7 @@ SIZE = (120, 30)
 
 def listed(pilot) -> list[str]:
     """Return the lines of the list."""
-    return [line for line in shown(pilot).splitlines()[4:-2] if line[3:5] == "20"]
+    return [line for line in shown(pilot).splitlines()[4:-2] if line[3:5] == "20" and " · " not in line]
 
 
 async def open_runs(pilot) -> None:
