@@ -12,7 +12,7 @@ from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import BLANK, Row, Span, crop
 from tfmon.ui.render.series import Metric, metric_of
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, Charset, faint, lane_style, strong
-from tfmon.ui.view import LOG, OWN, SHARED, Scale, View
+from tfmon.ui.view import LOG, OWN, SHARED, SPANS_S, Scale, View
 
 FLAT = 0.12
 """A chart that stays below this share of a shared scale offers a scale of its own."""
@@ -29,8 +29,9 @@ def chart_rows(
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
     scale = series.of_lanes(view.scales, lane)
     low = series.scale_words(metric, scale.low) if scale.high > scale.low else "0"
-    plain = view.zoomed or (metric.id, view.scale) == ("throughput", SHARED)
-    about = "" if plain else crop(f" {metric.words}{_SCALE_WORDS[view.scale]} ", cells)
+    plain = view.zoomed or (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
+    span = "" if view.span_s == SPANS_S[0] else f" · {view.span_s // 60} min"
+    about = "" if plain else crop(f" {metric.words}{_SCALE_WORDS[view.scale]}{span} ", cells)
     foot = chart.axis_row(lane.knob_marks, axis, time_words(snapshot, view))
     at = None if view.cursor is None else axis.cell_of(moment(snapshot, view))
     axis_line = _with_cursor((foot, DIM), at, "▲")
