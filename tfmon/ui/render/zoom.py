@@ -13,8 +13,9 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, lifecycle, plots, readings
+from tfmon.ui.render.figures import HEIGHT
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
-from tfmon.ui.render.pane import HEIGHT, Pane, figure_rows, framed, pane_of
+from tfmon.ui.render.pane import Pane, figure_rows, framed, pane_of
 from tfmon.ui.render.readings import labelled, time_parts
 from tfmon.ui.render.rows import BLANK, Row, Span, cells, fit, wrap
 from tfmon.ui.render.series import metric_of
