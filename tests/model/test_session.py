@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from support.events import SECOND, gpu_sample, window
+from support.ui import Demo
 
 from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
@@ -22,6 +23,7 @@ from tfmon.model.session import (
     Session,
     gpu_disturbances,
     host_disturbances,
+    why_mode_stays,
 )
 from tfmon.model.spec import LaneSpec, name_lanes
 
@@ -262,3 +264,18 @@ def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(sessio
     assert session.snapshot().lane("cpu").discarded == {}, (
         "stolen time is told beside the figures, see `analysis.contention`"
     )
+
+
+def test_an_end_keeps_what_was_measured_whatever_mode_is_recorded_after_it():
+    demo = Demo(mode=TURNS)
+    demo.go()
+    demo.race(6)
+    for name in demo.names:
+        demo.enter(name, "done")
+    measured = [lane.measurements for lane in demo.session.snapshot().lanes]
+    demo.session.set_mode(CONCURRENT)
+    demo.session.set_exclusive("cpu")
+    known = demo.session.snapshot()
+    assert (known.over, known.has_result, known.race.mode) == (True, True, TURNS)
+    assert [lane.measurements for lane in known.lanes] == measured
+    assert why_mode_stays(known).startswith("the race is over")

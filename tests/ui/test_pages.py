@@ -65,7 +65,7 @@ async def test_a_page_keeps_its_place_its_filter_and_the_lane_while_others_are_s
         assert "▸  graph" in shown(pilot) and "knob↑" in shown(pilot)
         await press(pilot, "escape", "R")
         assert "2 of 4 runs" in shown(pilot)
-        assert [line[6:16] for line in shown(pilot).splitlines() if line.startswith("▸")] == ["2026-01-01"]
+        assert [line[3:13] for line in shown(pilot).splitlines() if line.startswith("▸")] == ["2026-01-01"]
 
 
 async def test_tabs_and_words_at_the_bottom_can_be_clicked_and_entries_of_a_list():

@@ -158,6 +158,16 @@ def test_while_all_pause_the_charts_stand_still():
     assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
 
 
+def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
+    demo = Demo()
+    demo.go()
+    demo.race(20, (9_000, 300))
+    shown = text(page(demo)).splitlines()
+    hint = next(row for row in shown if "a: a scale of its own" in row)
+    assert hint.count("a scale of its own") == 1 and hint.index("a scale") > 60, "in the slower lane only"
+    assert "a scale of its own" not in text(page(racing_demo()))
+
+
 def test_a_second_of_a_calm_race_repaints_few_cells():
     demo = racing_demo()
     demo.race(60, wobble=0)
@@ -223,7 +233,7 @@ def test_the_line_below_the_header_says_what_is_compared():
     assert both == "The same training on the CPU and the GPU; also differs: batch 10 against batch 256"
     assert compared(small, small) == "The same training runs twice on the CPU, with equal settings"
     assert compared(small, large, LaneSpec("cpu", {"batch_size": 64})).endswith("on the CPU: batch 10, 256, 64")
-    assert "nothing to compare it with" in compared(small)
+    assert compared(small) == "The training runs on the CPU; one lane, so nothing is compared"
 
 
 def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_measured():
@@ -364,3 +374,21 @@ def test_a_failed_lane_says_why_beside_the_result():
     demo.enter("cpu", "done")
     shown = text(page(demo))
     assert "no verdict: 1 of 2 lanes can train" in shown and "no module named 'keras_hub'" in shown
+
+
+def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.race(2.4)
+    shown = text(page(over(demo)))
+    assert "no verdict: measured 2 of 8 rounds; about " in shown and " s more would do" in shown
+
+
+def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
+    demo = racing_demo(mode="concurrent")
+    for _ in range(40):
+        demo.clock.ahead(0.2)
+        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
+    demo.enter("cpu", "done")
+    pane = text(page(demo, charset="ascii"))
+    assert "7 669 examples/s" in pane and "not measured" not in pane

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
@@ -168,10 +167,12 @@ def _failures(known: Snapshot) -> Iterator[str]:
 
 def _installed_tensorflow() -> str | None:
     """Return the version of the installed TensorFlow, without loading it."""
+    from importlib.metadata import PackageNotFoundError, version  # late: it loads what reads e-mails
+
     for name in _TENSORFLOWS:
         try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            return version(name)
+        except PackageNotFoundError:
             continue
     return None
 

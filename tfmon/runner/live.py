@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 import traceback
+from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
@@ -17,8 +18,6 @@ from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.recordings.header import RecordingError
-from tfmon.recordings.player import Player
-from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
 from tfmon.runner.headless import interruption
 from tfmon.runner.program import Program
@@ -27,7 +26,9 @@ from tfmon.runner.runs import RecordedRuns
 from tfmon.runner.settings import ScreenSettings
 from tfmon.runner.stages import StageTimes, state_file
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.screens.replay import ReplayApp
+
+if TYPE_CHECKING:
+    from tfmon.recordings.reader import Recording
 
 PATIENCE_S = 1.0
 """Time the app has to leave after a signal, once the lanes are gone."""
@@ -111,6 +112,9 @@ def replay(recording: Recording, screen: ScreenSettings) -> bool:
     Raises:
         RecordingError: the recording holds what cannot be shown.
     """
+    from tfmon.recordings.player import Player
+    from tfmon.ui.screens.replay import ReplayApp
+
     player = Player(recording)
     app = ReplayApp(
         player.session,

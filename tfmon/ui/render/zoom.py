@@ -13,8 +13,9 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, lifecycle, plots, readings
+from tfmon.ui.render.figures import HEIGHT
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
-from tfmon.ui.render.pane import HEIGHT, Pane, figure_rows, framed, pane_of
+from tfmon.ui.render.pane import Pane, figure_rows, framed, pane_of
 from tfmon.ui.render.readings import labelled, time_parts
 from tfmon.ui.render.rows import BLANK, Row, Span, cells, fit, wrap
 from tfmon.ui.render.series import metric_of
@@ -132,8 +133,34 @@ def _chart(pane: Pane, width: int, height: int) -> Sequence[Row]:
 
 # ---------------------------------------------------------------- the readings beside it
 
-_ORDER = ("step", "time", "loss", "done", "cpu", "memory", "gpu", "others", "discarded", "knobs", "note")
-_PRIORITY = ("time", "step", "cpu", "gpu", "knobs", "discarded", "note", "memory", "others", "done", "loss")
+_ORDER = (
+    "step",
+    "time",
+    "loss",
+    "done",
+    "cpu",
+    "memory",
+    "gpu",
+    "gpu details",
+    "others",
+    "discarded",
+    "knobs",
+    "note",
+)
+_PRIORITY = (
+    "time",
+    "step",
+    "cpu",
+    "knobs",
+    "gpu",
+    "gpu details",
+    "discarded",
+    "note",
+    "memory",
+    "others",
+    "done",
+    "loss",
+)
 
 
 def _readings(pane: Pane, width: int, height: int) -> list[Row]:
@@ -160,7 +187,7 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
     lane, snapshot = pane.lane, pane.snapshot
     gpu = snapshot.gpu_of(lane)
     stale_s = snapshot.stale_s(gpu) if gpu is not None else None
-    gpu_rows = [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)]
+    gpu_rows: list[Row] = []
     if lane.spec.kind == "gpu":
         gpu_rows.append(readings.gpu_memory_row(lane, gpu, width))
         if gpu is not None:
@@ -172,7 +199,8 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
         "done": [readings.done_row(lane, width)],
         "cpu": [readings.cpu_row(lane, snapshot.machine.usable_cores, width, pane.accent)],
         "memory": [readings.memory_row(lane)],
-        "gpu": gpu_rows,
+        "gpu": [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)],
+        "gpu details": gpu_rows,
         "others": _others(pane, width),
         "discarded": list(_discarded(lane, width)),
         "knobs": _wrapped("knobs", _knobs(lane), width),

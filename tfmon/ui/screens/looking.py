@@ -78,7 +78,7 @@ class Looking:
     # ------------------------------------------------------------ the cursor
 
     def action_move_cursor(self, direction: int) -> None:
-        """Move the cursor by a cell, from the newest on; at an edge, scroll a display that does not follow."""
+        """Move the cursor by a cell, from the newest one that is over; at an edge, scroll what does not follow."""
         view = self.monitor.view
         if not self.charts:
             return
@@ -87,7 +87,7 @@ class Looking:
             if view.frozen and not view.zoomed:
                 self._scroll(-direction * width // (4 * HALF))
             else:
-                self._look(cursor=0, cursor_width=width)
+                self._look(cursor=min(1, width - 1), cursor_width=width)
             return
         at = view.cursor - direction
         if at < 0 or at >= width:
@@ -130,7 +130,8 @@ class Looking:
             return
         cell_ns = view.span_s * 1_000_000_000 // max(1, self.charts[0].width)
         snapshot = self.monitor.shown.snapshot
-        longest_ns = max(0, series.end_ns(snapshot) - series.first_ns(snapshot))
+        known_ns = series.end_ns(snapshot) - series.first_ns(snapshot)
+        longest_ns = max(0, known_ns - view.span_s * 1_000_000_000)
         back_ns = max(0, min(longest_ns, view.back_ns + cells * cell_ns))
         self._look(back_ns=back_ns, scales={} if view.scale != SHARED else view.scales)
 
