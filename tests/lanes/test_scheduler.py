@@ -322,6 +322,14 @@ class TestFreshProcesses:
         scheduler.idle("C")
         assert race.taken() == "C1, renew AC"
 
+    def test_an_experiment_on_one_lane_is_not_interrupted(self, race, begin):
+        race.renewals = 1
+        scheduler = begin("AB")
+        scheduler.set_exclusive("A")
+        for _ in range(3):
+            scheduler.idle("A")
+        assert race.taken() == "A2, A3, A4" and race.renewals == 1
+
 
 class TestSpareWorker:
     """Time to load between two rounds, and when nothing else may run."""

@@ -36,9 +36,9 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) ->
     def paint(text: str, status: str) -> str:
         return click.style(text, fg=colours[status]) if status in colours else text
 
-    click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only(), paint=paint))
     if verbose:
-        click.echo(learnt_text())
+        click.echo(f"{learnt_text()}\n")
+    click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only(), paint=paint))
     sys.exit(report.exit_code)
 
 
@@ -48,4 +48,4 @@ def learnt_text() -> str:
 
     known = variance.lines() or ["nothing yet; races of a minute and more without a screen find it out"]
     heading = f"Equal processes, as earlier races found ({variance.path()}):"
-    return "\n".join(["", heading, *(f"  {line}" for line in known)])
+    return "\n".join([heading, *(f"  {line}" for line in known)])

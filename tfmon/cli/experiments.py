@@ -120,7 +120,11 @@ def tune(
     from tfmon.runner.planner import RaceOptions
 
     race_options = RaceOptions(
-        lanes=(lane,) if lane else (), settings=settings, python=options.interpreter(python), one_lane=True
+        lanes=(lane,) if lane else (),
+        settings=settings,
+        python=options.interpreter(python),
+        one_lane=True,
+        fresh=True,
     )
 
     def progress(snapshot: Snapshot) -> str:

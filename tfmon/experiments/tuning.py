@@ -54,6 +54,8 @@ class Tuning:
             driver.wait_until_racing([lane])
             start = dict(driver.lane(lane).settings)
             while (found := self._next_advice()) is not None:
+                if driver.snapshot().race.fresh and len(self._state.attempts) > self._state.first:
+                    self._renew()
                 self._try(*found)
                 if not self._state.everything:
                     break
@@ -84,6 +86,14 @@ class Tuning:
 
         self._driver.wait(known, "too little was measured to name the bottleneck of the lane")
         return found[0] if found else None
+
+    def _renew(self) -> None:
+        """Give the lane a fresh process, so that the series does not rest on how the memory of one lies."""
+        lane = self._state.lane
+        before = self._lane().process
+        self._driver.controls.restart([lane])
+        self._driver.wait(lambda: self._lane().process > before, "the lane was not started again")
+        self._driver.wait_until_racing([lane])
 
     def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
         """Try one change of some; the better settings are in effect then."""

@@ -225,7 +225,8 @@ class Scheduler:
 
     def _grant_slice(self, runnable: Sequence[str]) -> None:
         order = self._order
-        if runnable and order.round_over and order.round and self._race.renew(runnable):
+        between_rounds = order.round_over and order.round and not self._exclusive
+        if runnable and between_rounds and self._race.renew(runnable):
             self._race.granted("")
             return
         may_load = order.round_over and order.round != self._spare_loaded_in and not self._exclusive

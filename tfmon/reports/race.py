@@ -123,6 +123,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
         "steps": lane.steps,
+        "measured_steps": lane.measured_steps,
         "examples": lane.examples,
         "examples_per_s": number("examples_per_s", lane.steady.examples_per_s),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
