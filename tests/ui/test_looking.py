@@ -48,6 +48,21 @@ async def test_z_gives_a_lane_the_whole_width_and_takes_it_back():
         assert (app.view.zoomed, app.view.focused) == (False, "cpu"), "Esc ends the zoom before the focus"
 
 
+async def test_a_lane_that_gets_ready_or_failed_is_zoomed_too_and_a_small_terminal_says_so():
+    demo = Demo()
+    demo.clock.ahead(0.4)
+    demo.enter("cpu", "importing")
+    async with app_of(demo).run_test(size=SIZE) as pilot:
+        await press(pilot, "z")
+        assert "loading TensorFlow" in shown(pilot) and " G  gpu:0 " not in shown(pilot)
+        demo.fail("gpu:0")
+        await press(pilot, "tab")
+        assert "pip install keras-hub" in shown(pilot) and " C  cpu " not in shown(pilot)
+    async with app_of(demo).run_test(size=(60, 12)) as pilot:
+        await press(pilot, "z")
+        assert "no room to zoom" in shown(pilot) and not pilot.app.view.zoomed
+
+
 async def test_a_double_click_zooms_and_two_clicks_in_two_places_do_not():
     app = app_of(racing_demo())
     async with app.run_test(size=SIZE) as pilot:

@@ -33,9 +33,9 @@ IN_PANE = (
     ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
      "seven times. Nothing is promised for a stage that was never timed."),
     ("note", "Lines of the lane's reports that could not be read, and were skipped."),
-    ("chart", "Examples/s, or what v chooses, over the last minute, 5 or 30 minutes (h), on one scale for all lanes, "
-     "one for each, or a logarithmic one (a). A column is the mean over its time; step times are quantiles of each "
-     "second. A gap: nothing was measured. ┬: a knob changed."),
+    ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes, one each, "
+     "or a logarithmic one (a). A column is the mean over its time; step times are quantiles of each second. "
+     "A gap: nothing was measured. ┬: a knob changed."),
     ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
 )
 """By the labels in a pane."""

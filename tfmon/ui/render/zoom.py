@@ -15,7 +15,7 @@ from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, lifecycle, plots, readings
 from tfmon.ui.render.figures import HEIGHT
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
-from tfmon.ui.render.pane import Pane, figure_rows, framed, pane_of
+from tfmon.ui.render.pane import Pane, figure_rows, framed, pane_of, pane_rows
 from tfmon.ui.render.readings import labelled, time_parts
 from tfmon.ui.render.rows import BLANK, Row, Span, cells, fit, wrap
 from tfmon.ui.render.series import metric_of
@@ -47,9 +47,8 @@ def alone(layout: Layout, lane: int) -> Layout:
 def zoomed_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
     """Return the lane at that place on the whole width: `height` rows of `width` cells."""
     pane = pane_of(analysis, index, view, width - 2 * _EDGE)
-    if pane.lane.phase in (FAILED, ABSENT):
-        body = lifecycle.trouble_rows(pane.lane, width - 2 * _EDGE, height - 2)
-        return framed(pane, body, width, height)
+    if _has_no_chart(pane.lane):
+        return pane_rows(analysis, index, view, width, height)
     head = _head(pane, width - 2 * _EDGE, height - 2)
     left, right = _columns(width)
     room = height - 2 - len(head)
@@ -65,12 +64,16 @@ def zoomed_rows(analysis: Analysis, index: int, view: View, width: int, height: 
 def zoomed_chart(analysis: Analysis, index: int, view: View, rect: Rect) -> Rect | None:
     """Return where the chart is in a rectangle of the screen, without its scale and its time axis."""
     pane = pane_of(analysis, index, view, rect.width - 2 * _EDGE)
-    if pane.lane.phase in (FAILED, ABSENT):
+    if _has_no_chart(pane.lane):
         return None
     top = 1 + len(_head(pane, rect.width - 2 * _EDGE, rect.height - 2)) + 1
     height = rect.height - 2 - top
     x = rect.x + _EDGE + chart.LABEL_CELLS
     return Rect(x, rect.y + top, chart_cells(rect.width), height) if height > 0 else None
+
+
+def _has_no_chart(lane: LaneState) -> bool:
+    return lane.phase in (FAILED, ABSENT) or lifecycle.getting_ready(lane)
 
 
 def chart_cells(width: int) -> int:

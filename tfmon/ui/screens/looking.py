@@ -9,7 +9,7 @@ from textual import events
 
 from tfmon.ui.render import series
 from tfmon.ui.render.bars import Zone
-from tfmon.ui.render.layout import Rect
+from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.view import LOG, OWN, SCALES, SHARED, SPANS_S, focused_index
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Looking:
             self._look(zoomed=False, focused=view.zoomed_from, zoomed_from=None, cursor=None)
         elif not lanes:
             self.monitor.say("there is no lane yet to zoom in on")
-        elif not self.charts and not any(one.over for one in lanes):
+        elif arrange(*self.monitor.app.size, len(lanes)).kind != "panes":
             self.monitor.say("there is no room to zoom: the terminal is too small")
         else:
             at = lane if lane is not None else focused_index(view, self.monitor.shown.snapshot) or 0
