@@ -43,6 +43,7 @@ def test_earlier_races_fade_and_never_count_for_more_than_ten_degrees():
 
 def test_a_negative_sum_is_remembered_because_a_mean_over_races_needs_it():
     variance.remember(HERE, "one", CPUS, BetweenProcesses(-1e-5, 1.0, 1))
+    assert "do not differ by more than the scatter" in variance.lines()[0]
     variance.remember(HERE, "one", CPUS, BetweenProcesses(3e-5, 1.0, 1))
     assert variance.recall(HERE, "one", CPUS).squares == pytest.approx(2e-5)
 

@@ -95,9 +95,7 @@ def test_a_lane_warms_up_and_waits_for_the_start_signal(running: Start) -> None:
 
 
 @pytest.mark.parametrize("steps", [257, 1])
-def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(
-    running: Start, steps: int
-) -> None:
+def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(running: Start, steps: int) -> None:
     step = Steps()
     loop = running(step, steps=steps)
     loop.until_ready()

@@ -82,8 +82,11 @@ def lines() -> list[str]:
 
 def _text(entry: BetweenProcesses) -> str:
     races = "1 race" if entry.races == 1 else f"{entry.races} races"
-    sd = math.sqrt(max(0.0, entry.squares) / entry.degrees)
-    return f"equal processes differ by {100 * sd:.2g} % (standard deviation, {entry.degrees:g} degrees, {races})"
+    behind = f"{entry.degrees:.3g} degrees of freedom, {races}"
+    if entry.squares <= 0:
+        return f"equal processes do not differ by more than the scatter of their pairs ({behind})"
+    sd = math.sqrt(entry.squares / entry.degrees)
+    return f"equal processes differ by {100 * sd:.2g} % (standard deviation, {behind})"
 
 
 def _key(machine: Machine, scenario: str, devices: Sequence[str]) -> str:
