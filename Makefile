@@ -14,7 +14,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness attribution soak monkey oom docs picture example clean
+.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness coverage attribution soak monkey oom docs picture example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,8 +55,13 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/screen_cost.py
 	$(BIN)/python tests/benchmarks/scripts.py
 
-fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes half an hour on a quiet machine.
-	for what in count handicap identical alone; do $(BIN)/python tests/benchmarks/fairness.py $$what; done
+fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes an hour on a quiet machine.
+	for what in count alone; do $(BIN)/python tests/benchmarks/fairness.py $$what; done
+	for how in "" "--load" "--difference 10" "--difference 10 --load"; do \
+		$(BIN)/python tests/benchmarks/verdicts.py --seconds 30 $$how; done
+
+coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the table; takes up to 5 minutes.
+	$(BIN)/python tests/benchmarks/coverage.py $(ARGS)
 
 attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles, and measure what knowing it costs; six minutes.
 	for what in shares cost rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done

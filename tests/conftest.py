@@ -1,4 +1,4 @@
-"""What holds for every test: no race is recorded among the user's own, and markers say what a test needs.
+"""What holds for every test: nothing is written among the user's own files, and markers say what a test needs.
 
 A test without a marker starts no process and does not load TensorFlow; an audit hook checks it.
 """
@@ -23,7 +23,7 @@ settings.load_profile("tfmon")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
-os.environ["TFMON_RECORDINGS"] = os.environ["XDG_STATE_HOME"] = _FOLDER
+os.environ["TFMON_RECORDINGS"] = os.environ["XDG_STATE_HOME"] = os.environ["TFMON_STATE"] = _FOLDER
 
 STARTS_A_PROCESS = {
     "subprocess.Popen",

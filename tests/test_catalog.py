@@ -234,7 +234,7 @@ class TestWhereScenariosAreFound:
         class Entry:
             name, module, dist = "theirs", "other.theirs", Distribution()
 
-        monkeypatch.setattr("tfmon.catalog.entry_points", lambda group: [Entry()])
+        monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [Entry()])
         (tmp_path / "built-in/small.py").write_text(MINIMAL)
         (tmp_path / "config/scenarios/mine.py").write_text(MINIMAL)
         (tmp_path / "other/theirs.py").write_text(MINIMAL)

@@ -13,7 +13,6 @@ import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +123,8 @@ def _candidates() -> Iterator[tuple[str, Path]]:
     for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
         for path in sorted(folder.glob("[!_]*.py")):
             yield origin, path
+    from importlib.metadata import entry_points  # late: it loads what reads e-mails
+
     for entry in sorted(entry_points(group="tfmon.scenarios"), key=lambda entry: entry.name):
         if entry.dist is not None:
             path = Path(str(entry.dist.locate_file(entry.module.replace(".", "/") + ".py")))

@@ -6,7 +6,7 @@ Memory is in binary multiples (1 MiB = 1,048,576 bytes), as drivers count it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tfmon.model.readings import Missing, Reading
 
@@ -75,9 +75,29 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
+def about(seconds: float) -> str:
+    """Write about how long something takes: 7 s, 40 s, 3 min, 2 h."""
+    for limit, unit, step, name in ((9.5, 1, 1, "s"), (97.5, 1, 5, "s"), (5370, 60, 1, "min")):
+        if seconds < limit:
+            return f"{max(step, step * round(seconds / unit / step))} {name}"
+    return f"{round(seconds / 3600)} h"
+
+
 def percent(value: float) -> str:
     """Write a percentage without decimals: 212 %."""
     return f"{value:.0f} %"
+
+
+def discarded(shares: Mapping[str, float]) -> str:
+    """Write which share of the measured time is discarded, by reason: discarded 9 %: pause 6 %, compiling 3 %."""
+    if not shares:
+        return "discarded nothing"
+    reasons = [f"{reason} {_share(share)}" for reason, share in shares.items()]
+    return f"discarded {_share(sum(shares.values()))}: {', '.join(reasons)}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f} %" if value >= 0.01 else "<1 %"
 
 
 def cores(value: float) -> str:

@@ -17,6 +17,7 @@ from tfmon.analysis.crossover import (
     curve_of,
     next_value,
     pairs_left,
+    range_around,
     values_of,
 )
 from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
@@ -176,6 +177,15 @@ class TestAnswer:
     def test_equal_lanes_are_too_close_to_call(self):
         known = curve(constant, constant, pairs=MOST_PAIRS, scatter=0.05, values=(1, 2, 4))
         assert known.text == "too close to call from 1 to 4: neither lane is clearly faster"
+
+    def test_one_value_alone_is_no_range(self):
+        known = curve(constant, constant, pairs=MOST_PAIRS, scatter=0.05, values=(1,))
+        assert known.text == "too close to call at 1: neither lane is clearly faster"
+
+    def test_the_range_that_is_proposed_lies_around_what_the_lanes_have(self):
+        assert range_around(BATCH_SIZE, [10, 256], None) == (2, 4096)
+        assert range_around(BATCH_SIZE, [10, 10], 100) == (2, 64), "no batch is larger than the data"
+        assert range_around(BATCH_SIZE, [1, 1], None) == (1, 16)
 
     def test_before_the_first_interval_nothing_is_said(self):
         assert curve(constant, constant, pairs=2).text == "nothing is measured yet"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from support.ui import Demo, racing_demo
@@ -85,7 +87,8 @@ class TestDecision:
             (4, 2.0, 0.01, ""),
             (6, 1.2, 0.01, KEPT),
             (6, 0.8, 0.01, WITHDRAWN),
-            (6, 1.0, 0.001, WITHDRAWN),
+            (12, 1.0, 0.001, WITHDRAWN),
+            (6, 1.05, 0.02, ""),
             (6, 1.03, 0.001, ""),
             (6, 1.03, 0.1, ""),
             (18, 1.03, 0.001, KEPT),
@@ -96,6 +99,11 @@ class TestDecision:
     )
     def test_early_for_what_is_clear_and_at_the_last_look_for_the_rest(self, pairs, factor, scatter, outcome):
         assert decide(*tried(pairs, factor, scatter)) == outcome
+
+    def test_one_change_of_many_must_be_surer(self):
+        lane, attempt = tried(18, 1.02, 0.015)
+        assert decide(lane, attempt) == KEPT
+        assert decide(lane, replace(attempt, choices=20)) == WITHDRAWN
 
     def test_with_restarts_there_are_fewer_looks(self):
         assert decide(*tried(12, 1.02, 0.02, restarts=True)) == WITHDRAWN

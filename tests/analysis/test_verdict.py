@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,11 @@ import pytest
 from support.events import SECOND, window
 from support.ui import Demo
 
-from tfmon.analysis.verdict import CONTENDED, find_verdict
+from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
 from tfmon.model.lane_statistics import Measurements, SliceSpeed, WindowSums
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
-from tfmon.model.readings import GpuSample, Missing
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, GpuSample, Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -64,7 +65,7 @@ class TestNothingToSay:
 
     def test_counts_the_pairs_that_there_are(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 3), lane("gpu:0", [300.0] * 4)))
-        assert (verdict.text, verdict.winner) == ("no verdict yet: measured 3 of 5 rounds", None)
+        assert (verdict.text, verdict.winner) == ("no verdict yet: measured 3 of 8 rounds", None)
 
     def test_a_race_that_was_too_short_says_how_much_longer_would_do(self):
         demo = Demo(mode=TURNS)
@@ -72,12 +73,12 @@ class TestNothingToSay:
         demo.race(4.8)
         for name in demo.names:
             demo.enter(name, "done")
-        text = "no verdict: measured 4 of 5 rounds; about 2 s more would do"
+        text = "no verdict: measured 4 of 8 rounds; about 6 s more would do"
         assert find_verdict(demo.session.snapshot()).text == text
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
-        assert verdict.text == "no verdict yet: measured 2 of 5 rounds"
+        assert verdict.text == "no verdict yet: measured 2 of 8 rounds"
 
 
 class TestInterleaved:
@@ -86,7 +87,7 @@ class TestInterleaved:
         assert (verdict.winner, verdict.note) == ("gpu:0", "")
         assert verdict.interval.low < 3 < verdict.interval.high
         assert verdict.ratio == verdict.interval.value == pytest.approx(3, rel=0.03)
-        assert verdict.text == "gpu:0 is 3.0× faster than cpu (95 % CI 2.9 to 3.1, 12 pairs)"
+        assert verdict.text == "gpu:0 is 3.0× faster than cpu (95 % CI 2.9 to 3.1, always valid, 12 pairs)"
 
     def test_the_order_of_the_lanes_does_not_matter(self):
         slow, fast = lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))
@@ -103,7 +104,7 @@ class TestInterleaved:
         lanes = lane("cpu", noisy(100, scatter=0.1)), lane("gpu:0", noisy(100, scatter=0.1, seed=2))
         verdict = find_verdict(snapshot(*lanes))
         assert verdict.winner is None
-        assert verdict.text.startswith("too close to call: ")
+        assert verdict.text.startswith("not known yet: ")
         assert verdict.interval.low < 1 < verdict.interval.high
         assert find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [100.0] * 9))).winner is None
 
@@ -118,7 +119,7 @@ class TestInterleaved:
         lanes = lane("cpu", noisy(100)), lane("gpu:1", noisy(400, seed=2)), lane("gpu:0", noisy(400, seed=3))
         verdict = find_verdict(snapshot(*lanes))
         assert verdict.winner is None
-        assert "too close to call: gpu:" in verdict.text and "over gpu:" in verdict.text
+        assert "not known yet: gpu:" in verdict.text and "over gpu:" in verdict.text
 
     def test_a_disturbed_slice_does_not_turn_the_verdict_round(self):
         fast, slow = [105.0] * 11 + [1.0], [100.0] * 12
@@ -153,6 +154,120 @@ class TestInterleaved:
         assert verdict.note == (f"{disturbed} outlying pairs: something else disturbs the lanes" if noted else "")
 
 
+def ended(*lanes: LaneState, **race) -> Snapshot:
+    """Return a race whose lanes are done; its slices last a second each, a round two."""
+    done = [
+        replace(
+            one,
+            phase=DONE,
+            measurements=replace(
+                one.measurements,
+                slices=tuple(replace(each, at_ns=(2 * each.round + at) * SECOND) for each in one.slices),
+            ),
+        )
+        for at, one in enumerate(lanes)
+    ]
+    return Snapshot(at_ns=0, machine=Machine(), race=Race(mode=TURNS, started_ns=0, **race), lanes=tuple(done))
+
+
+class TestAnswers:
+    """Faster, the same, or not known: by the interval, the margin and what the interval is made for."""
+
+    @pytest.mark.parametrize(
+        ("factor", "scatter", "kind", "said"),
+        [
+            (1.2, 0.005, FASTER, "cpu is 1.20× faster than gpu:0 (95 % CI 1."),
+            (1.0, 0.005, SAME, " are the same within ±3 % (1.0"),
+            (1.0, 0.15, TOO_CLOSE, "too close to call: "),
+        ],
+    )
+    def test_each_answer_is_said_with_its_interval(self, factor, scatter, kind, said):
+        lanes = lane("cpu", noisy(100 * factor, 60, scatter)), lane("gpu:0", noisy(100, 60, scatter, seed=2))
+        verdict = find_verdict(ended(*lanes, interval=FIXED))
+        assert (verdict.kind, verdict.interval_kind) == (kind, FIXED)
+        assert said in verdict.text and "valid at the end" in verdict.text
+        assert (verdict.winner == "cpu") is (kind == FASTER)
+
+    def test_the_margin_is_the_users(self):
+        lanes = lane("cpu", noisy(105, 60, 0.005)), lane("gpu:0", noisy(100, 60, 0.005, seed=2))
+        assert find_verdict(ended(*lanes, interval=FIXED, margin=0.03)).kind == FASTER
+        wide = find_verdict(ended(*lanes, interval=FIXED, margin=0.1))
+        assert (wide.kind, wide.winner) == (FASTER, "cpu")
+        assert "faster than gpu:0, by less than the margin of ±10 % (" in wide.text
+
+    def test_an_interval_for_the_end_holds_only_there(self):
+        lanes = lane("cpu", noisy(100, 60)), lane("gpu:0", noisy(100, 60, seed=2))
+        race = ended(*lanes, interval=FIXED)
+        going_on = replace(race, lanes=tuple(replace(one, phase=RACING) for one in race.lanes))
+        interrupted = replace(race, race=replace(race.race, interrupted="interrupted by SIGINT"))
+        for other in (going_on, interrupted):
+            assert find_verdict(other).interval_kind == ALWAYS_VALID
+            assert find_verdict(other).interval.half_width > find_verdict(race).interval.half_width
+
+    def test_a_known_length_spends_its_error_towards_the_end(self):
+        lanes = lane("cpu", noisy(100, 28)), lane("gpu:0", noisy(100, 28, seed=2))
+        widths = [
+            find_verdict(ended(*lanes, interval=SPENDING, seconds=seconds)).interval.half_width
+            for seconds in (58.0, 80.0, 300.0)
+        ]
+        fixed = find_verdict(ended(*lanes, interval=FIXED)).interval.half_width
+        assert [fixed, *widths] == sorted([fixed, *widths])
+        assert widths[0] < 1.25 * fixed
+
+    def test_one_of_many_lanes_is_named_only_where_it_is_surer(self):
+        lanes = [lane(f"gpu:{at}", noisy(100, 30, seed=at)) for at in range(5)]
+        two, five = (find_verdict(ended(*some, interval=FIXED)).interval for some in (lanes[:2], lanes))
+        assert five.half_width > 1.3 * two.half_width
+
+
+class TestHowLongStill:
+    """The prediction comes true where the scatter and the ratio stay as they are."""
+
+    @pytest.mark.parametrize(("factor", "answer"), [(1.035, FASTER), (1.0, SAME)])
+    @pytest.mark.parametrize("interval", [ALWAYS_VALID, FIXED])
+    def test_an_answer_comes_after_about_that_time(self, factor, answer, interval):
+
+        def after(pairs: int):
+            """Race in fresh processes every 12 rounds."""
+            spread = [0.12 * math.sin(2.4 * at) for at in range(pairs)]
+            lanes = [
+                lane("cpu", [100 * factor * math.exp(one) for one in spread]), lane("gpu:0", [100.0] * pairs)
+            ]  # fmt: skip
+            race = ended(*lanes, interval=interval, fresh=True)
+            renewed = [
+                replace(
+                    one,
+                    measurements=replace(
+                        one.measurements,
+                        slices=tuple(replace(each, process=each.round // 12) for each in one.slices),
+                    ),
+                )
+                for one in race.lanes
+            ]
+            return find_verdict(replace(race, lanes=tuple(renewed)))
+
+        early = after(24)
+        assert early.kind == TOO_CLOSE
+        assert early.text.endswith(" more would settle it")
+        pairs = 24 + early.left_s / 2
+        assert after(round(1.4 * pairs)).kind == answer
+        assert after(round(0.7 * pairs)).kind == TOO_CLOSE
+
+    def test_what_two_processes_differ_by_needs_fresh_ones(self):
+        lanes = lane("cpu", noisy(101.5, 400, 0.005)), lane("gpu:0", noisy(100, 400, 0.005, seed=2))
+        verdict = find_verdict(ended(*lanes))
+        assert (verdict.kind, verdict.left_s) == (TOO_CLOSE, None)
+        assert verdict.text.endswith("; these two processes cannot tell, fresh ones would (--fresh)")
+
+    def test_a_race_until_a_width_says_how_long_that_takes(self):
+        lanes = lane("cpu", noisy(300, 20, 0.1)), lane("gpu:0", noisy(100, 20, 0.1, seed=2))
+        racing = ended(*lanes, until_ci=0.05)
+        racing = replace(racing, lanes=tuple(replace(one, phase=RACING) for one in racing.lanes))
+        verdict = find_verdict(racing)
+        assert verdict.kind == FASTER and verdict.left_s > 20
+        assert find_verdict(replace(racing, race=replace(racing.race, until_ci=0.5))).left_s is None
+
+
 class TestConcurrent:
     def raced(self, seconds: float, speeds=(7_000, 2_000), wobble: float = 0.02) -> Demo:
         demo = Demo(mode=CONCURRENT)
@@ -177,7 +292,7 @@ class TestConcurrent:
         verdict = find_verdict(demo.session.snapshot())
         assert (verdict.winner, verdict.ratio) == (None, None)
         assert verdict.text in {
-            f"no verdict yet: all trained at the same time for {seconds} of 5 s" for seconds in (1, 2)
+            f"no verdict yet: all trained at the same time for {seconds} of 8 s" for seconds in (1, 2)
         }
         for name in demo.names:
             demo.enter(name, "done")
@@ -195,10 +310,9 @@ class TestConcurrent:
         demo.race(10, (7_000, 2_000))
         assert find_verdict(demo.session.snapshot()).ratio == pytest.approx(3.5, rel=0.05)
 
-    def test_equal_lanes_are_too_close_to_call(self):
+    def test_equal_lanes_have_no_winner(self):
         verdict = find_verdict(self.raced(20, (5_000, 5_000), 0.2).session.snapshot())
-        assert verdict.winner is None
-        assert verdict.text.startswith("too close to call: ")
+        assert (verdict.winner, verdict.kind) == (None, NOT_YET)
 
     def test_steps_of_seconds_are_compared_over_longer_stretches(self):
         demo = Demo(mode=CONCURRENT)

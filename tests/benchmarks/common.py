@@ -16,6 +16,7 @@ import numpy as np
 from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event
 from tfmon.model.lane_events import PhaseEntered, Window
@@ -64,7 +65,7 @@ class Watch:
     """Hears every event of a session, and lets another thread wait for one."""
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
         self._events: list[Event] = []
         self._change = threading.Condition()
         session.listen(self._hear)
@@ -76,7 +77,7 @@ class Watch:
 
     def snapshot(self) -> Snapshot:
         """Return what the session knows now."""
-        return self._session.snapshot()
+        return self.session.snapshot()
 
     def since(self, start: int) -> list[Event]:
         """Return the events from a place on."""
@@ -94,7 +95,7 @@ class Watch:
                     if fits(event):
                         return event
                 start = len(self._events)
-                for lane in self._session.snapshot().lanes:
+                for lane in self.session.snapshot().lanes:
                     if lane.trouble is not None:
                         raise SystemExit(f"{lane.title}: {lane.trouble.message}")
                 if not self._change.wait(deadline - time.monotonic()):
@@ -117,11 +118,14 @@ class LaneSampling(HostProbe):
 
 
 @contextlib.contextmanager
-def racing(plan: RacePlan) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
-    """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and paused."""
+def racing(plan: RacePlan, script: Path = BOOTSTRAP) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
+    """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and paused.
+
+    `script` is what its process runs.
+    """
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
-    lanes = LaneGroup(session, lambda _scenario: plan)
+    lanes = LaneGroup(session, lambda _scenario: plan, script)
     sampling = LaneSampling(lanes.processes)
     ticker = Ticker(sampling, session.accept, interval_s=1.0)
     try:

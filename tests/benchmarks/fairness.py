@@ -1,15 +1,13 @@
-"""Measure whether a race says the truth: against lanes that run alone, a count of their own, and known handicaps.
+"""Measure whether a race says the truth: against lanes that run alone, and a count of their own.
 
     python tests/benchmarks/fairness.py alone [--repetitions 5]   turns and concurrent against each lane alone
     python tests/benchmarks/fairness.py count                     throughput against the scenario's own count
-    python tests/benchmarks/fairness.py identical [--races 20]    how often two identical lanes get a winner
-    python tests/benchmarks/fairness.py handicap [--races 10]     how often a lane 10 % faster is found
 
 `alone`: in one race of two lanes, each trains alone for a while, one after the other and in both orders, with the
 other one paused; then both train in turns, then at once. So the three ratios are those of the same two processes:
-what two processes that do the same differ by for as long as they live is measured by `identical`, and is a part
-of every interval. The pairs of lanes use the cores very differently: small-dense trains on one, the conv net of
-slow-preprocess on all.
+what two processes that do the same differ by for as long as they live is a part of every interval. `verdicts.py`
+measures whether verdicts are right. The pairs of lanes use the cores very differently: small-dense trains on one,
+the conv net of slow-preprocess on all.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import Watch
 from tfmon.analysis.statistics import log_speeds, ratio
-from tfmon.analysis.verdict import find_verdict
 from tfmon.catalog import find_scenario
 from tfmon.model.lane_events import Window
 from tfmon.model.race import CONCURRENT, TURNS
@@ -43,35 +40,6 @@ PAIRS = {
 ALONE_S, TURNS_S, TOGETHER_S = 4.0, 15.0, 4.0
 SETTLING_S = 1.0
 """Discarded after every change of which lane trains."""
-HANDICAP = 1.10
-
-SPIN = '''"""A step that takes a known time."""
-
-import time
-
-import numpy as np
-
-from tfmon.trainer import Knob, Scenario
-
-
-class Spin(Scenario):
-    knobs = (Knob("step_us", 2000, "How long a step takes.", low=1, high=1000000),)
-    without = ("batch_size", "prefetch", "graph", "xla", "mixed_precision", "sync_every_step")
-    contrast = ("step_us=2000", "step_us=2200")
-
-    def step(self, model):
-        span_ns = self.knob("step_us") * 1000
-
-        def spin():
-            until = time.monotonic_ns() + span_ns
-            while time.monotonic_ns() < until:
-                pass
-            return np.float32(0)
-
-        spin.runs_in_python = True
-        return spin
-'''
-
 COUNTED = '''"""A net with a count of its own: a line with the time and the examples after every 20th step."""
 
 import time
@@ -219,50 +187,6 @@ def count(_: int) -> dict[str, Any]:
     return {"reported": reported, "counted": counted, "off_pct": off}
 
 
-def identical(races: int) -> dict[str, Any]:
-    """Race two lanes that are the same, and count the verdicts that name a winner."""
-    rows = []
-    for number in range(races):
-        scenario = ("small-dense", "large-dense")[number % 2]
-        with Race(scenario, ["cpu", "cpu"]) as race:
-            race.until_racing()
-            time.sleep(15)
-            verdict = find_verdict(race.program.session.snapshot())
-            found = race.ratio()
-        rows.append({"scenario": scenario, "ratio": found.value, "ci95": [found.low, found.high]})
-        rows[-1]["winner"] = verdict.winner
-        tell(f"{number + 1}: {verdict.text}")
-    close = sum(row["winner"] is None for row in rows)
-    spread = statistics.stdev(row["ratio"] for row in rows) if len(rows) > 1 else None
-    return {"rows": rows, "too_close_to_call": f"{close} of {races}", "stdev_of_ratios": spread}
-
-
-def handicap(races: int) -> dict[str, Any]:
-    """Race a lane whose steps take 10 % longer, and see when the verdict names the other one."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "spin.py")
-        path.write_text(SPIN)
-        slow = round(2000 * HANDICAP)
-        for number in range(races):
-            with Race(str(path), ["cpu,step_us=2000", f"cpu,step_us={slow}"]) as race:
-                race.until_racing()
-                began = time.monotonic()
-                found_after = None
-                while time.monotonic() - began < 30:
-                    time.sleep(0.5)
-                    right = find_verdict(race.program.session.snapshot()).winner == race.names[0]
-                    found_after = (found_after or time.monotonic() - began) if right else None
-                ratio_now = race.ratio()
-            rows.append({"found_after_s": found_after, "ratio": ratio_now.value})
-            rows[-1]["ci95"] = [ratio_now.low, ratio_now.high]
-            tell(
-                f"{number + 1}: {ratio_now.value:.3f} ({ratio_now.low:.3f} to {ratio_now.high:.3f}), {found_after}"
-            )
-    found = sum(row["found_after_s"] is not None for row in rows)
-    return {"rows": rows, "found": f"{found} of {races}"}
-
-
 def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -270,15 +194,13 @@ def tell(line: str) -> None:
 BENCHMARKS: dict[str, tuple[Callable[[int], dict[str, Any]], int]] = {
     "alone": (alone, 5),
     "count": (count, 1),
-    "identical": (identical, 20),
-    "handicap": (handicap, 10),
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("benchmark", choices=BENCHMARKS)
-    parser.add_argument("--repetitions", "--races", type=int, dest="times")
+    parser.add_argument("--repetitions", type=int, dest="times")
     arguments = parser.parse_args()
     benchmark, times = BENCHMARKS[arguments.benchmark]
     print(json.dumps(benchmark(arguments.times or times), indent=2))

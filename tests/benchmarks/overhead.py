@@ -1,30 +1,26 @@
-"""Measure what a lane loses by being monitored: its throughput against the same loop run bare.
+"""Measure what watching costs a lane: its loop with all that tfmon adds to it, and bare, every other second.
 
-    python tests/benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--pairs 30] [--slice 1.0]
-        [--starts 3] [--json]
+    python tests/benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--pairs 150] [--slice 1.0] [--json]
 
-Two children stand ready on the same device with the same scenario, data, batch, pipeline and step. One is a
-lane of a race, with its session and the sampling in this process, as in a real race; the other counts its steps
-and reports nothing. They train in slices, in the order ABBA, so that a drift of the machine's speed affects both.
-The first part of every slice is discarded, for both alike. The lane's figure comes from its own windows, all of
-them; the bare loop's from two readings of the clock.
+One process trains both, with the same weights, batches and pipeline, so that what two equal processes differ by is
+no part of the figure. It is a lane of a race: the scheduler grants it slices and suspends it between them, and the
+session and the sampling run in this process. In every other slice (in the order ABBA, so that a drift of the
+machine's speed affects both alike) its loop takes batches and steps, and does nothing else: no clock but the one
+that ends the slice, no windows, samples, histograms or reports, and no sampling here.
 
-The ratio of each pair's throughputs is taken, then their median, with a bootstrap interval. Two equal
-processes differ in speed for their whole lifetime, so the pairs are spread over several starts of both.
+Each pair of slices gives a ratio of steps per second. The figure is their trimmed mean, without the lowest and the
+highest fifth, with a bootstrap interval.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import json
-import math
 import os
-import statistics
-import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,180 +28,165 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks.common import ANSWER_S, Watch, bootstrap, met, options_of, plan_one_lane, racing
-from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.lane_events import PhaseEntered, Window
-from tfmon.model.lane_state import PAUSED
+from tfmon.model.lane_events import SliceEnded
 
-DISCARDED_S = 0.2
-"""How much of the start of every slice is discarded."""
-GOAL = 0.98
-
-# ---------------------------------------------------------------- the lane and the bare loop, one slice each
-
-
-def lane_slice(lanes: LaneGroup, watch: Watch, lane: str, seconds: float) -> float:
-    """Let the lane train for a slice; return its steps per second."""
-    start = watch.heard
-    from_ns = time.monotonic_ns() + int(DISCARDED_S * 1e9)
-    lanes.resume([lane])
-    time.sleep(seconds)
-    lanes.pause([lane])
-    watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == PAUSED, start, ANSWER_S)
-    windows = [event for event in watch.since(start) if isinstance(event, Window)]
-    counted = [window for window in windows if window.at_ns - window.span_ns >= from_ns]
-    if not counted:
-        raise SystemExit("no window lies wholly in the slice; make the slices longer")
-    return sum(window.steps for window in counted) / sum(window.span_ns for window in counted) * 1e9
+GOAL, WIDTH = 0.99, 0.005
+"""What is to be kept at least, and half the interval at most."""
+FILE_VARIABLE = "TFMON_OVERHEAD_FILE"
+"""Where the child writes a line for each slice."""
+FIRST_PAIRS = 2
+"""Pairs that only make the process warm."""
+TRIM = 0.2
+PATIENCE = 20
+"""A slice may take so many times as long as planned."""
 
 
-class BareLoop:
-    """The other child, and the lines that are spoken with it."""
-
-    def __init__(self, plan: RacePlan) -> None:
-        (lane,) = plan.lanes
-        environment = {
-            **os.environ,
-            **{key: value for key, value in lane.environment.items() if value is not None},
-        }
-        self._child = subprocess.Popen(
-            [str(plan.python), __file__, "--bare", str(plan.scenario), lane.spec.kind, json.dumps(lane.settings)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            env=environment,
-        )
-        self._hear("ready")
-
-    def slice(self, seconds: float) -> float:
-        """Let it train for a slice; return its steps per second."""
-        assert self._child.stdin is not None
-        self._child.stdin.write(f"{seconds}\n")
-        self._child.stdin.flush()
-        return float(self._hear("speed"))
-
-    def close(self) -> None:
-        """End it; TensorFlow's own way out takes its time."""
-        self._child.kill()
-        self._child.communicate()
-
-    def _hear(self, word: str) -> str:
-        assert self._child.stdout is not None
-        for line in self._child.stdout:
-            said, _, rest = line.strip().partition(" ")
-            if said == word:
-                return rest
-        raise SystemExit(f"the bare loop ended with exit code {self._child.wait()}")
+def is_watched(round_number: int) -> bool:
+    """Return whether a slice is trained with all that tfmon adds: A B B A."""
+    return round_number % 4 in (0, 1)
 
 
-def run_bare(scenario_path: str, device: str, settings: dict[str, Any]) -> None:
-    """Be the bare loop: the same scenario, pipeline and step as a lane's, and nothing around the step."""
-    import tensorflow as tf
-
-    from tfmon.trainer.scenario import load
-
-    if device == "cpu":
-        tf.config.set_visible_devices([], "GPU")
-    scenario = load(Path(scenario_path))(settings)
-    with tf.device("CPU:0"):
-        data = scenario.data()
-        if not isinstance(data, tf.data.Dataset):
-            data = tf.data.Dataset.from_tensor_slices(data)
-        dataset = scenario.batches(data, settings["batch_size"])
-        prefetch = settings["prefetch"]
-        if prefetch != "off":
-            dataset = dataset.prefetch(tf.data.AUTOTUNE if prefetch == "auto" else prefetch)
-        options = tf.data.Options()
-        options.experimental_optimization.inject_prefetch = False
-        dataset = dataset.with_options(options)
-    model = scenario.model()
-    signature = [tf.TensorSpec([None, *spec.shape[1:]], spec.dtype) for spec in dataset.element_spec]
-    model.optimizer.build(model.trainable_variables)
-    step = tf.function(scenario.step(model), input_signature=signature, jit_compile=False)
-    batches = iter(dataset)
-    _bare_slice(batches, step, DISCARDED_S, 1.0)
-    gc.collect()
-    gc.freeze()
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print("speed", _bare_slice(batches, step, DISCARDED_S, float(line)), flush=True)
+# ---------------------------------------------------------------- the child
 
 
-def _bare_slice(batches: Iterator[Any], step: Callable[..., Any], left_out_s: float, seconds: float) -> float:
-    began = time.monotonic()
-    _bare_steps(batches, step, began + left_out_s)
-    from_s = time.monotonic()
-    steps = _bare_steps(batches, step, began + seconds)
-    return steps / (time.monotonic() - from_s)
+def run_lane(metric_fd: int, request_fd: int) -> None:
+    """Be the lane: a child of the trainer, whose loop is bare in every other slice."""
+    from tfmon.model.requests import RunSlice
+    from tfmon.trainer import child, loop
+
+    out = Path(os.environ[FILE_VARIABLE])
+
+    class SwitchedLoop(loop.Loop):
+        """The loop of a lane, switched off in every other slice."""
+
+        def handle(self, request: Any) -> None:
+            """Train a bare slice, or do as usual."""
+            if not isinstance(request, RunSlice):
+                super().handle(request)
+                return
+            self.began_ns, self.done_before = time.monotonic_ns(), self.clock.done
+            if is_watched(request.round):
+                super().handle(request)
+            else:
+                steps = self.train_bare(request.seconds)
+                self.record(request.round, steps)
+                self._sink.send(SliceEnded(at_ns=time.monotonic_ns(), round=request.round))
+
+        def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
+            """Report the end of a slice, which is the last that a watched slice costs."""
+            steps = self.clock.done - self.done_before
+            super().slice_ended(ended, at_ns)
+            self.record(ended.round, steps)
+
+        def train_bare(self, seconds: float) -> int:
+            """Train for a slice with nothing around the step; return how many steps that were."""
+            clock, step = time.monotonic, self._stepper.step
+            until_s = clock() + seconds
+            steps = 0
+            for batch in self._stepper.feed.batches:
+                loss = step(*batch)
+                steps += 1
+                if clock() >= until_s:
+                    break
+            float(np.mean(loss))  # The device is through with every step that was counted.
+            return steps
+
+        def record(self, round_number: int, steps: int) -> None:
+            """Write down the slice that has just ended."""
+            took_ns = time.monotonic_ns() - self.began_ns
+            with out.open("a", encoding="utf-8") as file:
+                file.write(f"{round_number} {steps / took_ns * 1e9}\n")
+
+    loop.Loop = SwitchedLoop  # type: ignore[misc]
+    child.run(metric_fd, request_fd)
 
 
-def _bare_steps(batches: Iterator[Any], step: Callable[..., Any], until_s: float) -> int:
-    clock = time.monotonic
-    steps = 0
-    for batch in batches:
-        loss = step(*batch)
-        steps += 1
-        if clock() >= until_s:
-            break
-    loss.numpy()  # The device is through with every step that was counted.
-    return steps
-
-
-# ---------------------------------------------------------------- pairs, and what they say
+# ---------------------------------------------------------------- this process
 
 
 def measure(plan: RacePlan, pairs: int, seconds: float) -> list[tuple[float, float]]:
-    """Return each pair's steps per second, of the lane and of the bare loop."""
-    lane = plan.lanes[0].spec.name
-    measured = []
-    with racing(plan) as (lanes, watch, sampling), contextlib.closing(BareLoop(plan)) as bare:
-        for number in range(pairs + 1):
-            speeds: dict[str, float] = {}
-            for who in ("bare", "lane") if number % 2 else ("lane", "bare"):
-                sampling.resting = who == "bare"
-                speeds[who] = bare.slice(seconds) if sampling.resting else lane_slice(lanes, watch, lane, seconds)
-            measured.append((speeds["lane"], speeds["bare"]))
-    return measured[1:]  # The first pair only makes both children warm.
+    """Return each pair's steps per second, watched and bare."""
+    from tests.benchmarks.common import ANSWER_S, racing
+
+    (lane,) = plan.lanes
+    with tempfile.TemporaryDirectory(prefix="tfmon-overhead-") as folder:
+        out = Path(folder) / "slices"
+        environment = {**lane.environment, FILE_VARIABLE: str(out)}
+        plan = replace(plan, lanes=(replace(lane, environment=environment),))
+        slices = 2 * (pairs + FIRST_PAIRS)
+        with racing(plan, script=Path(__file__)) as (lanes, watch, sampling):
+
+            def follow(event: Any) -> None:
+                if isinstance(event, SliceEnded):
+                    sampling.resting = not is_watched(event.round + 1)
+
+            watch.session.listen(follow)
+            start = watch.heard
+            lanes.set_exclusive(lane.spec.name, seconds)
+            lanes.resume([lane.spec.name])
+            for number in range(1, slices + 1):
+                watch.wait(
+                    lambda event, number=number: isinstance(event, SliceEnded) and event.round >= number,
+                    start,
+                    PATIENCE * seconds + ANSWER_S,
+                )
+                start = max(0, watch.heard - 50)
+        speeds = dict(line.split() for line in out.read_text("utf-8").splitlines())
+    found = []
+    for first in range(2 * FIRST_PAIRS + 1, slices, 2):
+        both = {is_watched(number): float(speeds[str(number)]) for number in (first, first + 1)}
+        found.append((both[True], both[False]))
+    return found
+
+
+def trimmed_mean(logs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the mean of each row without its lowest and its highest fifth."""
+    cut = int(TRIM * logs.shape[-1])
+    kept = np.sort(logs, axis=-1)[..., cut : logs.shape[-1] - cut]
+    return np.asarray(kept.mean(axis=-1))
+
+
+def kept_share(measured: Sequence[tuple[float, float]], draws: int = 10_000) -> tuple[float, float, float]:
+    """Return the share of the bare loop's speed that is kept, and its 95 % bootstrap interval."""
+    logs = np.log([watched / bare for watched, bare in measured])
+    drawn = np.random.default_rng(0).choice(logs, (draws, len(logs)))
+    low, high = np.quantile(trimmed_mean(drawn), (0.025, 0.975))
+    return float(np.exp(trimmed_mean(logs))), float(np.exp(low)), float(np.exp(high))
 
 
 def main() -> None:
     """Measure and print."""
-    if sys.argv[1:2] == ["--bare"]:
-        run_bare(sys.argv[2], sys.argv[3], json.loads(sys.argv[4]))
+    if len(sys.argv) == 3 and all(word.isdigit() for word in sys.argv[1:]):
+        run_lane(int(sys.argv[1]), int(sys.argv[2]))
         return
-    options = options_of(__doc__, scenario="small-dense", lane="cpu", pairs=30, slice=1.0, starts=3, json=False)
-    plan = plan_one_lane(options.scenario, options.lane)
-    share = math.ceil(options.pairs / options.starts)
-    starts = [measure(plan, share, options.slice) for _ in range(options.starts)]
-    measured = [pair for start in starts for pair in start]
-    ratios = np.array([lane / bare for lane, bare in measured])
-    by_start = [statistics.median(lane / bare for lane, bare in start) for start in starts]
-    low, high = bootstrap(ratios)
-    median = float(np.median(ratios))
-    lane_speed, bare_speed = (float(np.median(speeds)) for speeds in zip(*measured, strict=True))
+    from tests.benchmarks.common import met, options_of, plan_one_lane
+
+    options = options_of(__doc__, scenario="small-dense", lane="cpu", pairs=150, slice=1.0, json=False)
+    measured = measure(plan_one_lane(options.scenario, options.lane), options.pairs, options.slice)
+    share, low, high = kept_share(measured)
+    watched, bare = (float(np.median(speeds)) for speeds in zip(*measured, strict=True))
     if options.json:
         result = {
             "scenario": options.scenario,
             "lane": options.lane,
-            "ratio": median,
+            "ratio": share,
             "interval_95": [low, high],
-            "lane_steps_per_s": lane_speed,
-            "bare_steps_per_s": bare_speed,
-            "by_start": by_start,
+            "watched_steps_per_s": watched,
+            "bare_steps_per_s": bare,
             "pairs": measured,
         }
         print(json.dumps(result))
         return
     print(
-        f"{options.scenario} on {options.lane}, {len(measured)} pairs of {options.slice:g} s:"
-        f" lane {lane_speed:.1f} steps/s, bare {bare_speed:.1f} steps/s"
+        f"{options.scenario} on {options.lane}, {len(measured)} pairs of slices of {options.slice:g} s:"
+        f" watched {watched:.1f} steps/s, bare {bare:.1f} steps/s"
     )
-    print(f"lane / bare in each start: {', '.join(f'{ratio:.4f}' for ratio in by_start)}")
+    half = (high - low) / 2
+    print(f"kept: {100 * share:.2f} %, 95 % interval {100 * low:.2f} to {100 * high:.2f} %")
     print(
-        f"lane / bare: median {median:.4f}, 95 % interval {low:.4f} to {high:.4f}"
-        f"   (goal {GOAL:g} or more: {met(median >= GOAL)})"
+        f"goal {100 * GOAL:g} % or more: {met(share >= GOAL)};"
+        f" interval of ±{100 * WIDTH:g} % or less: {met(half <= WIDTH)} (±{100 * half:.2f} %)"
     )
 
 

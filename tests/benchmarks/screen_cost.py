@@ -107,8 +107,9 @@ def run(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float |
         {
             "TFMON_TEST_CHILD": str(folder / "tests" / "benchmarks" / "scripted_lane.py"),
             "PYTHONPATH": str(folder),
-            "XDG_DATA_HOME": tempfile.gettempdir(),
+            "TFMON_RECORDINGS": f"{tempfile.gettempdir()}/tfmon-screen-cost",
         },
+        folder,
     )
 
 

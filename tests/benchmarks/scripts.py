@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.benchmarks.common import options_of
-from tfmon.analysis.statistics import student_95
+from tfmon.analysis.intervals import student
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.events import Event
@@ -81,7 +81,7 @@ def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], f
 def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
     """Return the mean and the bounds of its 95 % interval."""
     mean = statistics.mean(values)
-    half = student_95(len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
+    half = student(0.05, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
     return mean, mean - half, mean + half
 
 

@@ -122,8 +122,9 @@ def test_list_names_the_scenarios_and_show_says_what_is_trained_and_what_the_kno
         (("race", "--seconds", "nan"), "--seconds"),
         (("race", "--seconds", "inf"), "--seconds"),
         (("race", "--mode", "both"), "'turns', 'concurrent'"),
-        (("race", "--until-ci", "wide"), "is not a percentage from 2% to 100%"),
-        (("race", "--until-ci", "1.9%"), "is not a percentage from 2% to 100%"),
+        (("race", "--until-ci", "wide"), "is not a percentage from 2.5% to 100%"),
+        (("race", "--until-ci", "2.4%"), "is not a percentage from 2.5% to 100%"),
+        (("race", "--margin", "0"), "--margin 0 is not a percentage from 0.1% to 100%"),
         (("race", "--until-ci", "5%", "--mode", "concurrent"), "--until-ci needs --mode turns"),
         (("race", "--steps", "0"), "--steps"),
         (("race", "--lane", "tpu"), "a lane runs on cpu, gpu or gpu:N"),
@@ -212,7 +213,7 @@ def test_a_lane_that_dies_without_a_word_is_a_failed_lane_of_a_race_without_a_sc
         "tfmon: stdout is no terminal: racing without the screen (--headless)",
         "tfmon: racing for 30 s; --seconds or --steps says how long",
     ]
-    assert done.out.startswith("lane ") and "exit code 0" in done.out
+    assert done.out.startswith("lane ") and "exited with code 0" in done.out
     assert "\x1b" not in done.out
 
 
@@ -257,8 +258,8 @@ def test_a_race_prints_one_json_object_with_true_counts():
     assert told["machine"]["no_gpu"]
     assert [lane["name"] for lane in told["lanes"]] == ["cpu batch_size=10", "cpu batch_size=256"]
     for lane in told["lanes"]:
-        assert (lane["state"], lane["error"], lane["steps"]) == ("finished", None, 50)
-        assert lane["examples"] == 50 * lane["knobs"]["batch_size"]
+        assert (lane["state"], lane["error"], lane["measured_steps"]) == ("finished", None, 50)
+        assert lane["examples"] == lane["steps"] * lane["knobs"]["batch_size"] > lane["measured_steps"]
         assert lane["loss"]["last"] > 0
         assert lane["private_bytes"] > 0
         assert lane["missing"]["gpu_busy_pct"] == "no GPU in this lane"

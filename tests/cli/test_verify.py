@@ -9,8 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from tfmon.errors import DeviceAbsentError
+from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import FAILED, RACING, LaneState, Trouble
 from tfmon.model.lane_statistics import Measurements, SliceSpeed
+from tfmon.model.race import Race
+from tfmon.model.readings import SPENDING
 from tfmon.model.spec import LaneSpec
 from tfmon.runner import verification
 
@@ -42,7 +45,7 @@ def three(tmp_path) -> str:
 
 def raced(speed: float, slices: int = 12, phase: str = RACING) -> LaneState:
     """A lane that ran slices at this speed."""
-    speeds = tuple(SliceSpeed(at, at, round(1_000 * speed), 10**9) for at in range(slices))
+    speeds = tuple(SliceSpeed(at, at * 10**9, round(1_000 * speed), 10**9) for at in range(slices))
     trouble = Trouble("out of memory") if phase == FAILED else None
     spec = LaneSpec("cpu", name="cpu")
     return LaneState(spec, phase=phase, measurements=Measurements(slices=speeds), trouble=trouble)
@@ -57,7 +60,14 @@ def races(monkeypatch):
     class Program:
         def __init__(self, race_options) -> None:
             self.lanes, self.outcome = race_options.lanes, outcomes.pop(0)
-            self.session = SimpleNamespace(snapshot=lambda: SimpleNamespace(lanes=self.outcome))
+            self.race = Race(seconds=race_options.seconds, started_ns=0, interval=SPENDING)
+            self.session = self
+
+        def snapshot(self) -> SimpleNamespace:
+            return SimpleNamespace(lanes=self.outcome, race=self.race)
+
+        def listen(self, listener) -> None:
+            self.hear = listener
 
         def plan(self, info) -> None:
             if isinstance(self.outcome, Exception):
@@ -101,6 +111,34 @@ def test_a_signal_ends_the_verification_and_drops_the_claim_that_was_measured(tf
     done = tfmon("verify", three)
     assert done.code == 130
     assert done.out == "0 claims: none\ninterrupted by SIGINT\n"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ends"),
+    [
+        ((raced(2.0), raced(1.0)), True),
+        ((raced(1.0), raced(1.0)), False),
+        ((raced(2.0, slices=4), raced(1.0, slices=4)), False),
+    ],
+)
+def test_a_race_ends_when_its_claim_is_decided(tfmon, three, races, monkeypatch, outcome, ends):
+    finished = []
+
+    def run(program, plan, quiet):
+        program.lanes = SimpleNamespace(finish=lambda: finished.append(True))
+        program.hear(SliceEnded(lane="cpu", at_ns=1, round=1))
+        return ""
+
+    monkeypatch.setattr(verification.headless, "run", run)
+    races += [outcome, DeviceAbsentError("gpu:63 is not there")]
+    assert tfmon("verify", three).code == 0
+    assert bool(finished) is ends
+
+
+def test_all_claims_fit_into_ten_minutes_where_the_length_is_not_given():
+    assert verification._length_s(540, 20, 5) == verification.LONGEST_S
+    assert verification._length_s(540, 45, 4) == 8
+    assert verification._length_s(10, 45, 4) == verification.SHORTEST_S
 
 
 @pytest.mark.process

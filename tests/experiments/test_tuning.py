@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from support.waiting import wait_for
 
@@ -30,6 +32,18 @@ def begin(group, *lanes: str, mode: str = TURNS, **environment: str) -> None:
     names = [spec.partition(",")[0].replace("gpu", "gpu:0") for spec in specs]
     group.begin(group.plan(*specs, mode=mode, environment={name: WAITING | environment for name in names}))
     group.wait_for(RACING, *names)
+
+
+def test_each_attempt_of_a_series_with_fresh_processes_has_one_of_its_own(group, bench):
+    specs = ",".join(("cpu", *START))
+    environment = {"cpu": WAITING | {"FASTER": "parallel_calls=auto:1.5", "EXAMPLES": "1000"}}
+    plan = group.plan(specs, mode=TURNS, environment=environment)
+    group.begin(replace(plan, race=replace(plan.race, fresh=True)))
+    group.wait_for(RACING, "cpu")
+    state = tune(group, bench, everything=True)
+    assert ({"parallel_calls": "auto"}, KEPT) in outcomes(state)
+    assert group.lane("cpu").process == len(state.attempts) > 1
+    assert group.lane("cpu").settings["parallel_calls"] == "auto", "the fresh ones begin with what was kept"
 
 
 def tune(group, bench, lane="cpu", *, everything=False):

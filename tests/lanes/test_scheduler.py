@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.lanes.scheduler import RoundOrder, Scheduler
+from tfmon.lanes.scheduler import FIRST_ROUNDS, RoundOrder, Scheduler
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.requests import Pause, Run, RunSlice
 
@@ -23,6 +23,7 @@ class FakeRace:
         self.starts = 0
         self.quiet = False
         self.spare_loads = 0
+        self.renewals = 0
         self.slice_of = ""
         self.said_paused: list[str] = []
 
@@ -54,6 +55,13 @@ class FakeRace:
 
     def set_quiet(self, quiet):
         self.quiet = quiet
+
+    def renew(self, lanes) -> bool:
+        if self.renewals:
+            self.renewals -= 1
+            self.log.append("renew " + "".join(lanes))
+            return True
+        return False
 
     def load_spare(self, done) -> bool:
         if self.spare_loads:
@@ -290,21 +298,56 @@ class TestMode:
         assert (race.taken(), race.suspended) == ("run A, run B", set())
 
 
+class TestFreshProcesses:
+    def test_they_come_between_two_rounds_and_the_race_goes_on_when_all_are_ready(self, race, begin):
+        scheduler = begin("AB")
+        race.renewals = 1
+        scheduler.idle("A")
+        assert race.taken() == "B1", "not within a round"
+        scheduler.idle("B")
+        assert (race.taken(), race.slice_of) == ("renew AB", "")
+        for lane in "AB":
+            scheduler.restarting(lane)
+        scheduler.ready("B")
+        assert race.taken() == ""
+        scheduler.ready("A")
+        assert (race.taken(), race.starts) == ("B2", 1)
+
+    def test_only_lanes_that_train_are_replaced_and_none_before_the_first_round(self, race, begin):
+        race.renewals = 1
+        scheduler = begin("ABC")
+        assert race.renewals == 1
+        scheduler.pause("B")
+        scheduler.idle("A")
+        scheduler.idle("C")
+        assert race.taken() == "C1, renew AC"
+
+    def test_an_experiment_on_one_lane_is_not_interrupted(self, race, begin):
+        race.renewals = 1
+        scheduler = begin("AB")
+        scheduler.set_exclusive("A")
+        for _ in range(3):
+            scheduler.idle("A")
+        assert race.taken() == "A2, A3, A4" and race.renewals == 1
+
+
 class TestSpareWorker:
     """Time to load between two rounds, and when nothing else may run."""
 
-    def test_before_a_round_once_and_never_within_one(self, race, begin):
+    def test_before_a_round_once_and_neither_within_one_nor_before_the_first_verdict(self, race, begin):
         scheduler = begin("AB")
         race.spare_loads = 9
+        for lane in "ABBA" * (FIRST_ROUNDS // 2 - 1) + "ABB":
+            scheduler.idle(lane)
+        assert race.taken().endswith(f"B{FIRST_ROUNDS}, A{FIRST_ROUNDS}")
+        assert "load" not in race.taken()
         scheduler.idle("A")
-        assert race.taken() == "B1"
-        scheduler.idle("B")
         assert (race.taken(), race.slice_of, race.quiet) == ("load", "", False)
         scheduler.spare_loaded()
-        assert (race.taken(), race.quiet) == ("B2", True)
-        scheduler.idle("B")
+        assert (race.taken(), race.quiet) == (f"A{FIRST_ROUNDS + 1}", True)
         scheduler.idle("A")
-        assert race.taken() == "A2, load"
+        scheduler.idle("B")
+        assert race.taken() == f"B{FIRST_ROUNDS + 1}, load"
 
     def test_not_during_an_experiment(self, race, begin):
         scheduler = begin("AB")

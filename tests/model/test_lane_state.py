@@ -27,9 +27,11 @@ from tfmon.model.lane_events import (
     LibrariesLoaded,
     Progressed,
     SliceEnded,
+    SliceLoad,
     StackReported,
 )
-from tfmon.model.lane_reducer import advance, append_log, trains_on, trouble_of
+from tfmon.model.lane_log import append_log
+from tfmon.model.lane_reducer import advance, trains_on, trouble_of
 from tfmon.model.lane_state import (
     ABSENT,
     DONE,
@@ -204,11 +206,37 @@ class TestRestart:
         state = lane("cpu", *events, started())
         fresh = LaneState(
             spec=LaneSpec("cpu", name="cpu"), started_ns=50, phase_since_ns=50, pid=43, settings={"prefetch": 2},
-            heartbeat=Heartbeat(heard_ns=50),
+            heartbeat=Heartbeat(heard_ns=50), process=1,
         )  # fmt: skip
         assert replace(state, log=(), history=fresh.history) == fresh
         assert len(state.log) > 3 and state.history.second.steps == 20
         assert advance(state, phase(RACING)).phase == RACING
+
+    def test_a_fresh_process_goes_on_with_the_measurement_and_counts_from_where_the_other_was(self):
+        state = lane("cpu", started(), window(round=1, step=10), applied(), window(round=2, step=20))
+        renewed = replace(started(renewed=True), settings=state.settings)
+        fresh = advance(state, renewed)
+        assert (fresh.phase, fresh.pid, fresh.process) == (STARTING, 43, 2)
+        assert (fresh.steady, fresh.knob_marks, fresh.points) == (state.steady, state.knob_marks, state.points)
+        after = advance(fresh, window(round=3, step=10))
+        assert [(one.round, one.process) for one in after.slices] == [(2, 1), (3, 2)]
+        assert (after.steps, after.measured_steps, after.steady.windows) == (30, 30, 2)
+        again = advance(advance(after, renewed), window(round=4, step=10))
+        assert (again.steps, again.process) == (40, 3)
+        other = advance(state, replace(renewed, settings={"prefetch": 7}))
+        assert (other.slices, other.settings) == ((), {"prefetch": 7}), "something else is measured"
+
+    def test_a_slice_keeps_who_used_the_cpu_in_it(self):
+        load = SliceLoad(span_ns=SECOND, examples=9, cpu_ns=SECOND, delay_ns=60 * MS, others_ns=60 * MS)
+        state = lane("cpu", window(round=1), SliceEnded(at_ns=1, round=1, load=load))
+        late = advance(state, SliceEnded(at_ns=2, round=2, load=replace(load, cpu_ns=1)))
+        assert [one.load for one in late.slices] == [load]
+        assert load.contended
+        assert not replace(load, others_ns=40 * MS).contended, "its own threads waited for each other"
+        assert replace(load, others_ns=0, stolen_ns=60 * MS).contended
+        assert not replace(load, delay_ns=40 * MS).contended
+        assert replace(load, delay_ns=None).contended is None
+        assert replace(load, others_ns=None).contended is None
 
     @pytest.mark.parametrize(("source", "kept"), [("same", 1), ("another", 0)])
     def test_slices_are_kept_under_their_settings_while_the_scenario_is_the_same(self, source, kept):
@@ -240,11 +268,21 @@ class TestWindows:
         assert lane("cpu", window(examples=0)).steady.examples_per_s is None, "unknown is not 0"
 
     def test_a_marked_window_is_discarded_and_counted(self):
-        marked = window(marks=("garbage collection", "slice start"), round=1)
-        state = lane("cpu", window(), marked, window(marks=("slice start",)))
-        assert state.discarded == {"garbage collection": 1, "slice start": 2}
+        marked = window(marks=("garbage collection", "after a switch"), round=1)
+        state = lane("cpu", window(), marked, window(marks=("after a switch",)))
+        assert state.discarded == {"garbage collection": 1, "after a switch": 2}
         assert (state.steady.windows, state.slices, state.examples) == (1, (), 960)
         assert [point.steady for point in state.points] == [True, False, False]
+
+    def test_discarded_time_counts_once_and_the_switch_explains_it_last(self):
+        state = lane(
+            "cpu",
+            window(span_ns=300 * MS),
+            window(span_ns=60 * MS, marks=("after a switch",)),
+            window(span_ns=40 * MS, marks=("after a switch", "compiling")),
+        )
+        assert state.discarded_shares == pytest.approx({"after a switch": 0.15, "compiling": 0.1})
+        assert list(state.discarded_shares) == ["after a switch", "compiling"]
 
     def test_the_chart_keeps_a_limited_number_of_windows(self):
         state = lane("cpu", *(window(at_ns=number) for number in range(HISTORY_WINDOWS + 5)))

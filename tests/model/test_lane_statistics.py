@@ -119,7 +119,7 @@ class TestEarlierSettings:
         assert (measured.steady, measured.slices, measured.latest) == (WindowSums(), (), ())
 
     def test_a_change_before_the_first_slice_makes_no_entry(self):
-        assert after(window(1, marks=("slice start",))).restarted(SMALL).earlier == ()
+        assert after(window(1, marks=("after a switch",))).restarted(SMALL).earlier == ()
 
     def test_the_oldest_settings_are_dropped(self):
         slices = after(window(1)).slices

@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from support.events import SECOND, gpu_sample, window
+from support.ui import Demo
 
 from tfmon.model.events import BadLine, Interrupted
 from tfmon.model.lane_events import KnobOffered, LibrariesLoaded, PhaseEntered
@@ -17,12 +18,12 @@ from tfmon.model.race import CONCURRENT, TURNS, CrossoverState, Machine, Race, T
 from tfmon.model.readings import ClockReason, GpuSample, HostSample
 from tfmon.model.session import (
     GPU_THROTTLED,
-    STOLEN,
     SWAPPING,
     THROTTLED,
     Session,
     gpu_disturbances,
     host_disturbances,
+    why_mode_stays,
 )
 from tfmon.model.spec import LaneSpec, name_lanes
 
@@ -237,7 +238,7 @@ def host(at_ns: int = 0, **readings) -> HostSample:
         ({"swap_out_bytes_per_s": 5e6, "swap_in_bytes_per_s": 5e6}, (SWAPPING,)),
         ({"swap_in_bytes_per_s": 5e6, "steal_pct": 9.0}, (SWAPPING,)),
         ({"throttled_pct": 10.0}, (THROTTLED,)),
-        ({"steal_pct": 30.0}, (STOLEN,)),
+        ({"steal_pct": 30.0}, ()),
         ({}, ()),
     ],
 )
@@ -260,4 +261,21 @@ def test_windows_between_two_samples_of_a_disturbed_machine_are_discarded(sessio
     session.accept(hot)
     assert [lane.discarded for lane in session.snapshot().lanes] == [{}, {GPU_THROTTLED: 1}]
     session.accept(host(3 * SECOND, steal_pct=30.0))
-    assert session.snapshot().lane("cpu").discarded == {STOLEN: 1}
+    assert session.snapshot().lane("cpu").discarded == {}, (
+        "stolen time is told beside the figures, see `analysis.contention`"
+    )
+
+
+def test_an_end_keeps_what_was_measured_whatever_mode_is_recorded_after_it():
+    demo = Demo(mode=TURNS)
+    demo.go()
+    demo.race(6)
+    for name in demo.names:
+        demo.enter(name, "done")
+    measured = [lane.measurements for lane in demo.session.snapshot().lanes]
+    demo.session.set_mode(CONCURRENT)
+    demo.session.set_exclusive("cpu")
+    known = demo.session.snapshot()
+    assert (known.over, known.has_result, known.race.mode) == (True, True, TURNS)
+    assert [lane.measurements for lane in known.lanes] == measured
+    assert why_mode_stays(known).startswith("the race is over")

@@ -9,7 +9,7 @@ import pytest
 from support.recordings import RECORDED
 from support.ui import CPU_MACHINE, Demo
 
-from tfmon.analysis.statistics import BETWEEN_PROCESSES_95
+from tfmon.analysis.statistics import between_processes
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings.compare import Side, compare
@@ -52,7 +52,7 @@ def test_the_interval_of_a_faster_lane_includes_the_truth(header):
     cpu, gpu = (pair.change for pair in found.lanes)
     assert cpu.low < 1.5 < cpu.high
     assert cpu.sure and not gpu.sure
-    assert math.log(cpu.high / cpu.ratio) >= BETWEEN_PROCESSES_95, (
+    assert math.log(cpu.high / cpu.ratio) >= between_processes((), ()).reach(), (
         "two processes differ by that, however long they race"
     )
     assert found.verdict.low < 1.5 < found.verdict.high

@@ -31,9 +31,25 @@ LANE = {
     "id", "name", "device", "device_name", "state", "error", "knobs", "steps", "examples", "examples_per_s",
     "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_memory_used_bytes",
     "gpu_memory_allocated_bytes", "gpu_memory_source", "gpu_j_per_1000_examples", "bottleneck", "bottleneck_text",
-    "time_pct", "discarded", "missing",
+    "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
+    "stolen_pct", "missing",
 }  # fmt: skip
-VERDICT = {"winner", "winner_id", "ratio", "text", "ratio_ci95", "pairs", "ranking", "also_differs", "finish"}
+VERDICT = {
+    "kind",
+    "finish",
+    "interval_kind",
+    "margin",
+    "left_s",
+    "winner",
+    "winner_id",
+    "ratio",
+    "text",
+    "ratio_ci95",
+    "pairs",
+    "ranking",
+    "also_differs",
+    "cpu_time_ratio",
+}
 
 
 class Raced:
@@ -267,7 +283,7 @@ def test_the_table_says_what_was_discarded_why_it_stopped_and_why_there_is_no_gp
     raced.session.set_machine(Machine(no_gpu="no driver"))
     raced.tell(Interrupted(at_ns=4 * SECOND, reason="interrupted by SIGTERM"))
     text = raced.text()
-    assert "discarded: 1 of 3 windows (pause 1)" in text
+    assert "discarded 33 %: pause 33 %" in text
     assert "interrupted by SIGTERM" in text
     assert "no GPU lane: no driver" in text
     assert "\x1b" not in text and not [line for line in text.splitlines() if line != line.rstrip()]

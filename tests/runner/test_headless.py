@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_state import RACING, LaneState
-from tfmon.model.lane_statistics import Point
+from tfmon.model.lane_statistics import Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.race import Machine, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
@@ -99,3 +101,39 @@ def test_progress_is_told_on_a_terminal_alone(monkeypatch):
     monkeypatch.setattr("sys.stderr", log)
     headless.run(Program(), None)
     assert log.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("race", "faster", "scatter", "told"),
+    [
+        ({"seconds": 40.0}, 1.1, 0.3, r"   0:16 left   an answer in about \d+ (s|min)"),
+        ({"seconds": 40.0}, 1.2, 0.001, r"   0:16 left   there is an answer"),
+        ({"until_ci": 0.05}, 1.1, 0.3, r"   ±5 % in about \d+ (s|min)"),
+        ({}, 1.1, 0.3, r"   an answer in about \d+ (s|min)"),
+    ],
+)
+def test_progress_says_how_long_the_race_and_an_answer_still_take(race, faster, scatter, told):
+    lanes = tuple(
+        LaneState(
+            LaneSpec("cpu", name=name),
+            phase=RACING,
+            measurements=Measurements(
+                steady=WindowSums(windows=12, examples=12_000, span_ns=12 * SECOND),
+                slices=tuple(
+                    SliceSpeed(
+                        at, (2 * at + late) * SECOND, round(speed + speed * scatter * (at // 2 % 2 - 0.5)), SECOND
+                    )
+                    for at in range(12)
+                ),
+            ),
+        )
+        for name, speed, late in (("fast", 1_000_000 * faster, 0), ("slow", 1_000_000, 1))
+    )
+    scattered = (lanes[0], replace(lanes[1], measurements=replace(lanes[1].measurements, slices=steady(lanes[1]))))
+    known = Snapshot(24 * SECOND, Machine(), Race(started_ns=0, interval="fixed", **race), scattered)
+    assert re.fullmatch(told, headless._outlook(analyse(known)))
+
+
+def steady(lane: LaneState) -> tuple[SliceSpeed, ...]:
+    """Return slices that are all as fast."""
+    return tuple(replace(one, examples=1_000_000) for one in lane.slices)

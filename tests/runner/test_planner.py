@@ -12,6 +12,7 @@ from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_USAGE, DeviceAbsentError, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import COMMON, Knob
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 from tfmon.runner.planner import MOST_LANES, RaceOptions, find_python, plan_race
@@ -205,3 +206,20 @@ def test_what_cannot_be_run_is_refused(make, tmp_path):
 def test_the_built_in_scenarios_can_be_planned_with_and_without_a_gpu(scenario):
     assert len(plan(info=find_scenario(scenario)).lanes) == 2
     assert len(plan(info=find_scenario(scenario), found=TWO_GPUS).lanes) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "kind"),
+    [
+        ({}, ALWAYS_VALID),
+        ({"steps": 500}, ALWAYS_VALID),
+        ({"seconds": 30.0}, SPENDING),
+        ({"seconds": 30.0, "watched": False}, FIXED),
+        ({"steps": 500, "watched": False}, FIXED),
+        ({"seconds": 30.0, "until_ci": 0.05}, ALWAYS_VALID),
+        ({"until_ci": 0.05, "watched": False}, ALWAYS_VALID),
+    ],
+)
+def test_intervals_are_made_for_how_the_race_is_looked_at(more, kind):
+    race = plan("cpu", "cpu,prefetch=auto", margin=0.1, **more).race
+    assert (race.interval, race.margin, race.until_ci) == (kind, 0.1, more.get("until_ci"))

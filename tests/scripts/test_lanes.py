@@ -172,7 +172,7 @@ def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
     race.send(RunSlice(round=1, seconds=0.5))
     race.until_event(SliceEnded, lambda event: event.round == 1)
     windows = [window for window in race.of(Window) if window.round == 1]
-    assert windows[0].marks == ("slice start",)
+    assert windows[0].marks == ("after a switch",)
     assert any(not window.marks for window in windows)
 
 

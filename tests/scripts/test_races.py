@@ -85,7 +85,7 @@ def test_lanes_in_slices_train_every_step_and_the_replay_says_the_same(race, run
     for lane in result["lanes"]:
         assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", STEPS, 4 * STEPS)
         assert lane["knobs"] == {"rate": 0.01}
-        assert lane["discarded"]["slice start"] >= 2
+        assert lane["discarded"]["after a switch"] >= 2
     again = run("replay", "one.jsonl", "--json")
     assert (again.returncode, again.stdout) == (0, live.stdout), again.stderr
 

@@ -11,6 +11,7 @@ import termios
 import time
 from collections.abc import Callable, Sequence
 from fcntl import ioctl
+from pathlib import Path
 
 import pyte
 
@@ -28,6 +29,7 @@ class Link:
         command: Sequence[str],
         bytes_per_s: float | None = None,
         environment: dict[str, str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.screen = pyte.Screen(COLUMNS, ROWS)
         self._stream = pyte.ByteStream(self.screen)
@@ -40,6 +42,7 @@ class Link:
         self._ended = False
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
+            os.chdir(folder or ".")
             variables = terminal_environment(COLORTERM="truecolor", **(environment or {}))
             os.execvpe(command[0], list(command), variables)
         ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))

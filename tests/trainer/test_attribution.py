@@ -15,7 +15,7 @@ from tfmon.model.lane_events import Profiled, ProfileFailed, SliceEnded, Window
 from tfmon.model.requests import Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import capture
 from tfmon.trainer.control import PROFILE
-from tfmon.trainer.step_clock import COMPILE, TRACE
+from tfmon.trainer.step_clock import COMPILING
 from trainer.running import Running, Steps, stopped
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
@@ -52,26 +52,10 @@ def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start,
     loop.tell(Run())
     loop.until(lambda: len(loop.windows) > 5, "some windows")
     first, *_, last = loop.windows
-    assert first.traced_steps > 0 and TRACE in first.marks
-    assert TRACE not in last.marks, "what every window has is usual for this lane"
+    assert first.traced_steps > 0 and COMPILING in first.marks
+    assert COMPILING not in last.marks, "what every window has is usual for this lane"
     assert last.traced_steps >= last.steps - 1 and 0 < last.traced_ns <= last.call_ns
     assert "was the Python value" in last.traced
-
-
-def test_a_call_far_longer_than_the_others_marks_its_window(running: Start) -> None:
-    long_one: list[float] = []
-
-    def step(_batch: Any) -> np.float32:
-        if long_one:
-            time.sleep(long_one.pop())
-        return np.float32(0)
-
-    loop = running(step)
-    loop.until_ready()
-    loop.tell(Run())
-    loop.until_windows(2)
-    long_one.append(0.08)
-    loop.until(lambda: any(COMPILE in window.marks for window in loop.windows), "the mark")
 
 
 def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running: Start, tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_lane_ends_after_its_steps_and_leaves_no_temporary_files(race: Start, 
     ended = lane.until_event(LaneEnded)
     assert (ended.exit_code, ended.requested) == (0, False)
     assert lane.lane.phase == DONE
-    assert lane.lane.steps == 100
+    assert lane.lane.measured_steps == 100 <= lane.lane.steps
     assert list(tmp_path.iterdir()) == []
 
 

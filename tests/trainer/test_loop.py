@@ -15,8 +15,8 @@ from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, SliceEnd
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import step_clock
-from tfmon.trainer.control import WINDOW_NS
 from tfmon.trainer.scenario import ScenarioError
+from tfmon.trainer.slices import WINDOW_NS
 from trainer.running import DEADLINE_S, Numbers, Running, Steps, stopped
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
@@ -95,16 +95,18 @@ def test_a_lane_warms_up_and_waits_for_the_start_signal(running: Start) -> None:
 
 
 @pytest.mark.parametrize("steps", [257, 1])
-def test_it_finishes_after_exactly_the_requested_steps_whatever_knob_changes(running: Start, steps: int) -> None:
+def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(running: Start, steps: int) -> None:
     step = Steps()
     loop = running(step, steps=steps)
     loop.until_ready()
     warm_up = len(step.batches)
     loop.tell(SetKnob(request=1, knob="batch_size", value=20))
-    loop.tell(Run())
-    assert loop.until_event(Finished).steps == steps
-    assert sum(map(steps_in, loop.windows)) == steps
-    assert len(step.batches) == warm_up + steps
+    loop.tell(RunSlice(round=1, seconds=60.0))
+    finished = loop.until_event(Finished)
+    first, *rest = loop.windows
+    assert SLICE_START in first.marks and first.steps > 0
+    assert finished.measured == steps == sum(window.steps for window in rest if not window.marks)
+    assert finished.steps == sum(map(steps_in, loop.windows)) == len(step.batches) - warm_up
 
 
 def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running: Start) -> None:

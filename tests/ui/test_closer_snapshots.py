@@ -39,11 +39,11 @@ def test_an_own_and_a_logarithmic_axis(snap_compare, scale):
 
 
 def test_the_cursor(snap_compare):
-    assert snap_compare(app_of(sampled()), terminal_size=(120, 36), press=["left"] * 12)
+    assert snap_compare(app_of(sampled()), terminal_size=(120, 36), press=["left"] * 11)
 
 
 def test_a_display_that_does_not_follow(snap_compare):
-    assert snap_compare(app_of(sampled()), terminal_size=(80, 24), press=["h", "F", "pageup"])
+    assert snap_compare(app_of(sampled()), terminal_size=(80, 24), press=["F", "pageup"])
 
 
 def test_what_is_copied(snap_compare):
@@ -54,7 +54,6 @@ def test_what_is_copied(snap_compare):
 def sampled():
     """Return a race whose CPU, memory and GPU are sampled every second, as in a real one."""
     demo = racing_demo()
-    for second in range(12):
-        demo.race(1, (7_600 - 150 * second, 2_400 + 50 * second))
-        demo.sample((212 - 9 * second, 104 + 3 * second))
+    for second in range(30):
+        demo.race(1, (7_600 - 60 * second, 2_400 + 20 * second))
     return demo

@@ -43,7 +43,7 @@ def test_every_line_of_a_pane_is_explained(machine):
 def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it_is():
     demo = racing_demo()
     snapshot = demo.session.snapshot()
-    lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5), snapshot.gpus[0]
+    lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5, process=2), snapshot.gpus[0]
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host))}
     assert {"cpu", "discarded", "clocks", "steal"} <= shown

@@ -1,9 +1,6 @@
-"""The pages beside the race: tabs, what each keeps, their lists, and what they cost."""
+"""The pages beside the race: tabs, what each keeps, and their lists."""
 
 from __future__ import annotations
-
-import asyncio
-import gc
 
 import pytest
 from support.ui import FakeRuns, racing_demo
@@ -65,7 +62,7 @@ async def test_a_page_keeps_its_place_its_filter_and_the_lane_while_others_are_s
         assert "▸  graph" in shown(pilot) and "knob↑" in shown(pilot)
         await press(pilot, "escape", "R")
         assert "2 of 4 runs" in shown(pilot)
-        assert [line[6:16] for line in shown(pilot).splitlines() if line.startswith("▸")] == ["2026-01-01"]
+        assert [line[3:13] for line in shown(pilot).splitlines() if line.startswith("▸")] == ["2026-01-01"]
 
 
 async def test_tabs_and_words_at_the_bottom_can_be_clicked_and_entries_of_a_list():
@@ -139,32 +136,6 @@ async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all
         for _ in range(10):
             app._tick()
         assert "gpu:0 failed" in shown(pilot)
-
-
-async def test_memory_stays_flat_over_a_thousand_page_changes():
-    app = app_with_pages(racing_demo())
-
-    async def change_pages(times: int) -> None:
-        for number in range(times):
-            app.pages.show(list(OPENED_BY)[number % len(OPENED_BY)])
-            if number % 10 == 9:
-                app.screen.action_show_help()
-                app.pages.show("race")
-            if number % 5 == 0:
-                await pilot.pause()
-            await asyncio.sleep(0)
-        await pilot.pause()
-
-    def objects() -> int:
-        gc.collect()
-        return len(gc.get_objects())
-
-    async with app.run_test(size=(60, 12)) as pilot:
-        await change_pages(200)
-        before = objects()
-        await change_pages(1_000)
-        assert objects() - before < 1_000, "not one object for each change"
-        assert len(app.screen_stack) <= 2
 
 
 # ---------------------------------------------------------------- lists. Pure

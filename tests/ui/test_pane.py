@@ -52,7 +52,7 @@ def test_a_racing_lane_shows_its_figures():
     assert rows[0].endswith(" racing 0:42 ─╮")
     assert line(rows, "step").split() == ["step", "p50", "8.43", "ms", "p95", "11.7", "p99", "12.6"]
     assert line(rows, "loss") == "loss    2.2948 → 1.9441"
-    assert line(rows, "done") == "done    6 612 steps · 90 410 ex. · 1 of 210 discarded"
+    assert line(rows, "done") == "done    6 612 steps · 90 410 ex. · discarded <1 %"
     assert line(rows, "cpu").endswith("104 % of 800")
     assert line(rows, "memory") == "memory  612 MiB"
     assert line(rows, "gpu ").endswith("6 % busy · 118 W of 700")

@@ -60,7 +60,7 @@ def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
 
 def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
     shown = text(page(racing_demo()))
-    assert "▲ C  cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.2, 17 pairs)" in shown
+    assert "▲ C  cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, always valid, 17 pairs)" in shown
     shown = text(page(racing_demo(mode="concurrent")))
     assert "▲ C  cpu is 3.2× faster than gpu:0" in shown
     assert "contended" in shown
@@ -131,7 +131,7 @@ def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
     assert lines[0].startswith(" C 7.7k ex/s  racing")
     assert lines[1].strip() == "mixed: starting the step takes 40 % of the time,…", "free rows say what limits"
     assert lines[2].startswith(" G 2.4k ex/s  racing")
-    assert lines[4].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.2"), "each lane is named once"
+    assert lines[4].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.3)"), "each lane is named once"
     lines = text(page(racing_demo(), 60, 4)).splitlines()
     assert lines[1].startswith(" G 2.4k ex/s  racing") and "C is 3.2× faster than G" in lines[2]
     assert text(page(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
@@ -156,6 +156,16 @@ def test_while_all_pause_the_charts_stand_still():
     demo.sample()
     after = text(page(demo))
     assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
+
+
+def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
+    demo = Demo()
+    demo.go()
+    demo.race(20, (9_000, 300))
+    shown = text(page(demo)).splitlines()
+    hint = next(row for row in shown if "a: a scale of its own" in row)
+    assert hint.count("a scale of its own") == 1 and hint.index("a scale") > 60, "in the slower lane only"
+    assert "a scale of its own" not in text(page(racing_demo()))
 
 
 def test_a_second_of_a_calm_race_repaints_few_cells():
@@ -186,7 +196,7 @@ def test_a_race_of_a_known_length_says_how_far_it_is_while_it_trains():
     assert progress(snapshot(seconds=84.0)) == "▓" * 10 + "░" * 10 + " 50 % of 1:24"
     assert progress(snapshot(seconds=1.0)) == "▓" * 20 + " 100 % of 0:01"
     known = snapshot(steps=10_000)
-    slowest = min(lane.steps for lane in known.lanes)
+    slowest = min(lane.measured_steps for lane in known.lanes)
     assert f" {slowest:,}".replace(",", " ") + " of 10 000 steps" in progress(known)
     assert progress(snapshot()) == ""
     assert progress(snapshot(seconds=84.0, started_ns=None)) == ""
@@ -223,7 +233,7 @@ def test_the_line_below_the_header_says_what_is_compared():
     assert both == "The same training on the CPU and the GPU; also differs: batch 10 against batch 256"
     assert compared(small, small) == "The same training runs twice on the CPU, with equal settings"
     assert compared(small, large, LaneSpec("cpu", {"batch_size": 64})).endswith("on the CPU: batch 10, 256, 64")
-    assert "nothing to compare it with" in compared(small)
+    assert compared(small) == "The training runs on the CPU; one lane, so nothing is compared"
 
 
 def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_measured():
@@ -237,9 +247,9 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
     demo.go()
     demo.race(2.4)
     waiting = awaited(analyse(demo.session.snapshot()), {})
-    assert waiting == "measured 2 of 5 rounds; verdict in about 4 s", "two of five rounds of 1.2 s"
+    assert waiting == "measured 2 of 8 rounds; verdict in about 8 s", "two of eight rounds of 1.2 s"
     assert waiting in text(page(demo))
-    demo.race(3.6)
+    demo.race(7.2)
     assert awaited(analyse(demo.session.snapshot()), {}) == "" and "faster than" in text(page(demo))
     demo.clock.ahead(0.1)
     demo.apply("cpu", "batch_size", 20)
@@ -253,9 +263,9 @@ def test_before_the_first_rounds_the_countdown_comes_from_the_length_of_a_slice(
     demo = Demo(mode="turns")
     demo.go()
     known = demo.session.snapshot()
-    assert awaited(analyse(known), {}) == "measured 0 of 5 rounds", "no length is known: none is promised"
+    assert awaited(analyse(known), {}) == "measured 0 of 8 rounds", "no length is known: none is promised"
     timed = replace(known, race=replace(known.race, slice_s=0.5))
-    assert awaited(analyse(timed), {}) == "measured 0 of 5 rounds; verdict in about 5 s"
+    assert awaited(analyse(timed), {}) == "measured 0 of 8 rounds; verdict in about 8 s"
 
 
 def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
@@ -333,7 +343,7 @@ def test_the_result_has_the_verdict_and_of_each_lane_speed_bottleneck_advice_and
     shown = text(page(over(racing_demo()), *size))
     words = " ".join(part.strip() for row in shown.splitlines() for part in row.split("│"))
     for said in (
-        "Result", "after 0:42", "cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.2, 17 pairs)",
+        "Result", "after 0:42", "cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, always valid, 17 pairs)",
         "95 % CI 7 610 to 7 741 examples/s", "compute-bound: computing", "may help: batch 80",
         "discarded: 2 of 210 windows (warm-up 2)", "done after 0:42", "w save", "r again", "q leave",
     ):  # fmt: skip
@@ -364,3 +374,21 @@ def test_a_failed_lane_says_why_beside_the_result():
     demo.enter("cpu", "done")
     shown = text(page(demo))
     assert "no verdict: 1 of 2 lanes can train" in shown and "no module named 'keras_hub'" in shown
+
+
+def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.race(2.4)
+    shown = text(page(over(demo)))
+    assert "no verdict: measured 2 of 8 rounds; about " in shown and " s more would do" in shown
+
+
+def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
+    demo = racing_demo(mode="concurrent")
+    for _ in range(40):
+        demo.clock.ahead(0.2)
+        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
+    demo.enter("cpu", "done")
+    pane = text(page(demo, charset="ascii"))
+    assert "7 669 examples/s" in pane and "not measured" not in pane

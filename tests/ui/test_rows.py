@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmon.ui.canvas import changed_runs
-from tfmon.ui.render.pane import large
+from tfmon.ui.render.figures import large
 from tfmon.ui.render.rows import cells, crop, fit, spread, wrap
 from tfmon.ui.render.style import charset, to_ascii
 

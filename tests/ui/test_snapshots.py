@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from support.ui import CPU_MACHINE, Demo, crossover_demo, racing_demo
 
-from tfmon.model.events import BadLine, LanePrinted
-
 from .pilot import app_of
-
-PAGES = {"help": ["question_mark"], "knobs": ["k", "down", "right"], "picker": ["s", "d", "e"], "log": ["l"]}
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)], ids=lambda size: "{}x{}".format(*size))
@@ -47,13 +43,8 @@ def test_no_colour_and_no_braille(snap_compare, monkeypatch):
     assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=(80, 24))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page(snap_compare, page):
-    demo = racing_demo()
-    lines = ("2026-01-01 I cpu_feature_guard.cc:210] This TensorFlow binary is optimized.", "Epoch 1: loss 2.30")
-    demo.session.accept(LanePrinted(lane="cpu", at_ns=demo.clock(), lines=lines))
-    demo.session.accept(BadLine(lane="cpu", at_ns=demo.clock(), problem="not JSON"))
-    assert snap_compare(app_of(demo), terminal_size=(80, 24), press=PAGES[page])
+def test_the_help_of_a_race(snap_compare):
+    assert snap_compare(app_of(racing_demo()), terminal_size=(80, 24), press=["question_mark"])
 
 
 def test_the_page_of_a_lane(snap_compare):

@@ -15,13 +15,21 @@ from textual import keys
 from textual._compositor import Compositor
 from textual._styles_cache import StylesCache
 from textual.app import App
+from textual.drivers import linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
 
 import tfmon.ui
-from tfmon.ui.textual_compat import RATE_S, ByteRate, TerminalOutput
+from tfmon.ui.textual_compat import (
+    IDLE_S,
+    RATE_S,
+    ByteRate,
+    PatientSelector,
+    TerminalOutput,
+    wait_for_keys,
+)
 
 from .pilot import app_of, until
 
@@ -37,8 +45,9 @@ CALLED = [
 ]
 """Functions that tfmon calls or overrides, with their parameters."""
 READ = [
-    (App, "_driver"), (App, "_sync_available"), (App, "_batch_count"), (Screen, "_compositor"), (Screen, "_layout_required"),
-    (Screen, "_dirty_widgets"), (Widget, "_repaint_required"), (LinuxDriver, "_file"),
+    (App, "_driver"), (App, "_sync_available"), (App, "_batch_count"), (Screen, "_compositor"),
+    (Screen, "_layout_required"), (Screen, "_dirty_widgets"), (Widget, "_repaint_required"),
+    (LinuxDriver, "_file"),
 ]  # fmt: skip
 """Attributes that tfmon reads, and those that it sets."""
 
@@ -48,6 +57,23 @@ def test_a_private_function_of_textual_is_as_tfmon_uses_it(owner, name, paramete
     found = getattr(owner, name, None)
     assert found is not None, told(owner, name)
     assert tuple(inspect.signature(found).parameters) == parameters, f"{owner.__name__}.{name} takes others"
+
+
+def test_keys_are_waited_for_patiently_and_taken_at_once(monkeypatch):
+    """Idle, the driver wakes up a few times a second; after a key it looks as soon as Textual wants."""
+    wait_for_keys()
+    assert vars(linux_driver)["selectors"].SelectSelector is PatientSelector
+    source = inspect.getsource(LinuxDriver.run_input_thread)
+    assert "selectors.SelectSelector()" in source, "the driver waits for keys in another way"
+    assert set(re.findall(r"\bselectors\.(\w+)", source)) <= {"SelectSelector", "EVENT_READ", "SelectorKey"}
+    waits, found = [], [[]] * 9 + [["a key"]] + [[]] * 2
+    monkeypatch.setattr(
+        "selectors.SelectSelector.select", lambda _, timeout: waits.append(timeout) or found.pop(0)
+    )
+    selector = PatientSelector()
+    for _ in range(12):
+        selector.select(0.1)
+    assert waits == [0.1] * 6 + [IDLE_S] * 4 + [0.1] * 2
 
 
 def test_the_private_attributes_of_textual_are_there():

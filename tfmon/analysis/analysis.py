@@ -89,8 +89,8 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
     `before` is the analysis of an earlier snapshot, if there is one: the throughput of lanes that completed no
     window since is taken from it. In an interleaved race these are all lanes but one.
 
-    Cost: after an hour, with 2,000 slices a lane, 2.3 ms for two lanes and 7 ms for eight with `before`; 3.3 ms
-    and 13 ms without.
+    Cost: after an hour, with 2,000 slices a lane, 4 ms for two lanes and 20 ms for eight with `before`; 8 ms
+    and 43 ms without. After two minutes 0.3 ms for two.
     """
     known = {one.lane.spec.name: one.throughput for one in before.lanes} if before else {}
     throughputs = {}

@@ -18,7 +18,7 @@ from tfmon.analysis.statistics import LEAST_PAIRS, Throughput
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import CrossoverState
+from tfmon.model.race import BetweenProcesses, CrossoverState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
@@ -153,8 +153,9 @@ def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
     """Return the curve from the slices of both lanes at each value, under the other settings now in effect."""
     first, second = (snapshot.lane(name) for name in state.lanes)
     titles = first.title, second.title
+    prior = snapshot.race.between
     places = tuple(
-        _place(first, second, state.knob, value, state.refused.get(value, "")) for value in state.values
+        _place(first, second, state.knob, value, prior, state.refused.get(value, "")) for value in state.values
     )
     crossings = _crossings(places, *titles)
     return Curve(state.knob, *titles, places, crossings, _answer(state.knob, places, crossings, titles))
@@ -197,11 +198,19 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
     return f"{id if point.sure else '–'} {factor} ({interval}, {ratio.pairs} pairs)"
 
 
-def _place(first: LaneState, second: LaneState, knob: str, value: KnobValue, refused: str) -> CurvePoint:
+def _place(
+    first: LaneState,
+    second: LaneState,
+    knob: str,
+    value: KnobValue,
+    prior: BetweenProcesses | None,
+    refused: str,
+) -> CurvePoint:
     slices = [lane.slices_under({**lane.settings, knob: value}) for lane in (first, second)]
     ours, theirs = map(Throughput.of, slices)
     pairs = len({one.round for one in slices[0]} & {one.round for one in slices[1]})
-    return CurvePoint(value, ours.speed, theirs.speed, statistics.ratio(ours.logs, theirs.logs), pairs, refused)
+    ratio = statistics.ratio(ours.logs, theirs.logs, prior=prior)
+    return CurvePoint(value, ours.speed, theirs.speed, ratio, pairs, refused)
 
 
 def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:

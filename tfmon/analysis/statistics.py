@@ -1,10 +1,13 @@
 """Throughput of lanes and their ratios from slices, each with a 95 % interval that holds on a noisy machine.
 
-Slices of one round are measured right after each other, so each round gives one ratio, which slow changes (heat,
-other load) hardly touch. The centre is the trimmed mean of the logarithms, without the lowest and the highest
-fifth. The interval is Tukey and McLaughlin's for a trimmed mean: a Student-t interval with winsorised variance. A
-few disturbed slices hardly widen it, unlike the plain t interval, and it holds its 95 % from few pairs on, unlike
-the median's bootstrap.
+Slices of one round are measured right after each other, so each round gives one ratio, a pair, which slow changes
+(heat, other load) hardly touch. What it makes to be the first of a round is estimated and taken out. The centre is
+the trimmed mean of the logarithms, without the lowest and the highest fifth; its standard error is Tukey and
+McLaughlin's, with winsorised variance. A few disturbed slices hardly widen it, unlike that of the plain mean.
+
+How many standard errors the interval reaches depends on how it is looked at, see `intervals`. Two equal processes
+differ in speed as long as they live, by how their memory is laid out. That is a part of every interval: its
+deviation is estimated from the processes of the race and what earlier races told, see `between_processes`.
 
 All functions take logarithms by round, see `log_speeds`, so that a lane's are computed once for all its figures.
 
@@ -15,29 +18,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from tfmon.analysis.intervals import NONE, Looks, student
 from tfmon.model.lane_statistics import SliceSpeed
+from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
 
-LogSpeeds: TypeAlias = Mapping[int, float]
-"""Natural logarithm of a lane's throughput in each slice, by its round. Units: throughput in examples/s."""
+
+class LogSpeed(NamedTuple):
+    """The speed of a lane in one slice."""
+
+    log: float
+    """Natural logarithm of the throughput in examples/s."""
+    at_ns: int
+    process: int
+    """Which process of the lane ran it."""
+
+
+LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
+"""The speed of a lane in each slice, by its round."""
 
 TRIM = 0.2
 """Share of the values cut off at each end."""
 BETWEEN_PROCESSES_SD = 0.008
-"""Between-process standard deviation: that of the log ratio of two lanes that do the same.
+"""Between-process standard deviation where nothing else is known: that of the log ratio of two equal processes.
 
-Two equal processes differ in speed as long as they live, by how their memory is laid out, and no number of pairs
-averages that out. It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 in one race.
-Source: `tests/benchmarks/fairness.py identical`.
+It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 in one race.
+Source: `tests/benchmarks/fairness.py`.
 """
-BETWEEN_PROCESSES_95 = 1.96 * BETWEEN_PROCESSES_SD
-"""Half the interval that is left after any number of pairs."""
+SUPPOSED_DEGREES = 4
+"""Degrees of freedom that it counts for, beside what is measured."""
+MOST_DEGREES = 10
+"""Most degrees of freedom that earlier races count for: a machine may change."""
 LEAST_PAIRS = 5
-"""Fewer pairs give no interval."""
+"""Fewer pairs give no interval, and fewer of a process nothing about it."""
+WIDEST = math.log(1_000)
+"""Half an interval from which on it says nothing, so that there is none."""
 DRIFT = 0.05
 """Change of throughput within a race, or distance of a pair from the others, from which on it is reported."""
 FAR = 3.5 / 0.6745
@@ -45,6 +64,8 @@ FAR = 3.5 / 0.6745
 
 Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
 """
+AT_THE_END = Looks()
+"""One look, at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,35 +86,143 @@ class Throughput:
         return cls(slices, logs, speed(logs), drift(logs))
 
 
-def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, float]:
+@dataclass(frozen=True, slots=True)
+class Center:
+    """A trimmed mean."""
+
+    value: float
+    error: float
+    """Its standard error."""
+    degrees: int
+    """Degrees of freedom of the standard error."""
+    count: int
+    """Values behind it."""
+    estimated: int = 0
+    """Figures besides the mean that were estimated from them."""
+
+    def reach(self, looks: Looks = AT_THE_END) -> float:
+        """Return half the 95 % interval; infinite where there is none yet."""
+        errors = looks.errors(self.count - self.estimated, self.degrees)
+        return errors * self.error if errors < NONE else NONE
+
+    def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
+        """Return the mean with its interval, None where there is none yet."""
+        return _estimate(self.value, self.reach(looks), self.count, looks)
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """What equal processes differ by, in the log ratio."""
+
+    sd: float
+    """Standard deviation of the log ratio of one process of each lane."""
+    degrees: float
+    """Degrees of freedom behind it."""
+    processes: float = 1.0
+    """How many processes of each lane the pairs come from; fewer where some ran for longer than others."""
+    learnt: BetweenProcesses | None = None
+    """What this race alone tells; None for a race with one process of each lane."""
+
+    def reach(self, looks: Looks = AT_THE_END) -> float:
+        """Return the part of half the interval that more pairs of the same processes do not narrow."""
+        return student(looks.error, self.degrees) * self.sd / math.sqrt(self.processes)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The log ratio of two speeds, from pairs of slices."""
+
+    center: Center
+    between: Between | None
+    """None where one process ran both."""
+
+    def reach(self, looks: Looks = AT_THE_END) -> float:
+        """Return half the 95 % interval; infinite where there is none yet."""
+        within = self.center.reach(looks)
+        return within if self.between is None else math.hypot(within, self.between.reach(looks))
+
+    def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
+        """Return the ratio with its interval, None where there is none yet."""
+        return _exponential(_estimate(self.center.value, self.reach(looks), self.center.count, looks))
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Pairs of slices: their log ratios, which slice of them came first, and the processes that ran them."""
+
+    logs: list[float] = field(default_factory=list)
+    first_leads: list[bool] = field(default_factory=list)
+    processes: list[tuple[int, int]] = field(default_factory=list)
+
+
+def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
     """Return the logarithms of the slices in which anything was trained."""
     log = math.log
-    return {one.round: log(one.examples / one.span_ns * 1e9) for one in slices if one.examples > 0}
+    return {
+        one.round: LogSpeed(log(one.examples / one.span_ns * 1e9), one.at_ns, one.process)
+        for one in slices
+        if one.examples > 0
+    }
 
 
-def ratio(first: LogSpeeds, second: LogSpeeds) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few.
+def compare(
+    first: LogSpeeds, second: LogSpeeds, prior: BetweenProcesses | None = None, *, in_turns: bool = True
+) -> Comparison | None:
+    """Compare two lanes by the rounds that both ran in; None from too few.
 
-    The interval includes what two equal processes differ by.
+    Args:
+        first: The lane whose throughput is above the line.
+        second: The other one.
+        prior: What is known of equal processes before.
+        in_turns: Whether one lane trained after the other in each round.
     """
-    return _exponential(_between_processes(trimmed(_log_ratios(first, second))))
+    pairs = _Pairs()
+    for number, one in first.items():
+        other = second.get(number)
+        if other is not None:
+            pairs.logs.append(one.log - other.log)
+            if in_turns:
+                pairs.first_leads.append(one.at_ns < other.at_ns)
+            pairs.processes.append((one.process, other.process))
+    return _compare(pairs, prior)
 
 
-def gain(pairs: Sequence[tuple[SliceSpeed, SliceSpeed]], *, one_process: bool = True) -> Estimate | None:
+def ratio(
+    first: LogSpeeds, second: LogSpeeds, looks: Looks = AT_THE_END, prior: BetweenProcesses | None = None
+) -> Estimate | None:
+    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
+    found = compare(first, second, prior)
+    return None if found is None else found.estimate(looks)
+
+
+def gain(
+    pairs: Sequence[tuple[SliceSpeed, SliceSpeed]],
+    looks: Looks = AT_THE_END,
+    *,
+    one_process: bool = True,
+    prior: BetweenProcesses | None = None,
+) -> Estimate | None:
     """Return one lane's throughput under new settings over that under the old ones; None from too few pairs.
 
     A pair is a slice under the old settings and one under the new ones, soon after each other. Without
     `one_process` each setting has its own process, and the interval includes what two equal processes differ by.
     """
-    logs = trimmed(
-        [math.log(new.examples_per_s / old.examples_per_s) for old, new in pairs if old.examples * new.examples]
-    )
-    return _exponential(logs if one_process else _between_processes(logs))
+    logs = _Pairs()
+    for old, new in pairs:
+        if old.examples * new.examples:
+            logs.logs.append(math.log(new.examples_per_s / old.examples_per_s))
+            logs.processes.append((new.process, old.process))
+    if one_process:
+        center = trimmed(logs.logs)
+        return None if center is None else _exponential(center.estimate(looks))
+    found = _compare(logs, prior)
+    return None if found is None else found.estimate(looks)
 
 
 def speed(lane: LogSpeeds) -> Estimate | None:
     """Return a lane's throughput over its slices, in examples/s; None from too few."""
-    return _exponential(trimmed(lane.values()))
+    center = trimmed([one.log for one in lane.values()])
+    return None if center is None else _exponential(center.estimate())
 
 
 def drift(lane: LogSpeeds) -> float | None:
@@ -101,19 +230,19 @@ def drift(lane: LogSpeeds) -> float | None:
 
     None unless they differ by more than `DRIFT` and their intervals do not overlap.
     """
-    values = list(lane.values())
+    values = [one.log for one in lane.values()]
     third = len(values) // 3
     early, late = trimmed(values[:third]), trimmed(values[len(values) - third :])
     if early is None or late is None:
         return None
-    apart = early.high < late.low or late.high < early.low
-    change = math.exp(late.value - early.value)
-    return change if apart and abs(change - 1) > DRIFT else None
+    change = late.value - early.value
+    apart = abs(change) > early.reach() + late.reach()
+    return math.exp(change) if apart and abs(math.exp(change) - 1) > DRIFT else None
 
 
 def outliers(first: LogSpeeds, second: LogSpeeds) -> int:
     """Return how many pairs lie far from the others (see `FAR`), and off by more than `DRIFT`."""
-    logs = _log_ratios(first, second)
+    logs = [one.log - second[number].log for number, one in first.items() if number in second]
     if len(logs) < LEAST_PAIRS:
         return 0
     middle = median(logs)
@@ -121,8 +250,13 @@ def outliers(first: LogSpeeds, second: LogSpeeds) -> int:
     return sum(abs(value - middle) > far for value in logs)
 
 
-def trimmed(values: Collection[float]) -> Estimate | None:
-    """Return the trimmed mean of values with its 95 % interval; None for fewer than `LEAST_PAIRS`."""
+def trimmed(values: Collection[float], estimated: int = 0) -> Center | None:
+    """Return the trimmed mean of values; None for fewer than `LEAST_PAIRS`.
+
+    Args:
+        values: The values.
+        estimated: How many figures besides the mean were estimated from them, and taken out.
+    """
     count = len(values)
     if count < LEAST_PAIRS:
         return None
@@ -133,61 +267,89 @@ def trimmed(values: Collection[float]) -> Estimate | None:
     mean = sum_kept / len(kept)
     middle = (sum_kept + cut * (low + high)) / count  # The mean of the winsorised values.
     squares = math.fsum([(value - middle) ** 2 for value in kept])
-    variance = (squares + cut * ((low - middle) ** 2 + (high - middle) ** 2)) / (count - 1)
+    variance = (squares + cut * ((low - middle) ** 2 + (high - middle) ** 2)) / (count - 1 - estimated)
     error = math.sqrt(variance / count) / (1 - 2 * TRIM)
-    half = student_95(len(kept) - 1) * error
-    return Estimate(mean, mean - half, mean + half, count) if math.isfinite(half) else None
-
-
-def student_95(degrees: int) -> float:
-    """Return how many standard errors Student's t distribution holds in 95 % of cases on either side.
-
-    Up to 30 degrees of freedom the distribution is a finite sum, solved by Newton's method to 12 digits; above,
-    the Cornish-Fisher expansion to the fourth order is off by less than 2e-8.
-
-    Source: Abramowitz, Stegun (1964), 26.7.3, 26.7.4 and 26.7.5.
-    """
-    if degrees > 30:
-        return _NORMAL_95 + math.fsum(term / degrees**power for power, term in enumerate(_EXPANSION, 1))
-    density = 2 * math.gamma((degrees + 1) / 2) / (math.gamma(degrees / 2) * math.sqrt(math.pi * degrees))
-    t = _NORMAL_95
-    for _ in range(50):  # The probability is concave, so Newton's method rises to the root and never passes it.
-        missing = 0.95 - _probability(t, degrees)
-        if missing < 1e-14:
-            break
-        t += missing / (density * math.pow(1 + t * t / degrees, -(degrees + 1) / 2))
-    return t
-
-
-def _probability(t: float, degrees: int) -> float:
-    """Return the probability that Student's t lies between -t and t."""
-    angle = math.atan(t / math.sqrt(degrees))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = term if degrees > 1 else 0.0
-    for number in range(2 + odd, degrees - 1, 2):
-        term *= cosine * cosine * (number - 1) / number
-        total += term
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
-
-
-_NORMAL_95 = 1.959963984540054
-_EXPANSION = (2.3722712303, 2.8224986157, 2.5558496795, 1.5895340534)
-
-
-def _log_ratios(first: LogSpeeds, second: LogSpeeds) -> list[float]:
-    return [log - second[number] for number, log in first.items() if number in second]
-
-
-def _between_processes(logs: Estimate | None) -> Estimate | None:
-    if logs is None:
+    if not math.isfinite(error):
         return None
-    half = math.hypot(logs.value - logs.low, BETWEEN_PROCESSES_95)
-    return Estimate(logs.value, logs.value - half, logs.value + half, logs.pairs)
+    return Center(mean, error, len(kept) - 1 - estimated, count, estimated)
+
+
+def order_effect(logs: Sequence[float], first_leads: Sequence[bool]) -> float | None:
+    """Return half of what the log ratio is larger by where the first lane's slice came first.
+
+    None from too few pairs of one order.
+    """
+    leading = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if leads])
+    following = trimmed([value for value, leads in zip(logs, first_leads, strict=True) if not leads])
+    return None if leading is None or following is None else (leading.value - following.value) / 2
+
+
+def between_processes(
+    logs: Sequence[float], processes: Sequence[int], prior: BetweenProcesses | None = None
+) -> Between:
+    """Return what equal processes differ by, from the pairs that each of them made and what is known before.
+
+    The squares of the processes' distances from their mean, less what the scatter of the pairs makes of them, are
+    added to those of the prior and to those of the standard deviation that is supposed.
+    """
+    groups: dict[int, list[float]] = {}
+    for value, process in zip(logs, processes, strict=True):
+        groups.setdefault(process, []).append(value)
+    effective = len(logs) ** 2 / sum(len(group) ** 2 for group in groups.values()) if logs else 1.0
+    learnt = _learnt(list(groups.values()))
+    known = [one for one in (_capped(prior), learnt) if one is not None]
+    supposed = BETWEEN_PROCESSES_SD**2
+    squares = SUPPOSED_DEGREES * supposed + sum(one.squares for one in known)
+    degrees = SUPPOSED_DEGREES + sum(one.degrees for one in known)
+    variance = max(squares, SUPPOSED_DEGREES / 2 * supposed) / degrees
+    return Between(math.sqrt(variance), degrees, effective, learnt)
+
+
+def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
+    """Return what the processes of one race tell; None for fewer than two with enough pairs."""
+    centers = [(group, center) for group in groups if (center := trimmed(group)) is not None]
+    if len(centers) < 2:
+        return None
+    count = sum(len(group) for group, _ in centers)
+    each = count / len(centers)
+    mean = sum(len(group) * center.value for group, center in centers) / count
+    within = trimmed([value - center.value for group, center in centers for value in group], len(centers) - 1)
+    if within is None:
+        return None
+    squares = sum(len(group) / each * (center.value - mean) ** 2 for group, center in centers)
+    scatter = within.error**2 * count / each  # The variance of the mean of one process, by its pairs alone.
+    degrees = len(centers) - 1
+    return BetweenProcesses(squares - degrees * scatter, degrees, 1)
+
+
+def _capped(prior: BetweenProcesses | None) -> BetweenProcesses | None:
+    if prior is None or prior.degrees <= MOST_DEGREES:
+        return prior
+    return BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
+
+
+def _compare(pairs: _Pairs, prior: BetweenProcesses | None) -> Comparison | None:
+    logs = pairs.logs
+    effect = order_effect(logs, pairs.first_leads) if pairs.first_leads else None
+    if effect is not None:
+        logs = [
+            value - effect if leads else value + effect
+            for value, leads in zip(logs, pairs.first_leads, strict=True)
+        ]
+    center = trimmed(logs, estimated=0 if effect is None else 1)
+    if center is None:
+        return None
+    # Where one lane was restarted more often than the other, each process of the other makes one group.
+    firsts, seconds = (list(column) for column in zip(*pairs.processes, strict=True))
+    processes = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
+    return Comparison(center, between_processes(logs, processes, prior))
+
+
+def _estimate(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
+    return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
 
 
 def _exponential(logs: Estimate | None) -> Estimate | None:
     if logs is None:
         return None
-    return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.pairs)
+    return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.pairs, logs.kind)

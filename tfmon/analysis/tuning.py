@@ -1,7 +1,8 @@
 """Tuning of a running lane: what to try next, what it gained, whether it is kept. Pure.
 
 The lane trains under the old and the new settings in turn, a few slices each, so that drift affects both. The gain
-is tested a few times at most: each test may err, and many tests would find a gain where there is none.
+is tested a few times at most, and its interval is made for that: it spends its error over the largest number of
+pairs, and a part of it on each change that the series chooses from.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for, code_for
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
+from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import gain
 from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
-from tfmon.model.readings import Estimate, known
+from tfmon.model.readings import SPENDING, Estimate, known
 from tfmon.model.session import Snapshot
 
 LOOKS = (6, 12, 18)
@@ -122,8 +124,10 @@ def _in_effect(snapshot: Snapshot, attempt: Attempt, settings: Settings) -> bool
     return lane is not None and all(lane.settings.get(knob) == settings[knob] for knob in attempt.change)
 
 
-def plan_attempt(lane: LaneState, advice: Advice, bottleneck: str, knobs: Sequence[Knob]) -> Attempt:
-    """Return the attempt that tries one piece of advice on a lane as it is set now."""
+def plan_attempt(
+    lane: LaneState, advice: Advice, bottleneck: str, knobs: Sequence[Knob], choices: int = 1
+) -> Attempt:
+    """Return the attempt that tries one of some pieces of advice on a lane as it is set now."""
     before = dict(lane.settings)
     return Attempt(
         lane=lane.spec.name,
@@ -132,6 +136,7 @@ def plan_attempt(lane: LaneState, advice: Advice, bottleneck: str, knobs: Sequen
         bottleneck=bottleneck,
         purpose=advice.purpose,
         restarts=find(knobs, advice.knob).kind == "restart",
+        choices=choices,
     )
 
 
@@ -156,12 +161,20 @@ def pairs_of(lane: LaneState, attempt: Attempt) -> list[tuple[SliceSpeed, SliceS
 
 def gain_of(lane: LaneState, attempt: Attempt) -> Estimate | None:
     """Return the gain of an attempt so far, 1.38 for 38 %; None from too few pairs."""
-    return gain(pairs_of(lane, attempt), one_process=not attempt.restarts)
+    pairs = pairs_of(lane, attempt)
+    share = min(1.0, len(pairs) / looks_at(attempt)[-1])
+    looks = Looks(SPENDING, share, attempt.choices)
+    return gain(pairs, looks, one_process=not attempt.restarts)
+
+
+def looks_at(attempt: Attempt) -> tuple[int, ...]:
+    """Return after how many pairs the gain of an attempt is tested."""
+    return LOOKS_RESTARTING if attempt.restarts else LOOKS
 
 
 def decide(lane: LaneState, attempt: Attempt) -> str:
     """Return `kept` or `withdrawn`, or "" while more pairs are needed."""
-    looks = LOOKS_RESTARTING if attempt.restarts else LOOKS
+    looks = looks_at(attempt)
     pairs, found = len(pairs_of(lane, attempt)), gain_of(lane, attempt)
     last = pairs >= looks[-1]
     if pairs < looks[0]:
@@ -178,7 +191,7 @@ def decide(lane: LaneState, attempt: Attempt) -> str:
 
 def next_look(lane: LaneState, attempt: Attempt) -> int:
     """Return after how many pairs the gain is tested next."""
-    looks = LOOKS_RESTARTING if attempt.restarts else LOOKS
+    looks = looks_at(attempt)
     pairs = len(pairs_of(lane, attempt))
     return next((look for look in looks if look > pairs), looks[-1])
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
-from tfmon.analysis.statistics import LEAST_PAIRS, Throughput
+from tfmon.analysis.contention import contention
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
+from tfmon.analysis.statistics import Comparison, Throughput
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.naming import also_differing
 from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import Estimate, known
-from tfmon.model.session import GPU_THROTTLED, STOLEN, SWAPPING, THROTTLED, Snapshot
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind, known
+from tfmon.model.session import GPU_THROTTLED, SWAPPING, THROTTLED, Snapshot
 
 CONTENDED = "contended: all train at once and share the cores (t: take turns)"
 
@@ -24,11 +28,25 @@ FALLEN = 0.75
 MANY_OUTLIERS = 0.1
 """Share of outlying pairs from which on they are reported."""
 _CONSTANT = {
-    STOLEN: "this virtual machine loses CPU time to others",
     SWAPPING: "this machine swaps most of the time",
     THROTTLED: "the container's CPU quota is used up most of the time",
     GPU_THROTTLED: "the GPU is throttled most of the time",
 }
+
+VerdictKind = Literal["", "faster", "same", "not known yet", "too close to call"]
+FASTER: VerdictKind = "faster"
+"""The interval of the lead excludes 1."""
+SAME: VerdictKind = "same"
+"""It does not, and lies within the margin."""
+NOT_YET: VerdictKind = "not known yet"
+TOO_CLOSE: VerdictKind = "too close to call"
+"""The same at the end of the race."""
+KIND_TEXTS: dict[IntervalKind, str] = {
+    ALWAYS_VALID: "always valid",
+    SPENDING: "valid for this length",
+    FIXED: "valid at the end",
+}
+"""What an interval is made for, beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +75,19 @@ class Verdict:
     """Every lane but the slowest, the fastest first; empty in a concurrent race."""
     note: str = ""
     """What limits the figure; empty if nothing does."""
+    kind: VerdictKind = ""
+    """Which answer it is; empty before there is an interval."""
+    left_s: float | None = None
+    """About how much longer until there is an answer, or until the width that ends the race; None if there is
+    one, or if more time of this race gives none."""
+
     also: tuple[str, ...] = ()
     """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
+
+    @property
+    def interval_kind(self) -> IntervalKind | None:
+        """What the interval is made for; None without one."""
+        return self.interval.kind if self.interval is not None else None
 
 
 def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None) -> Verdict:
@@ -89,53 +118,112 @@ def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | No
             "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
         )
     if snapshot.race.mode == CONCURRENT:
-        return _concurrent(lanes)
+        return _concurrent(snapshot, lanes)
     known_ones = throughputs or {lane.spec.name: Throughput.of(lane.slices) for lane in lanes}
     return _interleaved(snapshot, [(lane, known_ones[lane.spec.name]) for lane in lanes])
 
 
-def _concurrent(lanes: Sequence[LaneState]) -> Verdict:
-    """Compare the extremes by the stretches in which all lanes trained: one that began alone was alone faster."""
+Compared = Sequence[tuple[LaneState, Throughput]]
+"""The lanes that are compared."""
+
+
+def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
+    """Compare the lanes by the stretches in which all trained: one that began alone was alone faster."""
     length_ns, slices = stretches(lanes)
-    ordered = sorted(zip(lanes, map(Throughput.of, slices), strict=True), key=_pace, reverse=True)
-    (winner, first), (loser, last) = ordered[0], ordered[-1]
-    found = statistics.ratio(first.logs, last.logs)
-    if found is None:
-        over = all(lane.over for lane in lanes)
-        trained_s, least_s = (count * length_ns / 1e9 for count in (len(last.slices), LEAST_PAIRS))
-        more = f"; about {least_s - trained_s:.0f} s more would do" if over else ""
-        said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
-        return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
-    factor, interval = _written(found)
-    sure = found.low > 1
-    text = (
-        f"{{}} is {factor} faster than {{}} ({interval})"
-        if sure
-        else f"too close to call: {{}} over {{}} ({interval})"
-    )
-    name = winner.spec.name if sure else None
-    return Verdict(*_named(text, winner, loser), name, found.value, found, note=CONTENDED)
+    compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
+    found = _judged(snapshot, compared, together=True)
+    if found is not None:
+        return replace(found, ranking=(), note=CONTENDED)
+    over = all(lane.over for lane in lanes)
+    least = least_rounds(snapshot.race, len(lanes), over=over)
+    trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
+    more = f"; about {least_s - trained_s:.0f} s more would do" if over and trained_s < least_s else ""
+    said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
+    return Verdict(f"no verdict{'' if over else ' yet'}: {said}")
 
 
-def _interleaved(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]]) -> Verdict:
-    lanes = sorted(lanes, key=_pace, reverse=True)
+def _interleaved(snapshot: Snapshot, compared: Compared) -> Verdict:
+    """Compare the lanes by the rounds in which all trained."""
+    found = _judged(snapshot, compared)
+    if found is not None:
+        return found
+    lanes = [lane for lane, _ in compared]
+    rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
+    over = all(lane.over for lane in lanes)
+    yet = "" if over else " yet"
+    least = least_rounds(snapshot.race, len(lanes), over=over)
+    if rounds >= least:
+        return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
+    more = _more_rounds(snapshot, lanes, least - rounds) if over else ""
+    return Verdict(f"no verdict{yet}: measured {rounds} of {least} rounds{more}")
+
+
+def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -> Verdict | None:
+    """Return which of some lanes is faster, or how far that is known; None before there are intervals.
+
+    Args:
+        snapshot: The race.
+        compared: The lanes.
+        together: Whether they trained at the same time, so that none comes first.
+    """
+    race, slices = snapshot.race, [one.slices for _, one in compared]
+    over = all(lane.over for lane, _ in compared)
+    looks = looks_of(race, slices, over=over)
+    lanes = sorted(compared, key=_pace, reverse=True)
     (fastest, first), (next_fastest, second), (slowest, last) = lanes[0], lanes[1], lanes[-1]
-    ratios = [(lane.spec.name, statistics.ratio(one.logs, last.logs)) for lane, one in lanes[:-1]]
-    ranking = tuple(Rank(name, ratio) for name, ratio in ratios if ratio is not None)
-    if len(ranking) < len(ratios):
-        rounds = len(set.intersection(*({one.round for one in lane.slices} for lane, _ in lanes)))
-        yet = "" if all(lane.over for lane, _ in lanes) else " yet"
-        more = "" if yet else _more_rounds(snapshot, [lane for lane, _ in lanes], LEAST_PAIRS - rounds)
-        return Verdict(f"no verdict{yet}: measured {rounds} of {LEAST_PAIRS} rounds{more}")
-    best = ranking[0].ratio
-    lead = statistics.ratio(first.logs, second.logs) if len(lanes) > 2 else best
-    note = "; ".join([*_notes(lanes), *_fallen_clocks(snapshot)])
-    if lead is None or lead.low <= 1:
-        text = f"too close to call: {{}} over {{}} ({_written(lead or best)[1]})"
-        return Verdict(*_named(text, fastest, next_fastest), None, best.value, best, ranking, note)
-    factor, interval = _written(best)
-    text = f"{{}} is {factor} faster than {{}} ({interval})"
-    return Verdict(*_named(text, fastest, slowest), fastest.spec.name, best.value, best, ranking, note)
+    in_turns = not together
+    found = [
+        (lane.spec.name, statistics.compare(one.logs, last.logs, race.between, in_turns=in_turns))
+        for lane, one in lanes[:-1]
+    ]
+    lead = found[0][1]
+    if len(lanes) > 2:
+        lead = statistics.compare(first.logs, second.logs, race.between, in_turns=in_turns)
+    shown = lead.estimate(looks) if lead is not None else None
+    estimates = [(name, one.estimate(looks) if one is not None else None) for name, one in found]
+    ranking = tuple(Rank(name, ratio) for name, ratio in estimates if ratio is not None)
+    if lead is None or shown is None or len(ranking) < len(found):
+        return None
+    left_s = None if over and race.until_ci else seconds_left(race, slices, lead, looks)
+    within = 1 / (1 + race.margin) <= shown.low and shown.high <= 1 + race.margin
+    margin, best, other = f"±{100 * race.margin:g} %", ranking[0].ratio, next_fastest
+    kind: VerdictKind
+    if shown.low > 1:
+        kind, other, shown = FASTER, slowest, best
+        less = f", by less than the margin of {margin}" if within and len(lanes) == 2 else ""
+        text = f"{{first}} is {{factor}} faster than {{second}}{less} ({{interval}})"
+    elif within:
+        kind = SAME
+        text = f"{{first}} and {{second}} are the same within {margin} ({{factor}}, {{interval}})"
+    else:
+        kind = TOO_CLOSE if over else NOT_YET
+        text = f"{kind}: {{first}} over {{second}} {{factor}} ({{interval}})"
+        text += _longer_text(left_s, snapshot, lead, looks, over=over)
+    return Verdict(
+        *_named(text, fastest, other, shown),
+        winner=fastest.spec.name if kind == FASTER else None,
+        ratio=best.value,
+        interval=best,
+        ranking=ranking,
+        note="" if together else _note(snapshot, lanes, undecided=kind in (NOT_YET, TOO_CLOSE)),
+        kind=kind,
+        left_s=left_s,
+    )
+
+
+def _longer_text(
+    left_s: float | None, snapshot: Snapshot, comparison: Comparison, looks: Looks, *, over: bool
+) -> str:
+    """Say how much longer it takes, or that no time of this race is enough."""
+    if left_s is not None:
+        about = f"; about {units.about(left_s)} more"
+        return f"{about} would settle it" if over else about
+    between = comparison.between
+    limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
+    if snapshot.race.fresh or not limited:
+        return ""
+    script = any(lane.command for lane in snapshot.lanes)
+    return "; these two processes cannot tell" + ("" if script else ", fresh ones would (--fresh)")
 
 
 def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
@@ -158,13 +246,21 @@ def _pace(lane: tuple[LaneState, Throughput]) -> float:
     return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
 
 
-def _named(text: str, first: LaneState, second: LaneState) -> tuple[str, str]:
-    return text.format(first.title, second.title), text.format(first.spec.id, second.spec.id)
+def _named(text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
+    """Return the text with the lanes' titles, and with their ids and no more than the interval."""
+    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    interval = f"95 % CI {interval}"
+    more = f"{interval}, {KIND_TEXTS[ratio.kind]}, {ratio.pairs} pairs"
+    return (
+        text.format(first=first.title, second=second.title, factor=factor, interval=more),
+        text.format(first=first.spec.id, second=second.spec.id, factor=factor, interval=interval),
+    )
 
 
-def _written(estimate: Estimate) -> tuple[str, str]:
-    factor, interval = units.ratio_in(estimate.value, estimate.low, estimate.high)
-    return factor, f"95 % CI {interval}, {estimate.pairs} pairs"
+def _note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
+    """Return all that limits the figure in one line; what other programs took comes first."""
+    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided)
+    return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
 
 
 def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:

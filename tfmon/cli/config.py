@@ -17,15 +17,23 @@ from tfmon.runner.settings import SETTINGS, ConfigFile, Resolved, config_path, r
 
 @click.command(short_help="Show the settings in effect.")
 @click.option("--init", is_flag=True, help="Write a settings file for you to edit, with everything in comments.")
+@click.option(
+    "--forget-variance",
+    is_flag=True,
+    help="Forget what races on any machine told of how much equal processes differ. tfmon doctor -v shows it.",
+)
 @options.as_json
 @options.flags
-def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
+def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) -> NoReturn:
     """Show the settings in effect, and where each comes from.
 
     A flag goes before an environment variable such as TFMON_THEME, a variable before the settings file, and the
     file before the built-in value. TFMON_CONFIG names another file.
     """
     path = config_path()
+    if forget_variance:
+        click.echo(_forget())
+        sys.exit(EXIT_FINE)
     if init:
         _write(path)
         click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
@@ -48,6 +56,19 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     for mistake in mistakes:
         click.echo(f"tfmon: {mistake}", err=True)
     sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
+
+
+def _forget() -> str:
+    """Forget the between-process variances; return what that was."""
+    from tfmon.runner import variance
+
+    where = variance.path()
+    try:
+        count = variance.forget()
+    except OSError as error:
+        raise UsageError(f"{where} cannot be removed: {error.strerror or error}") from error
+    scenarios = "1 scenario" if count == 1 else f"{count} scenarios"
+    return f"forgot what was known of {scenarios}" if count else f"nothing is remembered: {where} is not there"
 
 
 def _text(found: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:

@@ -120,7 +120,11 @@ def tune(
     from tfmon.runner.planner import RaceOptions
 
     race_options = RaceOptions(
-        lanes=(lane,) if lane else (), settings=settings, python=options.interpreter(python), one_lane=True
+        lanes=(lane,) if lane else (),
+        settings=settings,
+        python=options.interpreter(python),
+        one_lane=True,
+        fresh=True,
     )
 
     def progress(snapshot: Snapshot) -> str:
@@ -182,11 +186,13 @@ def _run(
 @click.command(short_help="Measure what is claimed about scenarios.")
 @click.argument("scenarios", nargs=-1)
 @click.option(
-    "--seconds", type=Seconds(min=3), default=12.0, show_default=True, help="Length of a claim's race at most."
+    "--seconds",
+    type=Seconds(min=3),
+    help="Length of a claim's race at most. Default: 12, or less where that would take more than 10 minutes.",
 )
 @options.as_json
 @options.python
-def verify(scenarios: tuple[str, ...], seconds: float, as_json: bool, python: str | None) -> None:
+def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, python: str | None) -> None:
     """Measure what is claimed about SCENARIOS, by default about all of them.
 
     Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
     from tfmon.runner.planner import RaceOptions
 
+FRESH_FROM_S = 60.0
+"""Races without a screen that are as long get fresh processes."""
 HEADLESS_SECONDS = 30.0
 """Length of a race without a screen for which no end is given."""
-LEAST_CI = 0.02
-"""No interval becomes narrower: `analysis.statistics.BETWEEN_PROCESSES_SD` is a part of it."""
+LEAST_CI = 0.025
+"""No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
+LEAST_MARGIN = 0.001
 
 
 @click.command(cls=options.TakesCommand, short_help="Race a scenario, or your own script.")
@@ -34,6 +37,19 @@ LEAST_CI = 0.02
 @options.slice_s
 @click.option(
     "--until-ci", metavar="PERCENT", help="Stop when every ratio is known to within ± PERCENT, such as 5%."
+)
+@click.option(
+    "--margin",
+    metavar="PERCENT",
+    default="3%",
+    show_default=True,
+    help="Lanes that differ by less than ± PERCENT are called the same.",
+)
+@click.option(
+    "--fresh/--no-fresh",
+    default=None,
+    help="Replace the lanes' processes by fresh ones every 20 s, because two equal processes differ in speed. "
+    "The weights begin anew. Default: without a screen, in races of 60 s and more.",
 )
 @options.record
 @click.option(
@@ -55,8 +71,10 @@ def race(
     mode: str,
     slice_s: float,
     until_ci: str | None,
+    margin: str,
     record: str | None,
     no_record: bool,
+    fresh: bool | None,
     no_spare: bool,
     headless: bool,
     as_json: bool,
@@ -82,6 +100,10 @@ def race(
         )
     if command and steps is not None:
         raise UsageError("--steps is for scenarios; a script says itself how many it trains", "--seconds ends it")
+    if fresh and command:
+        raise UsageError("--fresh is for scenarios; a script cannot begin anew in the middle", "leave it out")
+    if fresh and mode != "turns":
+        raise UsageError("--fresh needs --mode turns", "fresh processes come between two rounds")
     if seconds is not None and steps is not None:
         raise UsageError("--seconds and --steps exclude each other", "leave one of them out")
     if command:
@@ -89,7 +111,7 @@ def race(
     else:
         info = find_scenario(str(configured.resolve("scenario", scenario).value))
     interpreter = options.interpreter(python, command)
-    narrow = None if until_ci is None else _percentage(until_ci)
+    narrow = None if until_ci is None else _percentage("--until-ci", until_ci, LEAST_CI)
     if narrow is not None and mode != "turns":
         raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
     race_options = RaceOptions(
@@ -101,11 +123,12 @@ def race(
         mode=mode,
         slice_s=slice_s,
         until_ci=narrow,
+        margin=_percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
-    _start(info, race_options, screen, headless=headless, as_json=as_json)
+    _start(info, race_options, screen, headless=headless, as_json=as_json, fresh=fresh)
 
 
 @click.command(cls=options.TakesCommand, short_help="Watch your own script in one lane.")
@@ -153,16 +176,14 @@ def watch(
     _start(command_scenario(command), race_options, screen, headless=headless, as_json=as_json)
 
 
-def _percentage(text: str) -> float:
+def _percentage(option: str, text: str, least: float) -> float:
     try:
         value = float(text.strip().removesuffix("%")) / 100
     except ValueError:
         value = 0.0
-    if not LEAST_CI <= value < 1:
-        least = f"{100 * LEAST_CI:g}%"
+    if not least <= value < 1:
         raise UsageError(
-            f"--until-ci {text} is not a percentage from {least} to 100%",
-            f"two processes that do the same differ by almost {least}, however long they race",
+            f"{option} {text} is not a percentage from {100 * least:g}% to 100%", f"for example {option} 5%"
         )
     return value
 
@@ -174,6 +195,7 @@ def _start(
     *,
     headless: bool,
     as_json: bool,
+    fresh: bool | None = None,
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
@@ -190,7 +212,9 @@ def _start(
         race_options = replace(race_options, seconds=HEADLESS_SECONDS)
         notes.append(f"racing for {HEADLESS_SECONDS:g} s; --seconds or --steps says how long")
     if headless:
-        race_options = replace(race_options, spare=False)
+        race_options = replace(race_options, spare=False, watched=False)
+    long = race_options.steps is None and (race_options.seconds or FRESH_FROM_S) >= FRESH_FROM_S
+    race_options = replace(race_options, fresh=headless and long if fresh is None else fresh)
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.

@@ -80,7 +80,10 @@ class Crossover:
         self._driver.wait(more, "no slice ended")
 
     def _curve(self) -> Curve:
-        return curve_of(self._driver.snapshot(), self._state)
+        try:
+            return curve_of(self._driver.snapshot(), self._state)
+        except KeyError:  # another race has begun, without these lanes
+            raise StoppedError from None
 
     def _pairs_at(self, value: KnobValue) -> int:
         return next(point.pairs for point in self._curve().places if point.value == value)

@@ -9,11 +9,11 @@ from dataclasses import replace
 from tfmon.analysis.advice import Advice
 from tfmon.analysis.tuning import (
     LOOKS,
-    LOOKS_RESTARTING,
     advised,
     best_of,
     decide,
     gain_of,
+    looks_at,
     pairs_of,
     plan_attempt,
     slices_in,
@@ -54,6 +54,8 @@ class Tuning:
             driver.wait_until_racing([lane])
             start = dict(driver.lane(lane).settings)
             while (found := self._next_advice()) is not None:
+                if driver.snapshot().race.fresh and len(self._state.attempts) > self._state.first:
+                    self._renew()
                 self._try(*found)
                 if not self._state.everything:
                     break
@@ -66,9 +68,10 @@ class Tuning:
 
     # ---------------------------------------------------------------- what to try
 
-    def _next_advice(self) -> tuple[Advice, str] | None:
-        """Wait until the bottleneck of the lane is known; return the likeliest change left to try, and it."""
-        found: list[tuple[Advice, str]] = []
+    def _next_advice(self) -> tuple[Advice, str, int] | None:
+        """Wait until the bottleneck is known; return the likeliest change left to try, it, and of how many."""
+        found: list[tuple[Advice, str, int]] = []
+        tried = len(self._state.attempts) - self._state.first
 
         def known() -> bool:
             self._driver.check(self._state.lane)
@@ -77,15 +80,24 @@ class Tuning:
             if bottleneck is None or lane.steady.span_ns < STEADY_NS:
                 return False
             can_try = [one for one in bottleneck.advice if not one.by_hand]
-            found.extend((one, bottleneck.kind) for one in can_try[:1])
+            choices = tried + len(can_try) if self._state.everything else 1
+            found.extend((one, bottleneck.kind, choices) for one in can_try[:1])
             return True
 
         self._driver.wait(known, "too little was measured to name the bottleneck of the lane")
         return found[0] if found else None
 
-    def _try(self, advice: Advice, bottleneck: str) -> None:
-        """Try one change; the better settings are in effect then."""
-        attempt = plan_attempt(self._lane(), advice, bottleneck, self._driver.snapshot().race.knobs)
+    def _renew(self) -> None:
+        """Give the lane a fresh process, so that the series does not rest on how the memory of one lies."""
+        lane = self._state.lane
+        before = self._lane().process
+        self._driver.controls.restart([lane])
+        self._driver.wait(lambda: self._lane().process > before, "the lane was not started again")
+        self._driver.wait_until_racing([lane])
+
+    def _try(self, advice: Advice, bottleneck: str, choices: int) -> None:
+        """Try one change of some; the better settings are in effect then."""
+        attempt = plan_attempt(self._lane(), advice, bottleneck, self._driver.snapshot().race.knobs, choices)
         earlier = self._state.attempts
 
         def tell(attempt: Attempt) -> None:
@@ -118,7 +130,7 @@ class Tuning:
         self._driver.controls.set_exclusive(attempt.lane, self._slice_s())
         in_blocks = attempt.restarts or self._fills_a_cache(attempt)
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
-        first = LOOKS_RESTARTING[0] if attempt.restarts else LOOKS[0]
+        first = looks_at(attempt)[0]
         outcome = reason = ""
         try:
             while not outcome:

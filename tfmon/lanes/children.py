@@ -1,4 +1,4 @@
-"""The processes of the lanes and a spare worker: started, found, and ended."""
+"""The processes of the lanes and the spare workers: started, found, and ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Assign, Request, Stop
 
 SPARE_LOADS_S = 0.5
-"""How long the spare worker loads between two rounds: no slice is touched, the race takes a little longer."""
+"""How long the spare workers load between two rounds: no slice is touched, the race takes a little longer."""
 
 
 class Children:
@@ -45,7 +45,7 @@ class Children:
         self._launcher = ProcessLauncher()
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
-        self.spare = SpareWorker(self._start_process, keep=keep_spare)
+        self.spares = [SpareWorker(self._start_process, keep=keep_spare)]
 
     def __contains__(self, lane: str) -> bool:
         return lane in self._processes
@@ -59,6 +59,30 @@ class Children:
         """Return the lanes' processes, ended ones included."""
         return list(self._processes.values())
 
+    def pids(self) -> dict[str, int]:
+        """Return the process that leads each lane that runs, and under blank names the spare workers."""
+        spares = [spare.process for spare in self.spares if spare.process is not None]
+        named = [*self._processes.items(), *((" " * number, process) for number, process in enumerate(spares))]
+        return {name: process.pid for name, process in named if not process.ended}
+
+    # ---------------------------------------------------------------- spare workers
+
+    @property
+    def spare(self) -> SpareWorker:
+        """The first spare worker."""
+        return self.spares[0]
+
+    @property
+    def spares_loading(self) -> bool:
+        """True while a spare worker needs more time."""
+        return any(spare.loading for spare in self.spares)
+
+    def prepare_spares(self, python: Path, *, quiet: bool, fresh: int = 0) -> None:
+        """Start the spare worker that is kept, or `fresh` of them for lanes whose processes are replaced soon."""
+        self.spares += [SpareWorker(self._start_process, keep=False) for _ in range(fresh - len(self.spares))]
+        for spare in self.spares[: max(1, fresh)]:
+            spare.prepare(python, quiet=quiet, once=fresh > 0)
+
     # ---------------------------------------------------------------- start and end
 
     def start(self, lane: LanePlan, plan: RacePlan) -> tuple[LaneProcess, Hello | None]:
@@ -68,12 +92,13 @@ class Children:
             OSError: It did not start.
         """
         command = Command(plan.command, lane.spec.kind, lane.settings) if plan.command else None
-        process = None if command is not None else self.spare.take(lane, plan.python)
+        spare = max(self.spares, key=lambda one: (one.ready, one.loading))
+        process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}
         if process is None:
             process = self._start_process(lane.spec.name, plan.python, lane.environment, command)
         else:
-            hello = self.spare.hello
+            hello = spare.hello
             environment = {key: value for key, value in lane.environment.items() if value is not None}
         self._processes[lane.spec.name] = process
         process.send(
@@ -81,7 +106,7 @@ class Children:
                 scenario=str(plan.scenario),
                 device=lane.spec.kind,
                 settings=lane.settings,
-                steps=plan.steps,
+                steps=lane.steps or plan.steps,
                 environment=environment,
             )
         )
@@ -122,8 +147,8 @@ class Children:
     def close(self) -> None:
         """End every process there is, ending ones and the spare worker included. Thread: without the lock."""
         with self._lock:
-            spare = self.spare.dismiss()
-            processes = [*self._processes.values(), *self._ending, *([spare] if spare is not None else [])]
+            spares = [process for spare in self.spares if (process := spare.dismiss()) is not None]
+            processes = [*self._processes.values(), *self._ending, *spares]
         self.end(processes)
         self._reader.close()
         self._launcher.close()
@@ -131,8 +156,9 @@ class Children:
     def _hear(self, process: LaneProcess, event: Event) -> None:
         """Pass on an event of a process that is a lane's; another's may have come while it was replaced."""
         with self._lock:
-            if process is self.spare.process:
-                self.spare.hear(event)
+            spare = next((one for one in self.spares if one.process is process), None)
+            if spare is not None:
+                spare.hear(event)
             elif self._processes.get(process.lane) is process:
                 self._sink(event)
 
@@ -154,18 +180,19 @@ class Children:
             self._processes[lane].continue_()
 
     def set_quiet(self, quiet: bool) -> None:
-        """Suspend the spare worker while a lane trains."""
-        self.spare.suspend() if quiet else self.spare.continue_()
+        """Suspend the spare workers while a lane trains."""
+        for spare in self.spares:
+            spare.suspend() if quiet else spare.continue_()
 
     def load_spare(self, done: Callable[[], None]) -> bool:
-        """Give the spare worker some time between two rounds, and call `done` then; False if it needs none."""
-        if not self.spare.loading:
+        """Give the spare workers some time between two rounds, and call `done` then; False if they need none."""
+        if not self.spares_loading:
             return False
-        self.spare.continue_()
+        self.set_quiet(False)
 
         def end() -> None:
             with self._lock:
-                self.spare.suspend()
+                self.set_quiet(True)
                 done()
 
         timer = threading.Timer(SPARE_LOADS_S, end)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,8 +11,9 @@ from pathlib import Path
 
 from tfmon.lanes.children import Children
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.plan import LanePlan, RacePlan
+from tfmon.lanes.plan import LanePlan, RacePlan, digest, next_process, started
 from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
@@ -24,7 +23,6 @@ from tfmon.model.events import (
     KnobRequested,
     LaneEnded,
     LaneStalled,
-    LaneStarted,
     Suspended,
     UserRequested,
 )
@@ -67,6 +65,10 @@ class LaneGroup:
         self._settings: dict[str, dict[str, KnobValue]] = {}
         """What each lane is requested to train under; a restart uses it."""
         self._scheduler = Scheduler(self._children, self)
+        self._renewal = Renewal()
+        self._renewing: tuple[str, ...] = ()
+        """Lanes whose processes are being replaced by fresh ones."""
+        self._finished: RacePlan | None = None
         self._memory_kills = MemoryKills()
         self.suspension = Suspender(self._children.all, self._record_suspension)
         self._stopped = False
@@ -80,10 +82,11 @@ class LaneGroup:
         with self._lock:
             if self._stopped:
                 return
-            self._plan = plan
+            self._plan, self._renewing = plan, ()
+            self._renewal = Renewal(plan.fresh_every_s, plan.seconds)
             self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
             self._scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s)
-            self._session.begin(plan.race, [lane.spec for lane in plan.lanes], _digest(plan.scenario))
+            self._session.begin(plan.race, [lane.spec for lane in plan.lanes], digest(plan.scenario))
             self._start(plan, plan.lanes)
 
     def race(self, scenario: str) -> None:
@@ -105,18 +108,26 @@ class LaneGroup:
 
     def finish(self) -> None:
         """End the lanes of this race soon; they keep their place and their figures."""
-        plan = self._plan
-        self._in_background(lambda: self._finish(plan))
+        self._finish(self._plan)
 
     def _finish(self, plan: RacePlan | None) -> None:
         with self._lock:
-            processes = [] if self._plan is not plan or self._stopped else self._children.all()
-        self._children.end(processes)
+            self._finished = plan
+            if plan is self._plan:
+                self._break_off_renewal()
+
+        def end() -> None:
+            with self._lock:
+                processes = [] if self._plan is not plan or self._stopped else self._children.all()
+            self._children.end(processes)
+
+        self._in_background(end)
 
     def stop(self) -> None:
         """End every lane, and return when all are gone."""
         with self._lock:
             self._stopped = True
+            self._break_off_renewal()
         self._children.close()
 
     # ---------------------------------------------------------------- requests of the user
@@ -133,6 +144,8 @@ class LaneGroup:
             at_ns = time.monotonic_ns()
             self._session.accept(KnobRequested(lane=lane, at_ns=at_ns, request=request, knob=knob, value=value))
             self._settings[lane][knob] = value
+            if self._renewing:
+                return  # the fresh process begins with it
             process = self._children.find(lane)
             if kind == "live" and process is not None:
                 process.send(SetKnob(request=request, knob=knob, value=value))
@@ -289,8 +302,8 @@ class LaneGroup:
 
     # ---------------------------------------------------------------- processes and what they say
 
-    def _start(self, plan: RacePlan, lanes: Sequence[LanePlan]) -> None:
-        """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare a spare worker."""
+    def _start(self, plan: RacePlan, lanes: Sequence[LanePlan], *, renewed: bool = False) -> None:
+        """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare spare workers."""
         for lane in lanes:
             name = lane.spec.name
             try:
@@ -300,20 +313,11 @@ class LaneGroup:
                 message = f"{program} did not start: {error.strerror or error}"
                 self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=message))
                 continue
-            self._session.accept(
-                LaneStarted(
-                    lane=name,
-                    at_ns=time.monotonic_ns(),
-                    pid=process.pid,
-                    settings=lane.settings,
-                    source=_digest(plan.scenario),
-                    command=shlex.join(plan.command),
-                )
-            )
+            self._session.accept(started(plan, lane, process.pid, renewed=renewed))
             if hello is not None:
                 self._session.accept(replace(hello, lane=name))
         if not plan.command:
-            self._children.spare.prepare(plan.python, quiet=self._scheduler.busy)
+            self._children.prepare_spares(plan.python, quiet=self._scheduler.busy)
 
     def _accept(self, event: Event) -> None:
         """Take an event of a lane's process: into the session first, then into the scheduler."""
@@ -343,7 +347,7 @@ class LaneGroup:
         self._session.start_clock(time.monotonic_ns())
         plan = self._plan
         if plan is not None and plan.seconds is not None:
-            self.suspension.call_after(plan.seconds, lambda: self._in_background(lambda: self._finish(plan)))
+            self.suspension.call_after(plan.seconds, lambda: self._finish(plan))
 
     def granted(self, lane: str) -> None:
         """Record whose slice it is."""
@@ -353,14 +357,56 @@ class LaneGroup:
         """Record that a lane is paused which does not train at the moment."""
         self._session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
 
+    def renew(self, lanes: Sequence[str]) -> bool:
+        """Replace the processes of lanes by fresh ones, between two rounds; return whether that is due.
+
+        They go on with the settings and with the measurement; the weights begin anew.
+        """
+        plan = self._plan
+        if plan is None or self._finished is plan:
+            return False
+        if plan.fresh_spares and self._renewal.due(PREPARE_S):
+            self._children.prepare_spares(plan.python, quiet=True, fresh=plan.fresh_spares)
+        if self._children.spares_loading and not self._renewal.due(-PATIENCE_S):
+            return False
+        known = self._session.snapshot()
+        if any(known.lane(name).requested for name in lanes) or not self._renewal.due():
+            return False
+        self._renewal.begin()
+        self._renewing = renewing = tuple(lanes)
+        for name in lanes:
+            self._scheduler.restarting(name)
+        processes = self._children.take(lanes)
+
+        def start_fresh() -> None:
+            self._children.end(processes)
+            with self._lock:
+                if self._renewing is renewing and plan is self._plan:
+                    self._renewing = ()
+                    known = self._session.snapshot()
+                    again = [
+                        next_process(plan, lane, self._settings[name], known.lane(name).measured_steps)
+                        for lane in plan.lanes
+                        if (name := lane.spec.name) in lanes
+                    ]
+                    self._start(plan, again, renewed=True)
+
+        self._in_background(start_fresh)
+        return True
+
+    def _break_off_renewal(self) -> None:
+        """Start no fresh processes: the race is over, and the ones before them were its last."""
+        lanes, self._renewing = self._renewing, ()
+        for lane in lanes:
+            ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)
+            self._accept(ended)
+
     # ---------------------------------------------------------------- what is known of the processes
 
     def processes(self) -> dict[str, int]:
-        """Return the process that leads each lane that runs, and under "" the spare worker."""
+        """Return the process that leads each lane that runs, and under blank names the spare workers."""
         with self._lock:
-            spare = self._children.spare.process
-            processes = [*self._children.all(), *([spare] if spare is not None else [])]
-            return {process.lane: process.pid for process in processes if not process.ended}
+            return self._children.pids()
 
     @property
     def spare_ready(self) -> bool:
@@ -370,14 +416,6 @@ class LaneGroup:
 
     @property
     def all_over(self) -> bool:
-        """True when every process has ended."""
+        """True when every process has ended, and none is being replaced."""
         with self._lock:
-            return all(process.ended for process in self._children.all())
-
-
-def _digest(path: Path) -> str:
-    """Return what tells one version of a file from another; "" for one that cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    except OSError:
-        return ""
+            return not self._renewing and all(process.ended for process in self._children.all())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+import shlex
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tfmon.model.knobs import KnobValue
+from tfmon.model.events import LaneStarted
+from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 
@@ -22,6 +26,8 @@ class LanePlan:
     settings: dict[str, KnobValue]
     environment: dict[str, str | None] = field(default_factory=dict)
     """Variables of the lane besides the monitor's; None removes one."""
+    steps: int | None = None
+    """Measured steps after which this lane finishes; None for those of the race."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +42,15 @@ class RacePlan:
     command: tuple[str, ...] = ()
     """The user's own command that each lane runs; empty for a scenario."""
     steps: int | None = None
-    """Steps after which each lane finishes by itself."""
+    """Measured steps after which each lane finishes by itself."""
     slice_s: float = 0.5
     """How long a slice lasts."""
     seconds: float | None = None
     """Time after the start signal when all lanes are ended."""
+    fresh_every_s: float | None = None
+    """How long the processes race before fresh ones replace them; None for no end."""
+    fresh_spares: int = 0
+    """How many spare workers are kept for them; where there are fewer than lanes, a change takes longer."""
 
 
 def lane_environment(spec: LaneSpec, gpu_uuid: str | None) -> dict[str, str | None]:
@@ -54,3 +64,30 @@ def lane_environment(spec: LaneSpec, gpu_uuid: str | None) -> dict[str, str | No
     if gpu_uuid is None:
         return dict(BASE)
     return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuid, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+
+
+def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
+    """Return the plan of a lane's next process: its present settings, and the steps that are not measured yet."""
+    steps = None if plan.steps is None else max(1, plan.steps - measured)
+    return replace(lane, settings=dict(settings), steps=steps)
+
+
+def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneStarted:
+    """Return the event that a lane's process was started just now."""
+    return LaneStarted(
+        lane=lane.spec.name,
+        at_ns=time.monotonic_ns(),
+        pid=pid,
+        settings=lane.settings,
+        source=digest(plan.scenario),
+        command=shlex.join(plan.command),
+        renewed=renewed,
+    )
+
+
+def digest(path: Path) -> str:
+    """Return what tells one version of a file from another; "" for one that cannot be read."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""

@@ -6,6 +6,7 @@ import contextlib
 import os
 import selectors
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from tfmon.lanes.process import LaneProcess
@@ -30,6 +31,7 @@ class PipeReader(threading.Thread):
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wakes)
         self._new: list[LaneProcess] = []
         self._processes: list[LaneProcess] = []
+        self._reap_at_s = 0.0
         self._closing = False
         self._closed = False
         self._change = threading.Condition()
@@ -58,7 +60,10 @@ class PipeReader(threading.Thread):
             for key, _ in self._selector.select(REAP_SOON_S if soon else REAP_EVERY_S):
                 read: Callable[[], object] = key.data
                 read()
-            self._reap_ended()
+            closed = any(not (process.metrics_open and process.output_open) for process in self._processes)
+            if soon or closed or time.monotonic() >= self._reap_at_s:
+                self._reap_at_s = time.monotonic() + REAP_EVERY_S
+                self._reap_ended()
         with self._change:
             self._closed = True
             self._selector.close()

@@ -8,6 +8,9 @@ from typing import Protocol
 from tfmon.model.race import TURNS
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 
+FIRST_ROUNDS = 8
+"""The spare worker does not load between the first rounds: they bring the first verdict."""
+
 
 class LaneProcesses(Protocol):
     """The processes of the lanes, and a spare worker."""
@@ -39,6 +42,9 @@ class RaceActions(Protocol):
 
     def paused(self, lane: str) -> None:
         """Record that a lane is paused which does not train at the moment."""
+
+    def renew(self, lanes: Sequence[str]) -> bool:
+        """Replace the processes of lanes by fresh ones, if that is due; return whether they are being replaced."""
 
 
 def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
@@ -219,7 +225,12 @@ class Scheduler:
 
     def _grant_slice(self, runnable: Sequence[str]) -> None:
         order = self._order
+        between_rounds = order.round_over and order.round and not self._exclusive
+        if runnable and between_rounds and self._race.renew(runnable):
+            self._race.granted("")
+            return
         may_load = order.round_over and order.round != self._spare_loaded_in and not self._exclusive
+        may_load = may_load and order.round >= FIRST_ROUNDS
         if runnable and may_load and self._processes.load_spare(self.spare_loaded):
             self._spare_loads, self._spare_loaded_in = True, order.round
             self._race.granted("")

@@ -17,7 +17,7 @@ Start = Callable[[str, Path, "dict[str, str | None]"], LaneProcess]
 
 
 class SpareWorker:
-    """Keeps one process ready for whatever lane starts next.
+    """Keeps one process ready for whatever lane starts next. A race with fresh processes has one for each lane.
 
     It runs only while no lane trains, and not at all once it is ready: otherwise it is suspended.
     Thread: one at a time; the caller holds the lock of the lanes.
@@ -27,8 +27,10 @@ class SpareWorker:
         """Start processes by `start`; none where `keep` is false."""
         self._start = start
         self._keep = keep
+        self._failed = False
         self._python: Path | None = None
         self._ready = False
+        self._yields = False
         self._suspended = False
         self.process: LaneProcess | None = None
         """The process; None while there is none."""
@@ -45,18 +47,25 @@ class SpareWorker:
         """True while it needs more time."""
         return self.process is not None and not self._ready
 
-    def prepare(self, python: Path, *, quiet: bool) -> None:
-        """Start a process unless there is one; with `quiet` it is suspended at once."""
-        if self.process is not None or not self._keep:
+    def prepare(self, python: Path, *, quiet: bool, once: bool = False) -> None:
+        """Start a process unless there is one; with `quiet` it is suspended at once.
+
+        `once` starts one even if none is kept. It loads at the usual priority, because it is due soon and loads
+        only while no lane trains; one that loads at the lowest is replaced.
+        """
+        if once and self._yields and self.loading and self.process is not None:
+            self.process.kill(signal.SIGKILL)
+            self.process = None
+        if self.process is not None or self._failed or not (self._keep or once):
             return
         self.hello, self._ready, self._suspended = None, False, False
         try:
             self.process = self._start("", python, BASE)
         except OSError:
-            self._keep = False
+            self._keep, self._failed = False, True
             return
-        self._python = python
-        self.process.send(Prepare())
+        self._python, self._yields = python, not once
+        self.process.send(Prepare(yielding=not once))
         if quiet:
             self.suspend()
 
@@ -88,7 +97,7 @@ class SpareWorker:
     def dismiss(self) -> LaneProcess | None:
         """Keep no spare from now on; return the process, which the caller ends."""
         process, self.process = self.process, None
-        self._keep = False
+        self._keep, self._failed = False, True
         return process
 
     def hear(self, event: Event) -> None:
@@ -101,4 +110,4 @@ class SpareWorker:
                 self.suspend()
             case LaneEnded():
                 # Do not try again: what ended it would end the next one.
-                self.process, self._keep = None, False
+                self.process, self._keep, self._failed = None, False, True

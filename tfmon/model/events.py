@@ -36,6 +36,8 @@ class LaneStarted(MonitorEvent):
     """Digest of the scenario file, to tell whether an earlier child trained the same."""
     command: str = ""
     """The user's own command that was started; empty for a scenario."""
+    renewed: bool = False
+    """Whether it goes on with the measurement of the child before it, as a fresh process of the same lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ PROTOCOL = 2
 """Version of the pipe between a lane and the monitor; a child that says another one is refused."""
 Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
 """What is counted or summed up. In ns the limit is three years; no window has so many steps or examples."""
+CONTENDED = 0.05
+"""Share of its CPU time that a lane waits for a core from which on a slice is contended."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
 """A bin of `lane_statistics`, up to 2^64 ns."""
 
@@ -182,10 +184,41 @@ class LaneFailed(LaneEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SliceLoad:
+    """Who used the CPU in a slice, its discarded start included."""
+
+    span_ns: Amount
+    """Wall time from the beginning to the end of the slice."""
+    examples: Amount
+    """Examples trained in it, those that are discarded included."""
+    cpu_ns: Amount
+    """CPU time of all threads of the lane's process."""
+    delay_ns: Amount | None = None
+    """How long threads of the lane were ready to run and waited for a core; None where that is not reported."""
+    others_ns: Amount | None = None
+    """CPU time of all other programs of the machine; None where that is not reported."""
+    stolen_ns: Amount | None = None
+    """CPU time that the hypervisor gave to other machines; None where that is not reported."""
+
+    @property
+    def contended(self) -> bool | None:
+        """Whether other programs took CPU time from the lane; None where that is not known.
+
+        The lane's threads also wait for each other, so that others must have used the CPU as well.
+        """
+        if self.delay_ns is None or self.others_ns is None:
+            return None
+        taken_ns = self.others_ns + (self.stolen_ns or 0)
+        return self.delay_ns > CONTENDED * self.cpu_ns and taken_ns > CONTENDED * self.span_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SliceEnded(LaneEvent):
     """A slice is over and its last step done; the lane pauses."""
 
     round: int
+    load: SliceLoad | None = None
+    """Who used the CPU in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +246,9 @@ class Finished(LaneEvent):
     """A lane did all its steps, or was told to stop, and ends now."""
 
     steps: Amount
+    """All that it trained since it began to race."""
+    measured: Amount | None = None
+    """Those of steady windows; None where that is not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

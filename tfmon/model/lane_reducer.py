@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Literal
-
 from tfmon.model import gpu_accounting
-from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LanePrinted, LaneStarted, Suspended
+from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
@@ -21,12 +17,12 @@ from tfmon.model.lane_events import (
     LibrariesLoaded,
     NotMeasured,
     PhaseEntered,
-    Profiled,
-    ProfileFailed,
     Progressed,
+    SliceEnded,
     StackReported,
     Window,
 )
+from tfmon.model.lane_log import append_log
 from tfmon.model.lane_state import (
     ABSENT,
     BUILDING,
@@ -34,7 +30,6 @@ from tfmon.model.lane_state import (
     FAILED,
     HISTORY_WINDOWS,
     IMPORTING,
-    LOG_LINES,
     LOWER_THE_BATCH,
     NO_INPUT_HINT,
     NO_STEPS_HINT,
@@ -45,7 +40,6 @@ from tfmon.model.lane_state import (
     SUSPENDED,
     KnobRequest,
     LaneState,
-    LogLine,
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
@@ -53,11 +47,6 @@ from tfmon.model.readings import GpuSample, TreeSample, known
 from tfmon.model.records import replace
 
 MOST_KNOB_MARKS = 64
-_OF_A_PROFILE = re.compile(
-    r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
-    r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
-)
-"""What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
@@ -94,6 +83,23 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case KnobRefused():
             requested = _without(state.requested, event.knob, event.request)
             return replace(state, requested=requested, refused=event.reason, refused_ns=event.at_ns)
+        case LaneStarted(renewed=True):
+            same = event.settings == state.settings
+            return replace(
+                state if same else restart_measurement(state),
+                phase=STARTING,
+                phase_since_ns=event.at_ns,
+                started_ns=event.at_ns,
+                pid=event.pid,
+                pids=(),
+                process=state.process + 1,
+                processes=None,
+                settings=event.settings,
+                requested={},
+                ended=None,
+                steps_before=state.steps,
+                gpu_energy=state.gpu_energy.interrupted(),
+            )
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
@@ -103,6 +109,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 started_ns=event.at_ns,
                 phase_since_ns=event.at_ns,
                 pid=event.pid,
+                process=state.process + 1,
                 source=event.source,
                 command=event.command,
                 settings=event.settings,
@@ -126,6 +133,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(
                 state, parameters=event.parameters, data_examples=event.examples, settings=event.settings
             )
+        case SliceEnded():
+            return replace(state, measurements=state.measurements.slice_ended(event))
         case LaneFailed():
             phase = ABSENT if event.kind == "device_absent" else FAILED
             trouble = Trouble(event.message, event.hint, event.kind)
@@ -174,13 +183,14 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
     point = Point(window.at_ns, window.span_ns, window.examples, window.steps, steady, window.round is not None)
     return replace(
         state,
-        steps=window.step,
+        steps=state.steps_before + window.step,
+        measured_steps=state.measured_steps + (window.steps if steady else 0),
         examples=state.examples + window.examples + window.sampled_examples,
         first_loss=loss if state.first_loss is None else state.first_loss,
         last_loss=loss if loss is not None else state.last_loss,
         losses=state.losses.plus(window.step, loss),
         trained_ns=state.trained_ns + trained_ns,
-        measurements=state.measurements.plus(window),
+        measurements=state.measurements.plus(window, state.process),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
         history=state.history.with_window(window),
         settings=window.settings,
@@ -309,53 +319,3 @@ def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
         return Trouble(message, NO_INPUT_HINT if last.startswith("EOFError") else "")
     hint = state.not_measured.get("steps", NO_STEPS_HINT)
     return Trouble("the script ended, and no training step was seen", hint)
-
-
-# ---------------- the log
-
-
-def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
-    """Return a lane's log after an event; the same object if there is nothing to add."""
-    new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
-    return (*log, *new)[-LOG_LINES:] if new else log
-
-
-def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
-    match event:
-        case Window():
-            if event.traced_steps:
-                yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
-        case LanePrinted():
-            if event.dropped_bytes:
-                yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
-            for line in event.lines:
-                if not _OF_A_PROFILE.match(line):
-                    yield "printed", line
-        case LaneStarted():
-            settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
-            yield "event", f"started, process {event.pid}; {settings}".rstrip("; ")
-        case PhaseEntered():
-            yield "event", event.phase
-        case LibrariesLoaded():
-            yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
-        case Built():
-            examples = "?" if event.examples is None else f"{event.examples:,}"
-            yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
-        case KnobApplied():
-            in_effect = f"{event.knob}={show(event.value)} in effect from step {event.step:,}"
-            yield "event", f"{in_effect}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
-        case KnobRefused():
-            yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
-        case Profiled():
-            yield "event", "profiled"
-        case ProfileFailed():
-            yield "trouble", f"no profile: {event.reason}"
-        case BadLine():
-            yield "trouble", f"unreadable line ignored: {event.problem}"
-        case LaneFailed():
-            yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
-        case Finished():
-            yield "event", f"finished after {event.steps:,} steps"
-        case LaneEnded():
-            how = f"ended by {event.signal}" if event.signal else f"exited with code {event.exit_code}"
-            yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"

@@ -10,6 +10,7 @@ from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History
+from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
 from tfmon.model.loss_curve import LossCurve
 from tfmon.model.readings import Missing, Reading
@@ -27,8 +28,6 @@ PHASES = (
 OVER = (DONE, FAILED, ABSENT)
 """Phases that only a restart ends."""
 
-SLICE_START = "slice start"
-"""Mark of the windows at the start of a slice."""
 STALL = "stall"
 """Mark of the first window after a stall."""
 SUSPENDED = "suspended"
@@ -151,6 +150,8 @@ class LaneState:
     phase_since_ns: int = 0
     started_ns: int = 0
     pid: int | None = None
+    process: int = 0
+    """Which process of the lane this is, from 1; 0 before the first."""
     python: str = ""
     tensorflow: str = ""
     keras: str = ""
@@ -169,6 +170,10 @@ class LaneState:
     refused_ns: int = 0
     """When that was."""
     steps: int = 0
+    steps_before: int = 0
+    """Steps of the processes that the present one replaced; a part of `steps`."""
+    measured_steps: int = 0
+    """Steps of steady windows since the lane was started, under all settings: what `--steps` counts."""
     examples: int = 0
     first_loss: float | None = None
     last_loss: float | None = None
@@ -262,6 +267,13 @@ class LaneState:
     def discarded(self) -> dict[str, int]:
         """Windows discarded from steady state, by reason."""
         return self.measurements.discarded
+
+    @property
+    def discarded_shares(self) -> dict[str, float]:
+        """Share of the measured time that is discarded, by reason, the largest first; they add up to all of it."""
+        measured = self.measurements
+        shares = {reason: span_ns / measured.span_ns for reason, span_ns in measured.discarded_ns.items()}
+        return dict(sorted(shares.items(), key=lambda one: -one[1]))
 
     @property
     def gpu_training_w(self) -> Reading:

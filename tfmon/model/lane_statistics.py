@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import Window
+from tfmon.model.lane_events import SliceEnded, SliceLoad, Window
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 
+SLICE_START = "after a switch"
+"""Mark of the windows at the start of a slice, when the machine has just switched to the lane."""
 MOST_SLICES = 2_000
 """Slices kept under the settings in effect."""
 MOST_EARLIER = 96
@@ -170,12 +172,16 @@ class KnobMark:
 
 @dataclass(frozen=True, slots=True)
 class SliceSpeed:
-    """What a lane did in the steady part of one slice."""
+    """What a lane did in the steady part of one slice, and what else used the CPU in all of the slice."""
 
     round: int
     at_ns: int
     examples: int
     span_ns: int
+    process: int = 0
+    """Which process of the lane ran it: 1 for the first of the race, one more for each that replaced it."""
+    load: SliceLoad | None = None
+    """Who used the CPU; None before the slice has ended, and for a slice that was broken off."""
 
     @property
     def examples_per_s(self) -> float:
@@ -211,25 +217,39 @@ class Measurements:
     """Windows discarded from steady state, by reason; one with two reasons is in both."""
     discarded_windows: int = 0
     """The same windows, each counted once."""
+    discarded_ns: dict[str, int] = field(default_factory=dict)
+    """Their time, by reason; that of a window with several reasons is counted once, see `main_reason`."""
     windows: int = 0
     """All windows, the discarded ones included."""
+    span_ns: int = 0
+    """Time of all windows, the discarded ones included."""
     constant: tuple[str, ...] = ()
     """Disturbances that are there most of the time, so that nothing is discarded for them."""
     latest: tuple[Window, ...] = ()
     """The last steady windows, which a late reading may still discard."""
 
-    def plus(self, window: Window) -> Measurements:
-        """Return the measurements with one more window."""
-        counted = replace(self, windows=self.windows + 1)
+    def plus(self, window: Window, process: int = 0) -> Measurements:
+        """Return the measurements with one more window, from the lane's process of that number."""
+        counted = replace(self, windows=self.windows + 1, span_ns=self.span_ns + window.span_ns)
         if window.marks:
-            discarded = _counted(self.discarded, window.marks)
-            return replace(counted, discarded=discarded, discarded_windows=self.discarded_windows + 1)
+            return replace(
+                counted,
+                discarded=_counted(self.discarded, window.marks),
+                discarded_windows=self.discarded_windows + 1,
+                discarded_ns=_plus(self.discarded_ns, main_reason(window.marks), window.span_ns),
+            )
         return replace(
             counted,
             steady=self.steady.plus(window),
-            slices=_with_window(self.slices, window),
+            slices=_with_window(self.slices, window, process),
             latest=(*self.latest[-(LATEST - 1) :], window),
         )
+
+    def slice_ended(self, ended: SliceEnded) -> Measurements:
+        """Return the measurements with what used the CPU in a slice, unless nothing was steady in it."""
+        if ended.load is None or not self.slices or self.slices[-1].round != ended.round:
+            return self
+        return replace(self, slices=(*self.slices[:-1], replace(self.slices[-1], load=ended.load)))
 
     def disturbed(self, since_ns: int, until_ns: int, reason: str) -> Measurements:
         """Return the measurements without the windows that overlap a disturbance, known after they ended.
@@ -253,6 +273,7 @@ class Measurements:
             latest=tuple(one for one in self.latest if one not in hit),
             discarded=_counted(self.discarded, [reason] * len(hit)),
             discarded_windows=self.discarded_windows + len(hit),
+            discarded_ns=_plus(self.discarded_ns, reason, sum(one.span_ns for one in hit)),
         )
 
     def restarted(self, settings: Settings) -> Measurements:
@@ -278,14 +299,23 @@ def _counted(discarded: dict[str, int], reasons: Iterable[str]) -> dict[str, int
     return total
 
 
-def _with_window(slices: tuple[SliceSpeed, ...], window: Window) -> tuple[SliceSpeed, ...]:
+def _plus(times_ns: dict[str, int], reason: str, span_ns: int) -> dict[str, int]:
+    return {**times_ns, reason: times_ns.get(reason, 0) + span_ns}
+
+
+def main_reason(marks: Iterable[str]) -> str:
+    """Return the reason that the time of a discarded window counts for: the switch to the lane comes last."""
+    return min(marks, key=lambda mark: (mark == SLICE_START, mark))
+
+
+def _with_window(slices: tuple[SliceSpeed, ...], window: Window, process: int) -> tuple[SliceSpeed, ...]:
     if window.round is None:
         return slices
     if slices and slices[-1].round == window.round:
         before = slices[-1]
         examples, span_ns = before.examples + window.examples, before.span_ns + window.span_ns
-        return (*slices[:-1], SliceSpeed(window.round, window.at_ns, examples, span_ns))
-    speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns)
+        return (*slices[:-1], replace(before, at_ns=window.at_ns, examples=examples, span_ns=span_ns))
+    speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns, process)
     return (*slices[-(MOST_SLICES - 1) :], speed)
 
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model.knobs import Knob, KnobValue
-from tfmon.model.readings import Estimate
+from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
 
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
+MARGIN = 0.03
+"""Differences below this matter to nobody, unless the user says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,21 @@ class Machine:
     """Model names of the GPUs that the driver lists."""
     no_gpu: str = ""
     """Why there is no GPU lane; empty where there is one or none was requested."""
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenProcesses:
+    """What is known before a race of how much two equal processes differ: its prior, as a scaled chi-squared.
+
+    Learnt in earlier races of the scenario on this machine.
+    """
+
+    squares: float
+    """Sum of squares: `degrees` times the variance of the log ratio of two equal processes."""
+    degrees: float
+    """Degrees of freedom behind it."""
+    races: int = 0
+    """From how many races it was learnt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +72,16 @@ class Race:
     """Name of the lane that has the machine for itself, in slices, while the others pause; empty for none."""
     interrupted: str = ""
     """Why it was interrupted, such as "interrupted by SIGINT"; empty otherwise."""
+    fresh: bool = False
+    """Whether the lanes' processes are replaced by fresh ones from time to time, between two rounds."""
+    between: BetweenProcesses | None = None
+    """What earlier races told of equal processes; None where nothing was learnt."""
+    interval: IntervalKind = ALWAYS_VALID
+    """What its intervals are made for: `always-valid`, or for a known length `spending` or `fixed`."""
+    margin: float = MARGIN
+    """Lanes whose ratio differs from 1 by less are the same for all practical purposes."""
+    until_ci: float | None = None
+    """It ends when half the width of every interval over its ratio is as small as this; None for no such end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +147,8 @@ class Attempt:
     """What the change is meant to do."""
     restarts: bool = False
     """Whether the two settings need a process each."""
+    choices: int = 1
+    """From how many changes the series chooses: each is tested so much more strictly."""
     blocks: tuple[Block, ...] = ()
     outcome: str = ""
     """`kept`, `withdrawn`, `refused`, `undone` or `stopped`; empty while it is under way."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,13 @@ def known(reading: Reading) -> float | None:
 # ---------------- estimates
 
 
+IntervalKind: TypeAlias = Literal["always-valid", "spending", "fixed"]
+ALWAYS_VALID: IntervalKind = "always-valid"
+SPENDING: IntervalKind = "spending"
+FIXED: IntervalKind = "fixed"
+"""What an interval is made for: looks at any time, looks within a known length, one look at the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A value with its 95 % interval."""
@@ -41,6 +48,8 @@ class Estimate:
     high: float
     pairs: int
     """Measurements behind it."""
+    kind: IntervalKind = FIXED
+    """What its interval is made for; see `analysis.intervals`."""
 
     @property
     def half_width(self) -> float:

@@ -18,14 +18,17 @@ class Assign:
     """`cpu` or `gpu`; the environment settles which GPU."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
-    """Steps to race before the child finishes; None for no end."""
+    """Steps to measure before the child finishes, without those that are discarded; None for no end."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables to set before a device is touched; empty where the child was started with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepare:
-    """Load TensorFlow at the lowest priority, touch no device, and wait for Assign; answered by Prepared."""
+    """Load TensorFlow, touch no device, and wait for Assign; answered by Prepared."""
+
+    yielding: bool = True
+    """Whether to load at the lowest priority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -226,20 +226,22 @@ def _disturbed(
 # ---------------- disturbances: what in a sample says that the lanes were disturbed since the sample before
 
 
-SWAPPING, THROTTLED, STOLEN, GPU_THROTTLED = "swapping", "cgroup throttled", "stolen time", "GPU throttled"
+SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
 
 SWAP_BYTES_PER_S = 1e6
 THROTTLED_PCT = 5.0
-STOLEN_PCT = 10.0
 
 
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
-    """Return what disturbed every lane; a reading that is missing is no disturbance."""
+    """Return what disturbed every lane; a reading that is missing is no disturbance.
+
+    Stolen time is none: it hits all lanes alike, and what is measured without it is no truer.
+    `analysis.contention` reports it beside the figures.
+    """
     limits = (
         (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),
         (SWAPPING, sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S),
         (THROTTLED, sample.throttled_pct, THROTTLED_PCT),
-        (STOLEN, sample.steal_pct, STOLEN_PCT),
     )
     found = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
     return tuple(dict.fromkeys(found))

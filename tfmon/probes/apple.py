@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import plistlib
 import re
 import shutil
 import subprocess
@@ -145,6 +144,8 @@ class AppleProbe:
         if not answer.stdout.strip():
             return []
         try:
+            import plistlib
+
             nodes = plistlib.loads(answer.stdout)
         except Exception as error:  # noqa: BLE001 - the XML reader has errors of its own
             return Missing(f"ioreg's answer cannot be read: {type(error).__name__}")

@@ -91,7 +91,7 @@ class HostProbe:
         """Sample the machine and the processes of the lanes.
 
         Args:
-            lanes: Returns the pid of each lane's first process by the lane's name. The name "" is a process
+            lanes: Returns the pid of each lane's first process by the lane's name. A blank name is a process
                 that is not a lane yet: it has no sample, and does not count as the load of others.
             own_cpu_s: Returns the CPU time of tfmon itself.
         """
@@ -113,13 +113,13 @@ class HostProbe:
         self._follow(self._lanes())
         samples = [tree.measure(self._processes, self._clock_ns()) for tree in self._trees.values()]
         yield self._host([NO_PROCESS if sample is None else sample.cpu_pct for sample in samples])
-        yield from (sample for sample in samples if sample is not None and sample.lane)
+        yield from (sample for sample in samples if sample is not None and sample.lane.strip())
 
     def missing(self, reason: str) -> Iterable[Event]:
         """Return every reading as missing for that reason."""
         at_ns, missing = self._clock_ns(), Missing(reason)
         yield unknown_host(at_ns, missing)
-        for tree in (tree for tree in self._trees.values() if tree.lane):
+        for tree in (tree for tree in self._trees.values() if tree.lane.strip()):
             yield TreeSample(
                 lane=tree.lane, at_ns=at_ns, cpu_pct=missing, private_bytes=missing, processes=tree.processes
             )

@@ -17,6 +17,8 @@ import psutil
 from tfmon.model.readings import Missing, Reading
 
 MACOS = sys.platform == "darwin"
+WHOLE_EVERY_S = 30.0
+"""How often all processes are read, and not only those that are new."""
 ENDED = Missing("the process has ended")
 _LIBPROC = "/usr/lib/libproc.dylib"
 _RUSAGE_INFO_V4 = 4
@@ -84,24 +86,34 @@ class LinuxProcesses:
         self._now_s = now_s
         self._tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
         self._page_bytes = page_bytes or os.sysconf("SC_PAGE_SIZE")
+        self._table: dict[int, Row] = {}
+        self._whole_at_s = float("-inf")
 
     def now_s(self) -> float:
         """Return the seconds since the machine was started."""
         return self._now_s() if self._now_s is not None else time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def rows(self) -> dict[int, Row]:
-        """Read the whole table, by pid."""
+        """Return the whole table, by pid; of processes that were there before, what was read a while ago at most.
+
+        A process that loses its parent, or takes the pid of another, is seen as such within `WHOLE_EVERY_S`.
+        """
+        now_s = self.now_s()
+        if now_s - self._whole_at_s >= WHOLE_EVERY_S:
+            self._table, self._whole_at_s = {}, now_s
         table: dict[int, Row] = {}
-        with os.scandir(self._root) as entries:
-            names = [entry.name for entry in entries]
-        for name in names:
-            if name.isdigit():
-                fields = self._stat(name)
-                if fields is not None:
-                    pid = int(name)
-                    started_s = int(fields[19]) * self._tick_s
-                    table[pid] = Row(pid, int(fields[1]), int(fields[2]), int(fields[3]), started_s)
-        return table
+        for name in os.listdir(self._root):  # noqa: PTH208 - quicker
+            if not name.isdigit():
+                continue
+            pid = int(name)
+            row = self._table.get(pid)
+            if row is None and (fields := self._stat(name)) is not None:
+                started_s = int(fields[19]) * self._tick_s
+                row = Row(pid, int(fields[1]), int(fields[2]), int(fields[3]), started_s)
+            if row is not None:
+                table[pid] = row
+        self._table = table
+        return dict(table)
 
     def usage(self, pid: int) -> Usage | None:
         """Read one process; None if it is gone."""

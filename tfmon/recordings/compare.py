@@ -11,7 +11,7 @@ from tfmon.analysis import statistics
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CONCURRENT
+from tfmon.model.race import CONCURRENT, BetweenProcesses
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header
 from tfmon.recordings.library import run_id
@@ -94,7 +94,8 @@ def side_of(path: Path) -> tuple[Side, Recording]:
 def compare(first: Side, second: Side) -> Comparison:
     """Compare two races, the second with the first."""
     pairs, unpaired = _paired(first.end, second.end)
-    lanes = tuple(LanePair(one, other, change_of(one, other)) for one, other in pairs)
+    prior = second.end.race.between
+    lanes = tuple(LanePair(one, other, change_of(one, other, prior)) for one, other in pairs)
     return Comparison(
         first=first,
         second=second,
@@ -106,7 +107,7 @@ def compare(first: Side, second: Side) -> Comparison:
     )
 
 
-def change_of(first: LaneState, second: LaneState) -> Change | None:
+def change_of(first: LaneState, second: LaneState, prior: BetweenProcesses | None = None) -> Change | None:
     """Return the throughput of one lane over that of another in another race.
 
     The slices of two races are not paired, so each race has its own mean of logs with its interval. The interval
@@ -119,9 +120,9 @@ def change_of(first: LaneState, second: LaneState) -> Change | None:
     before, after = logs
     if before is not None and after is not None:
         center = after.value - before.value
-        low = math.hypot(after.value - after.low, before.high - before.value, statistics.BETWEEN_PROCESSES_95)
-        high = math.hypot(after.high - after.value, before.value - before.low, statistics.BETWEEN_PROCESSES_95)
-        return Change(math.exp(center), math.exp(center - low), math.exp(center + high))
+        between = statistics.between_processes((), (), prior).reach()
+        reach = math.hypot(before.reach(), after.reach(), between)
+        return Change(math.exp(center), math.exp(center - reach), math.exp(center + reach))
     old, new = first.steady.examples_per_s, second.steady.examples_per_s
     return Change(new / old, None, None) if old and new else None
 

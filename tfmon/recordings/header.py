@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
 import sys
@@ -21,7 +20,7 @@ from tfmon.model.knobs import KnobValue, show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.ports import Mark
-from tfmon.model.race import Machine
+from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -67,6 +66,8 @@ class Header:
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     """Those of `ENVIRONMENT` that were set."""
+    between: BetweenProcesses | None = None
+    """What earlier races told of equal processes: a part of every interval."""
 
     @property
     def lane_names(self) -> dict[str, str]:
@@ -132,6 +133,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
         lanes=event.specs,
         knobs={knob.name: knob.default for knob in event.race.knobs},
         machine=known.machine,
+        between=event.race.between,
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
 
@@ -165,10 +167,12 @@ def _failures(known: Snapshot) -> Iterator[str]:
 
 def _installed_tensorflow() -> str | None:
     """Return the version of the installed TensorFlow, without loading it."""
+    from importlib.metadata import PackageNotFoundError, version  # late: it loads what reads e-mails
+
     for name in _TENSORFLOWS:
         try:
-            return importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
+            return version(name)
+        except PackageNotFoundError:
             continue
     return None
 

@@ -40,6 +40,7 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
                 "first": estimate_json("examples_per_s", point.first),
                 "second": estimate_json("examples_per_s", point.second),
                 **estimate_json("ratio", point.ratio),
+                "interval_kind": point.ratio.kind if point.ratio else None,
                 "pairs": point.pairs,
                 "reason": point.refused or None,
             }
@@ -126,7 +127,11 @@ def tuning_to_json(found: Analysis) -> dict[str, Any]:
 
 
 def _gain_json(gain: Estimate | None) -> dict[str, Any]:
-    return {**estimate_json("gain", gain), "pairs": gain.pairs if gain else None}
+    return {
+        **estimate_json("gain", gain),
+        "interval_kind": gain.kind if gain else None,
+        "pairs": gain.pairs if gain else None,
+    }
 
 
 def tuning_to_text(found: Analysis) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -10,7 +11,9 @@ from typing import Any, TypeVar
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.verdict import Verdict
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot
@@ -41,10 +44,15 @@ def to_json(found: Analysis) -> dict[str, Any]:
         "machine": {**asdict(machine), "gpus": list(machine.gpus), "no_gpu": machine.no_gpu or None},
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
+            "kind": verdict.kind or None,
             **_winner(snapshot, verdict.winner),
             "also_differs": list(verdict.also),
             "ratio": verdict.ratio,
             "ratio_ci95": interval(verdict.interval),
+            "interval_kind": verdict.interval_kind,
+            "margin": snapshot.race.margin,
+            "left_s": verdict.left_s,
+            "cpu_time_ratio": _cpu_time_ratio(snapshot, verdict),
             "pairs": verdict.interval.pairs if verdict.interval else None,
             "ranking": [
                 {"id": lane.spec.id, "lane": lane.title, **estimate_json("ratio", rank.ratio)}
@@ -73,7 +81,9 @@ def to_text(found: Analysis) -> str:
     bottlenecks = [f"{one.lane.title}: {one.bottleneck.text}" for one in found.lanes if one.bottleneck]
     lines += ["", *bottlenecks] if bottlenecks else []
     lines += ["", verdict.text, *finish_lines(snapshot)]
-    lines += [text for text in (verdict.note, _discarded(found), snapshot.race.interrupted) if text]
+    lines += [
+        text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
+    ]
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
     return "\n".join(lines + recording_lines(snapshot))
@@ -101,6 +111,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         known = number(field, value, reason)
         return None if known is None else round(known)
 
+    took = contention([lane.slices])
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
@@ -114,6 +125,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
         "steps": lane.steps,
+        "measured_steps": lane.measured_steps,
         "examples": lane.examples,
         "examples_per_s": number("examples_per_s", lane.steady.examples_per_s),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
@@ -140,9 +152,22 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", NO_STEP),
         "time_pct": {part: number(f"time_pct.{part}", _share(bottleneck, part)) for part in _PARTS},
         "discarded": dict(found.discarded),
+        "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
+        "processes": whole("processes", lane.process or None, "none was started"),
+        "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
+        "stolen_pct": number("stolen_pct", _percent(took.stolen_share)),
         **script,
         "missing": missing,
     }
+
+
+def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
+    """Return the slowest lane's CPU time per example over the fastest one's; None where that says nothing."""
+    if not verdict.ranking:
+        return None
+    ranked = [rank.lane for rank in verdict.ranking]
+    slowest = next((lane for lane in snapshot.lanes if lane.spec.name not in ranked), None)
+    return cpu_ratio(snapshot.lane(ranked[0]).slices, slowest.slices) if slowest is not None else None
 
 
 def _winner(snapshot: Snapshot, name: str | None) -> dict[str, str | None]:
@@ -175,11 +200,25 @@ def _seconds(snapshot: Snapshot) -> float | None:
     return round((max(ends) - snapshot.race.started_ns) / 1e9, 3)
 
 
+def _percent(share: Reading) -> Reading:
+    return share if isinstance(share, Missing) else 100 * share
+
+
+def _processes(snapshot: Snapshot) -> str:
+    """Say how many processes of each lane raced; empty for one."""
+    most = max((lane.process for lane in snapshot.lanes), default=0)
+    fresh = snapshot.race.fresh and most > 1
+    return f"fresh processes: {most} of each lane raced, one after the other" if fresh else ""
+
+
 def _discarded(found: Analysis) -> str:
-    """Say which windows of all lanes do not count, by reason."""
-    gone, windows = sum(one.discarded_windows for one in found.lanes), sum(one.windows for one in found.lanes)
-    reasons = ", ".join(f"{reason} {count}" for reason, count in found.discarded.items())
-    return f"discarded: {gone} of {windows} windows ({reasons})" if gone else ""
+    """Say which share of the measured time of all lanes does not count, by reason."""
+    span_ns = sum(lane.measurements.span_ns for lane in found.snapshot.lanes)
+    gone: Counter[str] = Counter()
+    for lane in found.snapshot.lanes:
+        gone.update(lane.measurements.discarded_ns)
+    shares = {reason: gone_ns / span_ns for reason, gone_ns in gone.most_common()}
+    return units.discarded(shares) if shares else ""
 
 
 def _cells(lane: LaneState) -> list[str]:

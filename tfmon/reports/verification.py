@@ -28,6 +28,7 @@ def to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, 
                 "at_most": result.claim.at_most,
                 "outcome": result.outcome,
                 **estimate_json("ratio", result.ratio),
+                "interval_kind": result.ratio.kind if result.ratio else None,
                 "pairs": result.ratio.pairs if result.ratio else None,
                 "reason": result.reason or None,
             }

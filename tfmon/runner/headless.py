@@ -6,16 +6,20 @@ import contextlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
 from tfmon import units
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import suspend_with
 from tfmon.model.session import Snapshot
 from tfmon.runner.program import Program
 
 POLL_S = 0.2
+TOLD_EVERY_S = 1.0
 SIGNALS = tuple(
     number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
@@ -70,9 +74,12 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
         forget = suspend_with(program.lanes.suspension)
         try:
             program.begin(plan)
+            due_s, found = 0.0, None
             while not interrupted.wait() and not program.lanes.all_over:
-                if not quiet:
-                    show_progress(_speeds(program.session.snapshot()))
+                if not quiet and sys.stderr.isatty() and time.monotonic() >= due_s:
+                    due_s = time.monotonic() + TOLD_EVERY_S
+                    found = analyse(program.session.snapshot(), found)
+                    show_progress(f"{_speeds(found.snapshot)}{_outlook(found)}")
         finally:
             program.close(interrupted.reason)
             forget()
@@ -86,6 +93,20 @@ def show_progress(text: str) -> None:
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{text}"[:160])
         sys.stderr.flush()
+
+
+def _outlook(found: Analysis) -> str:
+    """Say how much longer the race lasts, and how much longer an answer takes; empty where neither is known."""
+    race, told = found.snapshot.race, []
+    if race.seconds is not None and race.started_ns is not None:
+        left_s = race.seconds - (found.snapshot.at_ns - race.started_ns) / 1e9
+        told.append(f"{units.clock(left_s)} left")
+    if found.verdict.left_s is not None:
+        what = f"±{100 * race.until_ci:g} %" if race.until_ci is not None else "an answer"
+        told.append(f"{what} in about {units.about(found.verdict.left_s)}")
+    elif found.verdict.kind in (FASTER, SAME):
+        told.append("there is an answer")
+    return "".join(f"   {one}" for one in told)
 
 
 def _speeds(snapshot: Snapshot) -> str:

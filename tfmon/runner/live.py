@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import tempfile
 import threading
 import time
 import traceback
+from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
@@ -16,8 +18,6 @@ from tfmon.lanes.launch import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.recordings.header import RecordingError
-from tfmon.recordings.player import Player
-from tfmon.recordings.reader import Recording
 from tfmon.reports.race import to_text
 from tfmon.runner.headless import interruption
 from tfmon.runner.program import Program
@@ -26,7 +26,9 @@ from tfmon.runner.runs import RecordedRuns
 from tfmon.runner.settings import ScreenSettings
 from tfmon.runner.stages import StageTimes, state_file
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.screens.replay import ReplayApp
+
+if TYPE_CHECKING:
+    from tfmon.recordings.reader import Recording
 
 PATIENCE_S = 1.0
 """Time the app has to leave after a signal, once the lanes are gone."""
@@ -73,6 +75,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
 
     with interruption(leave) as interrupted:
         try:
+            gc.freeze()  # so that the garbage collector does not walk through all modules again and again
             ending = app.run(mouse=screen.mouse)
         finally:
             program.close()
@@ -85,9 +88,10 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
 def _screen_failed(error: Exception) -> TfmonError:
     """Return the error to report, with its traceback in a file."""
     hint = "the race up to there is recorded: tfmon replay last"
-    with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(
-        "w", prefix="tfmon-error-", suffix=".txt", delete=False
-    ) as file:
+    with (
+        contextlib.suppress(OSError),
+        tempfile.NamedTemporaryFile("w", prefix="tfmon-error-", suffix=".txt", delete=False) as file,
+    ):
         file.write("".join(traceback.format_exception(error)))
         hint += f"; please report it with {file.name}"
     failed = TfmonError(f"the screen failed: {type(error).__name__}: {error}", hint)
@@ -108,6 +112,9 @@ def replay(recording: Recording, screen: ScreenSettings) -> bool:
     Raises:
         RecordingError: the recording holds what cannot be shown.
     """
+    from tfmon.recordings.player import Player
+    from tfmon.ui.screens.replay import ReplayApp
+
     player = Player(recording)
     app = ReplayApp(
         player.session,

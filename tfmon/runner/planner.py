@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
+from tfmon.lanes.renewal import FRESH_EVERY_S
 from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
-from tfmon.model.race import TURNS, Race
+from tfmon.model.race import MARGIN, TURNS, Race
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 
 if TYPE_CHECKING:
@@ -45,10 +47,16 @@ class RaceOptions:
     """Length of a slice."""
     until_ci: float | None = None
     """The race ends when half the width of every interval over its ratio is as small as this."""
+    margin: float = MARGIN
+    """Lanes whose ratio differs from 1 by less are the same."""
+    watched: bool = True
+    """Whether somebody sees the verdict before the end: it must hold then, too."""
     varied_knob: str = ""
     """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
     """Whether there is one default lane: the first GPU, or else the CPU."""
+    fresh: bool = False
+    """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
     spare: bool = False
     """Whether a spare worker that has loaded TensorFlow is kept ready."""
     record: bool = False
@@ -108,7 +116,11 @@ def plan_race(
         knobs=info.knobs,
         seconds=race_options.seconds,
         steps=race_options.steps,
+        interval=_interval_kind(race_options),
+        margin=race_options.margin,
+        until_ci=race_options.until_ci,
         slice_s=race_options.slice_s,
+        fresh=race_options.fresh and not info.command and race_options.mode == TURNS,
     )
     plan = RacePlan(
         race=race,
@@ -119,8 +131,18 @@ def plan_race(
         steps=race_options.steps,
         slice_s=race_options.slice_s,
         seconds=race_options.seconds,
+        fresh_every_s=FRESH_EVERY_S if race.fresh else None,
     )
     return plan, no_gpu
+
+
+def _interval_kind(race_options: RaceOptions) -> IntervalKind:
+    """Return what the intervals of a race must hold for."""
+    if race_options.until_ci is not None:
+        return ALWAYS_VALID
+    if not race_options.watched:
+        return FIXED
+    return ALWAYS_VALID if race_options.seconds is None else SPENDING
 
 
 def find_python(text: str) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
+from tfmon.analysis.statistics import compare, log_speeds
 from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
@@ -20,7 +21,7 @@ from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
-from tfmon.model.race import Race
+from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import Reading, known
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.apple import AppleProbe
@@ -31,6 +32,7 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
 from tfmon.recordings.recorder import Recorder
+from tfmon.runner import variance
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
 """A machine with less memory keeps no spare worker: one takes about 0.4 GiB."""
+SPARE_TAKES_BYTES = 2**30
+"""For each spare worker besides the first, a machine has so much more memory."""
 PROFILE_STEPS = 20
 PROFILE_TIMEOUT_S = 90.0
 
@@ -66,6 +70,7 @@ class Program:
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
+        self._closed = False
         self._watchdog = Watchdog(
             self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
         )
@@ -85,6 +90,12 @@ class Program:
         gpus = self._search.gpus if self._search is not None else ()
         machine = replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
         self.session.set_machine(machine)
+        if not info.command:
+            between = variance.recall(machine, info.name, [lane.spec.kind for lane in plan.lanes])
+            plan = replace(plan, race=replace(plan.race, between=between))
+        if plan.race.fresh:
+            more = (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES
+            plan = replace(plan, fresh_spares=max(0, min(len(plan.lanes), more + 1)))
         self._latest = plan
         return plan
 
@@ -126,6 +137,9 @@ class Program:
             ticker.close()
         if self._recorder is not None:
             self._recorder.close()
+        if not self._closed:
+            self._closed = True
+            self._remember()
 
     def profile(self, lane: str, folder: Path, steps: int = PROFILE_STEPS) -> Profiled:
         """Have a lane write a profile of some steps into a folder, and return its answer.
@@ -191,9 +205,21 @@ class Program:
         if ranking and all(rank.ratio.half_width <= self._options.until_ci for rank in ranking):
             self.lanes.finish()
 
+    def _remember(self) -> None:
+        """Remember for the next race of the scenario what fresh processes told of equal ones."""
+        raced = self.session.snapshot()
+        if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
+            return
+        found = compare(log_speeds(raced.lanes[0].slices), log_speeds(raced.lanes[-1].slices))
+        if found is not None:
+            devices = [lane.spec.kind for lane in raced.lanes]
+            variance.remember_race(raced.machine, raced.race.scenario, devices, found)
+
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""
-        return self.plan(find_scenario(scenario), RaceOptions(python=self._options.python))
+        return self.plan(
+            find_scenario(scenario), RaceOptions(python=self._options.python, fresh=self._options.fresh)
+        )
 
     def _find_gpus(self) -> GpuSearch:
         with self._searching:

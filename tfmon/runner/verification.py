@@ -8,28 +8,41 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfmon import units
+from tfmon.analysis.prediction import looks_of
 from tfmon.analysis.statistics import log_speeds, ratio
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.model.claims import Claim, ClaimResult, judge
+from tfmon.model.events import Event
+from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import FAILED
+from tfmon.model.readings import Estimate
+from tfmon.model.session import Snapshot
 from tfmon.runner import headless
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.program import Program
 
-NARROW = 0.02
-"""A race ends early when half the width of the interval over the ratio is as small as this."""
-ABOUT_S = 20.0
-"""Time a claim takes before one was measured: TensorFlow is loaded twice, then comes the race."""
+NARROW = 0.1
+"""A race ends early when its claim is decided and half the width of the interval over the ratio is as small."""
+LONGEST_S, SHORTEST_S = 12.0, 6.0
+"""Length of a race, at most and at least, where the user does not say it."""
+ALL_S = 540.0
+"""All claims together take about so long, with what is left for the slowest starts of 10 minutes."""
+START_S = 6.0
+"""Time that a claim takes besides its race before one was measured: TensorFlow is loaded twice."""
+LONG_S = 60.0
+"""Races that are as long get fresh processes."""
 
 
-def verify_claims(infos: Sequence[ScenarioInfo], python: Path, seconds: float) -> tuple[list[ClaimResult], str]:
+def verify_claims(
+    infos: Sequence[ScenarioInfo], python: Path, seconds: float | None = None
+) -> tuple[list[ClaimResult], str]:
     """Measure every claim of some scenarios that can be tested here, and tell on a terminal how far it is.
 
     Args:
         infos: The scenarios.
         python: The interpreter that trains.
-        seconds: Length of a race at most.
+        seconds: Length of a race at most; None for as long as 10 minutes for all of them allow, see `LONGEST_S`.
 
     Returns:
         A result for each claim, and why the verification was interrupted, or "".
@@ -39,46 +52,81 @@ def verify_claims(infos: Sequence[ScenarioInfo], python: Path, seconds: float) -
     claims = [(info, claim) for info in infos for claim in info.claims]
     results: list[ClaimResult] = []
     took: list[float] = []
+    starts: list[float] = []
+    verified_since = time.monotonic()
     for place, (info, claim) in enumerate(claims):
         left = sum(bool(claim.first) and claim.needs == "" for _, claim in claims[place:])
-        each = sum(took) / len(took) if took else ABOUT_S
+        start_s = sum(starts) / len(starts) if starts else START_S
+        length_s = seconds or _length_s(ALL_S - (time.monotonic() - verified_since), left, start_s)
+        each = sum(took) / len(took) if took else start_s + length_s
         what = f"{place + 1} of {len(claims)}  {info.name}: {claim.id}"
         headless.show_progress(f"{what}   about {units.clock(left * each)} left")
         began = time.monotonic()
-        result, raced, interrupted = _verify(info, claim, python, seconds)
+        result, raced, interrupted = _verify(info, claim, python, length_s)
         if interrupted:
             headless.show_progress("")
             return results, interrupted
-        if raced:
+        if raced is not None:
             took.append(time.monotonic() - began)
+            starts.append(max(0.0, took[-1] - raced))
         results.append(result)
     headless.show_progress("")
     return results, ""
 
 
-def _verify(info: ScenarioInfo, claim: Claim, python: Path, seconds: float) -> tuple[ClaimResult, bool, str]:
-    """Return the result of one claim, whether it took a race, and why that was interrupted, or ""."""
+def _length_s(left_s: float, races: int, start_s: float) -> float:
+    """Return how long a race may last, so that so many fit into the time that is left."""
+    return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))
+
+
+def _verify(
+    info: ScenarioInfo, claim: Claim, python: Path, seconds: float
+) -> tuple[ClaimResult, float | None, str]:
+    """Return the result of one claim, how long it raced (None for not at all), and why that was interrupted."""
 
     def untestable(reason: str) -> ClaimResult:
         return ClaimResult(info.name, claim, "not testable here", reason=reason)
 
     if not claim.first:
-        return ClaimResult(info.name, claim, "corrected", reason=claim.corrected), False, ""
+        return ClaimResult(info.name, claim, "corrected", reason=claim.corrected), None, ""
     if claim.needs == "mac" and platform.system() != "Darwin":
-        return untestable("it needs a Mac"), False, ""
+        return untestable("it needs a Mac"), None, ""
     lanes = (claim.first, claim.second)
-    program = Program(RaceOptions(lanes=lanes, python=python, seconds=seconds, until_ci=NARROW))
+    program = Program(RaceOptions(lanes=lanes, python=python, seconds=seconds, fresh=seconds >= LONG_S))
     try:
         plan = program.plan(info)
     except TfmonError as error:
         program.close()
-        return untestable(error.message), False, ""
+        return untestable(error.message), None, ""
+
+    def finish_when_decided(event: Event) -> None:
+        if not isinstance(event, SliceEnded):
+            return
+        found = _ratio(program.session.snapshot())
+        if found is not None and found.half_width <= NARROW and judge(claim, found) != "too close to call":
+            program.lanes.finish()
+
+    program.session.listen(finish_when_decided)
     interrupted = headless.run(program, plan, quiet=True)
-    raced = program.session.snapshot().lanes
-    for lane in raced:
+    snapshot = program.session.snapshot()
+    raced_s = _raced_s(snapshot)
+    for lane in snapshot.lanes:
         if lane.phase == FAILED and lane.trouble is not None:
-            return untestable(f"{lane.title} failed: {lane.trouble.message}"), True, interrupted
-    found = ratio(log_speeds(raced[0].slices), log_speeds(raced[1].slices))
+            return untestable(f"{lane.title} failed: {lane.trouble.message}"), raced_s, interrupted
+    found = _ratio(snapshot)
     if found is None:
-        return untestable("too few slices were measured; a longer --seconds may do"), True, interrupted
-    return ClaimResult(info.name, claim, judge(claim, found), found, claim.corrected), True, interrupted
+        return untestable("too few slices were measured; a longer --seconds may do"), raced_s, interrupted
+    return ClaimResult(info.name, claim, judge(claim, found), found, claim.corrected), raced_s, interrupted
+
+
+def _ratio(snapshot: Snapshot) -> Estimate | None:
+    """Return the ratio of the two lanes, with an interval that holds whenever the race ends within its length."""
+    first, second = snapshot.lanes
+    looks = looks_of(snapshot.race, (first.slices, second.slices), over=False)
+    return ratio(log_speeds(first.slices), log_speeds(second.slices), looks, snapshot.race.between)
+
+
+def _raced_s(snapshot: Snapshot) -> float:
+    """Return how long the lanes raced."""
+    ends = [one.at_ns for lane in snapshot.lanes for one in lane.slices]
+    return (max(ends) - (snapshot.race.started_ns or min(ends))) / 1e9 if ends else 0.0

@@ -5,14 +5,15 @@ starts, imports, trains and ends as it would without tfmon.
 
 - **Getting in.** The lane's environment has the folder `site` first on PYTHONPATH, and a variable that names the
   inherited pipes (`tfmon.model.lane_pipes`). Python runs `site/sitecustomize.py` at its start. It removes its
-  folder from `sys.path`, runs the script's own sitecustomize, and waits for imports: of TensorFlow and Keras, to watch
-  them (`watching`), of PyTorch and JAX, to notice them, and of `tfmon`, so that `from tfmon import report` needs no
-  installation.
+  folder from `sys.path`, runs the script's own sitecustomize, and waits for imports: of TensorFlow and Keras, to
+  watch them (`watching`), of PyTorch and JAX, to notice them, and of `tfmon`, so that `from tfmon import report`
+  needs no installation.
 - **Which process** (`process`). The first that trains. It takes a record lock on a file that the lane's processes
   inherit. The lock survives `exec`, is not passed on by `fork`, and ends with its process, so that the next one to
   train can become the lane. All other processes train unwatched; their CPU and memory count all the same.
 - **Hooks** (`hooking`) replace methods of TensorFlow (`tf_hooks`) and Keras (`keras_watch`). They tell a
-  `StepWatcher` (`steps`) of pulls and updates; it tells where steps begin and end. It stands aside while Keras trains.
+  `StepWatcher` (`steps`) of pulls and updates, and it tells where steps begin and end. It stands aside while Keras
+  trains.
 - **Steps** (`meter`). The script calls `begin_step` and `end_step`, through hooks or `tfmon.report`. What the lane
   does between them is `trainer.control.LaneControl`, which is also what the loop of a scenario does around its
   steps. Windows of the warm-up are sent, marked as such.

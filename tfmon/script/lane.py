@@ -30,7 +30,7 @@ from tfmon.script import libraries
 from tfmon.script.meter import Meter
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
 from tfmon.trainer.channel import Inbox, Mailbox
-from tfmon.trainer.control import WINDOW_NS
+from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
 
 LEAST_WINDOW_NS = WINDOW_NS // 4

@@ -131,8 +131,6 @@ class Meter(LaneControl):
         clock.examples += examples
         clock.input_ns += input_ns
         clock.call_ns += call_ns
-        if call_ns > clock.longest_call_ns:
-            clock.longest_call_ns = call_ns
         if steps == 1 and self._uncounted < CAPACITY:
             clock.times[self._uncounted] = took_ns
             self._uncounted += 1

@@ -91,8 +91,9 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
     mailbox.wait()
     request = mailbox.take()
     if isinstance(request, Prepare):
-        if not _import_tensorflow(runtime.load_yielding):
+        if request.yielding and not _import_tensorflow(runtime.load_yielding):
             return
+        _import_tensorflow(runtime.load_everything)
         reporter.send(Prepared(at_ns=time.monotonic_ns()))
         mailbox.wait()
         request = mailbox.take()

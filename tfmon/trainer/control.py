@@ -24,91 +24,14 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
+from tfmon.trainer.cpu_use import CpuMeter
+from tfmon.trainer.slices import Slices
 from tfmon.trainer.step_clock import KNOB_CHANGE, OutlierWindows, Sampler, Samples, StepClock, TraceWatch
 
-WINDOW_NS = 200_000_000
-"""Shortest length of a window; it ends with the step that is then running."""
-SLICE_START_NS = 25_000_000
-STILL_RISING = 1.1
-"""The start of a slice is discarded, because caches and clocks have just served the other lane. It is measured in
-stretches of `SLICE_START_NS`, or of one step; there are at least two, and more until a stretch is not faster than
-the one before by the factor `STILL_RISING`. All stretches that are compared are discarded, so that what is kept is
-not selected by its speed. At most half of the slice is discarded."""
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
 """Marks of discarded windows: the first after a pause, the first after a profile, those before it is ready."""
 
 GpuMemory = Callable[[], tuple[int | None, int | None]]
-
-
-class Slices:
-    """Tells whether a lane may train, and when the stretch that it trains now should end.
-
-    Thread: the one that trains.
-    """
-
-    def __init__(self) -> None:
-        self.paused = True
-        self.current: RunSlice | None = None
-        """The slice that is running; None while the lanes train concurrently."""
-        self.start_done = False
-        """False while the start of the slice is discarded."""
-        self.ends_ns = 0
-        self._speed: float | None = None
-        self._examples = 0
-
-    @property
-    def round(self) -> int | None:
-        """Round of the slice; None while the lanes train concurrently."""
-        return None if self.current is None else self.current.round
-
-    @property
-    def starting(self) -> bool:
-        """Whether the lane is at the start of a slice, which is discarded."""
-        return self.current is not None and not self.start_done
-
-    def begin(self, granted: RunSlice, now_ns: int, examples: int) -> None:
-        """Begin a slice; `examples` is what the current window has already."""
-        self.current, self.start_done = granted, False
-        self.ends_ns = now_ns + int(granted.seconds * 1e9)
-        self._speed, self._examples = None, examples
-
-    def pause(self) -> bool:
-        """Pause the lane; return False if it is paused already."""
-        if self.paused:
-            return False
-        self.current, self.paused = None, True
-        return True
-
-    def due_ns(self, since_ns: int) -> int:
-        """Return when a stretch that began at `since_ns` should end."""
-        if self.current is None:
-            return since_ns + WINDOW_NS
-        return since_ns + SLICE_START_NS if not self.start_done else min(since_ns + WINDOW_NS, self.ends_ns)
-
-    def still_settling(self, now_ns: int, since_ns: int, examples: int) -> bool:
-        """Return whether the start of the slice goes on, after the stretch from `since_ns` to `now_ns`."""
-        if self.current is None or self.start_done:
-            return False
-        span_ns, more = now_ns - since_ns, examples - self._examples
-        self._examples = examples
-        if now_ns >= self.ends_ns - int(self.current.seconds * 0.5e9):
-            return False
-        if span_ns < SLICE_START_NS:
-            return True  # a request ended the stretch early
-        before, self._speed = self._speed, more / span_ns
-        return before is None or self._speed > before * STILL_RISING
-
-    def window_closed(self, now_ns: int) -> RunSlice | None:
-        """Record that a window was closed; return the slice and pause the lane if the slice ended with it."""
-        if self.current is None:
-            return None
-        if not self.start_done:
-            self.start_done = True
-            return None
-        if now_ns < self.ends_ns:
-            return None
-        ended, self.current, self.paused = self.current, None, True
-        return ended
 
 
 class EventSink(Protocol):
@@ -131,11 +54,17 @@ class LaneControl:
     """
 
     def __init__(
-        self, sink: EventSink, settings: Mapping[str, KnobValue], sampler: Sampler, gpu_memory: GpuMemory
+        self,
+        sink: EventSink,
+        settings: Mapping[str, KnobValue],
+        sampler: Sampler,
+        gpu_memory: GpuMemory,
+        device: str = "cpu",
     ) -> None:
         """Start paused.
 
         Args:
+            device: `cpu` or `gpu`; a GPU's clocks take longer to rise after a switch.
             sink: takes the events.
             settings: the knobs in effect; read anew for each window.
             sampler: adds up the steps that are run between two barriers.
@@ -143,7 +72,7 @@ class LaneControl:
         """
         self.clock = StepClock()
         self.sampler = sampler
-        self.slices = Slices()
+        self.slices = Slices(device)
         self.settings = settings
         self.traces: TraceWatch | None = None
         self.stretch_began_ns = 0
@@ -155,8 +84,12 @@ class LaneControl:
         """Knob changes whose first step has not been trained yet."""
         self._sink = sink
         self._gpu_memory = gpu_memory
+        self.measured_steps = 0
+        """Steps in windows that were sent without a mark."""
         self._outliers = OutlierWindows()
         self._steps_when_ready = 0
+        self._cpu = CpuMeter()
+        self._examples_reported = self._examples_before = 0
 
     # ------------------------------------------------------------ phases and requests
 
@@ -179,8 +112,10 @@ class LaneControl:
                 self.resume(PAUSE if self.clock.done > self._steps_when_ready else "")
             case RunSlice():
                 now_ns = time.monotonic_ns()
+                self._cpu.begin()
+                self._examples_before = self._examples_trained
                 self.resume(SLICE_START)
-                self.slices.begin(request, now_ns, self.clock.examples or self.clock.steps)
+                self.slices.begin(request, now_ns, self.clock.steps, self.clock.examples)
             case Pause():
                 # A pause that arrives when the slice has just ended finds the lane paused.
                 if self.slices.pause():
@@ -270,27 +205,41 @@ class LaneControl:
         clock.sync_ns += at_ns - clock.last_end_ns
         if self.slices.starting:
             clock.marks.add(SLICE_START)
-        examples = clock.examples or clock.steps
-        if self.slices.still_settling(at_ns, self.stretch_began_ns, examples) and not last:
-            self.stretch_began_ns = at_ns
-            return False
-        self.close_window(at_ns, loss)
+            if not last:
+                if not self.slices.stretch_over(at_ns - self.stretch_began_ns, clock.steps):
+                    return False
+                if self.slices.still_rising(at_ns, self.stretch_began_ns, clock.steps, clock.examples):
+                    self.stretch_began_ns = at_ns
+                    return False
         ended = self.slices.window_closed(at_ns)
+        self.close_window(at_ns, loss, ended)
         if ended is not None:
             self.slice_ended(ended, at_ns)
         return True
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
-        """Report the end of a slice."""
-        self._sink.send(SliceEnded(at_ns=at_ns, round=ended.round))
+        """Report the end of a slice, and who used the CPU in it."""
+        load = self._cpu.end(self._examples_trained - self._examples_before)
+        self._sink.send(SliceEnded(at_ns=at_ns, round=ended.round, load=load))
 
-    def close_window(self, at_ns: int, loss: float | None) -> None:
-        """Send the window if the pipe has room, and begin the next one; otherwise the window grows."""
-        window = self.window(at_ns, loss)
+    @property
+    def _examples_trained(self) -> int:
+        return self._examples_reported + self.clock.examples + self.sampler.sums.examples
+
+    def close_window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> None:
+        """Send the window if the pipe has room, and begin the next one; otherwise the window grows.
+
+        The last one of a slice is sent in any case: a pause follows, and nothing may grow over it.
+        """
+        window = self.window(at_ns, loss, round=self.slices.round if ended is None else ended.round)
         self.step_ns = window.span_ns / max(1, window.steps)
         # A window that was not sent is due again a whole window later.
         self.stretch_began_ns = at_ns
-        if self._sink.offer(window):
+        if ended is not None:
+            self._sink.send(window)
+        if ended is not None or self._sink.offer(window):
+            self._examples_reported += window.examples + window.sampled_examples
+            self.measured_steps += 0 if window.marks else window.steps
             self.clock.reset(at_ns)
             self.sampler.sums = Samples()
             self.window_sent()
@@ -320,7 +269,6 @@ class LaneControl:
             loss=loss,
             settings=dict(self.settings),
             marks=tuple(sorted(clock.marks)),
-            round=self.slices.round,
             gpu_memory_allocated_bytes=allocated,
             gpu_memory_peak_bytes=peak,
             traced_steps=clock.traced_steps,
@@ -331,7 +279,7 @@ class LaneControl:
             sampled_input_ns=samples.input_ns,
             sampled_call_ns=samples.call_ns,
             sampled_tail_ns=samples.tail_ns,
-            **more,
+            **{"round": self.slices.round, **more},
         )
 
     # ------------------------------------------------------------ profiles

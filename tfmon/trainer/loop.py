@@ -16,9 +16,10 @@ from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.trainer import runtime
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureError, ComputingShares
 from tfmon.trainer.channel import Mailbox, Reporter
-from tfmon.trainer.control import PROFILE, STILL_RISING, WINDOW_NS, LaneControl
+from tfmon.trainer.control import PROFILE, LaneControl
 from tfmon.trainer.pipeline import Pipelines
 from tfmon.trainer.setups import Setup, SetupBuilder, Steps
+from tfmon.trainer.slices import STILL_RISING, WINDOW_NS
 from tfmon.trainer.step_clock import (
     CAPACITY,
     GARBAGE_COLLECTION,
@@ -67,7 +68,9 @@ class Loop(LaneControl):
             reporter: takes the events.
         """
         sampler = Sampler(drop_first=True)
-        super().__init__(reporter, dict(assign.settings), sampler, lambda: runtime.gpu_memory(assign.device))
+        super().__init__(
+            reporter, dict(assign.settings), sampler, lambda: runtime.gpu_memory(assign.device), assign.device
+        )
         self._knobs = (*pipelines.knobs, *steps.knobs)
         self._steps = assign.steps
         self._mailbox = mailbox
@@ -99,12 +102,13 @@ class Loop(LaneControl):
             while not self._stopped:
                 if self.slices.paused:
                     self._mailbox.wait()
-                elif self._steps_left() <= 0:
+                elif self._steps_left <= 0:
                     break
                 else:
                     self._train_stretch()
                 self._read_messages()
-            self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=self.clock.done))
+            done, measured = self.clock.done, self.measured_steps
+            self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=done, measured=measured))
             self._reporter.drain(timeout_s=1.0)
         finally:
             self.traces.close()
@@ -140,7 +144,7 @@ class Loop(LaneControl):
         if self.profile_request is not None and not clock.steps and not self.slices.starting:
             self._take_profile(self.profile_request)
         if self._may_find_share():
-            self._find_computing_share(min(PROFILED_STEPS, self._steps_left() - 1))
+            self._find_computing_share(PROFILED_STEPS)
             if self.slices.current is None:
                 clock.marks.add(PROFILE)
         if self._may_sample():
@@ -151,14 +155,18 @@ class Loop(LaneControl):
             before_ns = clock.last_end_ns
             at_ns = self._stepper.until(0, 1)
             self.confirm_knobs(at_ns, at_ns - before_ns)
-        while (left := self._steps_left()) > 0:
+        while (left := self._steps_left) > 0:
             if self._stepper.until(end_ns, min(CAPACITY, left)) >= end_ns or self._mailbox.waiting:
                 break
         loss = self._stepper.read_loss()
-        self.finish_stretch(time.monotonic_ns(), loss, last=self._steps_left() <= 0)
+        self.finish_stretch(time.monotonic_ns(), loss, last=self._steps_left <= 0)
 
+    @property
     def _steps_left(self) -> int:
-        return CAPACITY if self._steps is None else self._steps - self.clock.done
+        """Steps that are still to be measured; those that are discarded do not count."""
+        if self._steps is None or self.slices.starting or self.clock.marks:
+            return CAPACITY
+        return self._steps - self.measured_steps - self.clock.steps
 
     def window(self, at_ns: int, loss: float | None, **more: Any) -> Window:  # noqa: ANN401
         """Return the window, with what only a scenario's lane knows."""
@@ -184,7 +192,7 @@ class Loop(LaneControl):
         self.profile_request = None
         try:
             steps, note = self._shares.shorten(self.settings, request.steps)
-            path = self._stepper.capture(Path(request.folder), min(steps, max(1, self._steps_left() - 1)))
+            path = self._stepper.capture(Path(request.folder), steps)
         except CaptureError as error:
             self.report_profile_failure(request, str(error))
         else:
@@ -197,7 +205,7 @@ class Loop(LaneControl):
         """Return whether steps may be profiled now: before a window that is discarded anyway, or a steady one."""
         starting = self.slices.starting
         marks = self.clock.marks - {SLICE_START} if starting else self.clock.marks
-        if self.clock.steps or marks or self.unconfirmed or self._steps_left() < 2:
+        if self.clock.steps or marks or self.unconfirmed:
             return False
         return (starting or self.slices.current is None) and self._shares.needed(self.settings, self._calls_ns)
 
@@ -214,7 +222,7 @@ class Loop(LaneControl):
         self.discard_steps()
 
     def _may_sample(self) -> bool:
-        return self.steady and self._steps_left() >= 2 and self.sampler.due(time.monotonic_ns())
+        return self.steady and self.sampler.due(time.monotonic_ns())
 
     # ------------------------------------------------------------ messages
 

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.lane_statistics import BINS_PER_OCTAVE, add, quantile_ns
+from tfmon.model.lane_statistics import BINS_PER_OCTAVE, add
 
 try:
     import numpy as np
@@ -28,13 +28,11 @@ CAPACITY = 8_192
 LONG_COLLECTION_NS = 5_000_000
 """A garbage collection that takes longer marks its window."""
 KNOB_CHANGE, GARBAGE_COLLECTION = "knob change", "garbage collection"
-TRACE, COMPILE = "trace", "long call (compile?)"
-LONG_CALL_NS, LONG_CALL = 50_000_000, 10
-"""A call is long if it takes at least this time, and this many times the median step, without a trace: XLA
-compiles, or TensorFlow builds the function anew for other devices; neither is reported. It may also be
-the machine."""
+COMPILING = "compiling"
+"""Mark of windows in which a tf.function was traced, which TensorFlow and XLA then compile. A call that is merely
+long has no mark: it may be the machine's fault, and what is discarded for its length is selected by its speed."""
 MOST_OUTLIER_WINDOWS = 3
-"""Windows that are marked for a trace or a long call after a knob change; more are no outliers."""
+"""Windows that are marked for a trace after a knob change; more are no outliers."""
 LEAST_PAUSE_NS, SAMPLING_BUDGET = 1_000_000_000, 0.01
 """A step is sampled at most once a second, and so rarely that samples cost at most 1 % of the time."""
 MOST_CAUSE_CHARACTERS = 120
@@ -65,7 +63,6 @@ class StepClock:
         self.sync_ns = 0
         self.report_ns = 0
         self.longest_ns = 0
-        self.longest_call_ns = 0
         self.traced_steps = 0
         self.traced_ns = 0
         self.histogram: dict[int, int] = {}
@@ -139,23 +136,16 @@ class Sampler:
 
 
 class OutlierWindows:
-    """Marks windows with a trace or a call far longer than the others, unless the lane's steps are like that."""
+    """Marks windows with a trace, unless the lane's steps are like that."""
 
     def __init__(self) -> None:
         self._marked = 0
 
     def mark(self, clock: StepClock) -> None:
         """Mark the window if it is an outlier."""
-        if not clock.steps or self._marked >= MOST_OUTLIER_WINDOWS:
-            return
-        median_ns = quantile_ns(clock.histogram, 0.5) or 0.0
-        if clock.traced_steps:
-            clock.marks.add(TRACE)
-        elif clock.longest_call_ns > max(LONG_CALL_NS, LONG_CALL * median_ns):
-            clock.marks.add(COMPILE)
-        else:
-            return
-        self._marked += 1
+        if clock.traced_steps and self._marked < MOST_OUTLIER_WINDOWS:
+            clock.marks.add(COMPILING)
+            self._marked += 1
 
 
 class CollectorWatch:

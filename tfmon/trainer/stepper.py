@@ -60,7 +60,7 @@ class Stepper:
         traces = self.traces
         assert traces is not None
         seen = traces.count
-        steps = input_ns = call_ns = sync_ns = examples = longest_ns = 0
+        steps = input_ns = call_ns = sync_ns = examples = 0
         began_ns = clock_ns()
         while True:
             try:
@@ -78,8 +78,6 @@ class Stepper:
             steps += 1
             input_ns += fed_ns - began_ns
             call_ns += called_ns - fed_ns
-            if called_ns - fed_ns > longest_ns:
-                longest_ns = called_ns - fed_ns
             if traces.count != seen:
                 seen = traces.count
                 clock.traced_steps += 1
@@ -94,7 +92,6 @@ class Stepper:
         clock.input_ns += input_ns
         clock.call_ns += call_ns
         clock.sync_ns += sync_ns
-        clock.longest_call_ns = max(clock.longest_call_ns, longest_ns)
         clock.last_end_ns = ended_ns
         return ended_ns
 

@@ -55,7 +55,7 @@ RACE_KEYS = (
     Key("page.next", "pagedown", "move_page(1)", "show hidden lanes", "Lanes"),
     Key("page.previous", "pageup", "move_page(-1)", "show the hidden lanes before", "Lanes"),
     Key("zoom", "z", "toggle_zoom", "one lane on the whole width, and back; so does a double click", _CLOSER),
-    Key("chart.metric", "v", "next_metric", "what the charts show: throughput, step time, loss, CPU, …", _CLOSER),
+    Key("chart.metric", "v", "next_metric", "the charts show throughput, step time, loss, CPU or memory", _CLOSER),
     Key("chart.scale", "a", "next_scale", "axis of the charts: shared, own, logarithmic", _CLOSER),
     Key("chart.span", "h", "next_span", "history in the charts: 1, 5 or 30 minutes", _CLOSER),
     Key("cursor.back", "left", "move_cursor(-1)", "cursor in the charts: earlier; so does the mouse", _CLOSER),

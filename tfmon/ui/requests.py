@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -105,14 +106,22 @@ def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
 
 def effect(lanes: Sequence[LaneState], knob: Knob) -> str:
     """Return what one press on a knob's key would do: `batch 10 → 16`, or by lane where values differ."""
-    requests, _ = next_values(lanes, knob, 1)
-    after = {one.lane: show(one.value) for one in requests}
-    steps: dict[str, str] = {}
+    now = []
     for lane in lanes:
         requested = lane.requested.get(knob.name)
-        before = in_effect(lane, knob) if requested is None else requested.value
-        if lane.spec.name in after:
-            steps[lane.spec.id] = f"{show(before)} → {after[lane.spec.name]}"
+        value = in_effect(lane, knob) if requested is None else requested.value
+        now.append((lane.spec.id, value, lane.data_examples if knob.name == "batch_size" else None))
+    return _effect(knob, tuple(now))
+
+
+@functools.lru_cache(maxsize=64)
+def _effect(knob: Knob, lanes: tuple[tuple[str, KnobValue, int | None], ...]) -> str:
+    """Do it once for the ids of lanes, their values and the highest possible ones."""
+    steps = {}
+    for id, value, high in lanes:
+        moved = knob.next(value, 1, high=high)
+        if moved != value or type(moved) is not type(value):
+            steps[id] = f"{show(value)} → {show(moved)}"
     if not steps:
         return ""
     if len(set(steps.values())) == 1 and len(steps) == len(lanes):

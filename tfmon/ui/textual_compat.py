@@ -7,6 +7,7 @@ No other module touches a name of Textual that begins with an underscore. What i
 - `App._display`, `App._set_pointer_shape`, `App._handle_exception`: overridden.
 - `App._batch_count`, `Screen._compositor`, `Screen._layout_required`, `Screen._dirty_widgets`,
   `Widget._repaint_required`: tell whether Textual is about to paint by itself.
+- `LinuxDriver.run_input_thread` waits for keys with `selectors.SelectSelector`, looked up in its module.
 - `textual.keys._character_to_key`, `textual._styles_cache.StylesCache.get_inner_outer`.
 
 `tests/ui/test_textual_compat.py` says which of them a new version of Textual lacks.
@@ -15,8 +16,10 @@ No other module touches a name of Textual that begins with an underscore. What i
 from __future__ import annotations
 
 import contextlib
+import selectors
 import threading
 import time
+import types
 from collections import deque
 from collections.abc import Callable
 from typing import IO, Any, TypeVar, cast
@@ -156,6 +159,7 @@ class TerminalApp(App[Result]):
     def get_driver_class(self) -> type[Driver]:
         """Return what makes Textual's driver, with an `TerminalOutput` between it and the terminal."""
         driver_class = super().get_driver_class()
+        wait_for_keys()
 
         def make(app: TerminalApp[Result], **options: Any) -> Driver:  # noqa: ANN401 - whatever Textual passes
             driver = driver_class(app, **options)
@@ -183,6 +187,36 @@ class TerminalApp(App[Result]):
 
     def _set_pointer_shape(self, shape: str) -> None:
         """Leave the pointer as it is: Textual would write for every new page, and hang once 30 writes wait."""
+
+
+class PatientSelector(selectors.SelectSelector):
+    """Waits longer while nothing is typed: Textual looks ten times a second.
+
+    After a key it looks as often as Textual wants, for a key may be the beginning of a longer one.
+    Thread: that which reads keys. Leaving waits for it, `IDLE_S` at most.
+    """
+
+    _quiet = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Return what can be read, at once if there is something."""
+        found = super().select(IDLE_S if self._quiet > LOOKS and timeout else timeout)
+        self._quiet = 0 if found else self._quiet + 1
+        return found
+
+
+IDLE_S = 0.3
+LOOKS = 5
+"""How often it is looked for more after a key."""
+
+
+def wait_for_keys() -> None:
+    """Let the driver for Linux and macOS wait for keys with `PatientSelector`."""
+    with contextlib.suppress(ImportError):
+        from textual.drivers import linux_driver
+
+        patient = types.SimpleNamespace(SelectSelector=PatientSelector, EVENT_READ=selectors.EVENT_READ)
+        setattr(linux_driver, "selectors", patient)  # noqa: B010 - it is not declared to be another's
 
 
 def watch(driver: Driver, on_free: Callable[[], None]) -> TerminalOutput:

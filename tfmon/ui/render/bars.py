@@ -249,7 +249,7 @@ def progress_row(snapshot: Snapshot) -> Row:
         share = (snapshot.at_ns - race.started_ns) / 1e9 / race.seconds
         words = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
     elif race.steps is not None:
-        done = min(lane.steps for lane in training)
+        done = min(lane.measured_steps for lane in training)
         share = done / race.steps
         words = f"{units.count(done)} of {units.count(race.steps)} steps"
     else:

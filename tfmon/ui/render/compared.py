@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.statistics import LEAST_PAIRS
+from tfmon.analysis.prediction import least_rounds
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import TURNS
@@ -35,8 +35,8 @@ def _comparison(snapshot: Snapshot, why: str) -> str:
     devices = list(dict.fromkeys(lane.spec.device for lane in lanes))
     where = " and ".join(map(_device, devices[:2])) if len(devices) < 3 else f"{len(devices)} devices"
     if len(lanes) == 1:
-        what = "your script trains" if script else "one lane trains"
-        return _sentence(f"{why}{what} on {where}: what limits it is shown, there is nothing to compare it with")
+        what = "your script trains" if script else "the training runs"
+        return _sentence(f"{why}{what} on {where}; one lane, so nothing is compared")
     what = "your script" if script else "the same training"
     if len(devices) == len(lanes):
         also = _settings(lanes)
@@ -94,8 +94,8 @@ def awaited(analysis: Analysis, usual: Mapping[str, Mapping[str, float]]) -> str
     if snapshot.race.mode != TURNS:
         return ""
     changed = _changed(snapshot, lanes)
-    rounds = len(_rounds(lanes))
-    what = f"measuring again: {changed}" if changed else f"measured {rounds} of {LEAST_PAIRS} rounds"
+    rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race, len(lanes))
+    what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
         return f"{what}; no verdict while a lane is paused"
     left_s = seconds_to_verdict(snapshot, lanes)
@@ -108,10 +108,18 @@ def _rounds(lanes: Sequence[LaneState]) -> set[int]:
 
 
 def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
-    """Return about how long the rounds take that an interval still needs; None while that is not known.
+    """Return about how long the rounds take that an interval still needs; None while that is not known."""
+    round_s, complete = _round_s(snapshot, lanes), _rounds(lanes)
+    if round_s is None:
+        return None
+    ends = [one.at_ns for lane in lanes for one in lane.slices if one.round == max(complete, default=0)]
+    begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
+    spent_s = min(round_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
+    return max(0, least_rounds(snapshot.race, len(lanes)) - len(complete)) * round_s - spent_s
 
-    A round takes as long as the rounds so far did, or, before there are two, as its slices.
-    """
+
+def _round_s(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
+    """Return how long the rounds so far took, or, before there are two, their slices; None if not known."""
     paces = [
         (lane.slices[-1].at_ns - lane.slices[0].at_ns) / (lane.slices[-1].round - lane.slices[0].round)
         for lane in lanes
@@ -120,24 +128,18 @@ def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float 
     slice_s = snapshot.race.slice_s
     if not paces and slice_s is None:
         return None
-    round_s = sum(paces) / len(paces) / 1e9 if paces else len(lanes) * (slice_s or 0.0)
-    complete = _rounds(lanes)
-    ends = [one.at_ns for lane in lanes for one in lane.slices if one.round == max(complete, default=0)]
-    begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
-    spent_s = min(round_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
-    return max(0, LEAST_PAIRS - len(complete)) * round_s - spent_s
+    return sum(paces) / len(paces) / 1e9 if paces else len(lanes) * (slice_s or 0.0)
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
     """Return the knob that was changed last and in which lanes, if the measurement began anew for it."""
     started_ns = snapshot.race.started_ns or 0
     found: dict[str, list[str]] = {}
-    latest = 0
+    least = least_rounds(snapshot.race, len(lanes))
     for lane in lanes:
         for mark in lane.knob_marks[-1:]:
             knob = mark.text.partition(" ")[0]
-            if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < LEAST_PAIRS:
+            if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < least:
                 found.setdefault(knob, []).append(lane.spec.id)
-                latest = max(latest, mark.at_ns)
     told = [f"{knob.replace('_', ' ')} of {' and '.join(ids)}" for knob, ids in found.items()]
     return f"{', '.join(told)} changed" if told else ""

@@ -63,7 +63,9 @@ def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
         yield from _of_a_race(snapshot, view, script=script)
     if snapshot.lanes:
         yield _item(6, "lane.detail", "detail", "show_lane", keys)
+        yield _item(7, "zoom", "all lanes" if view.zoomed else "zoom", "toggle_zoom", keys)
         yield _item(7, "lane.log", "log", "show_log", keys)
+        yield _item(8, "copy", "copy", "show_copy", keys)
     yield _item(0, "help", "help", "show_help", keys)
     yield _item(0, "quit", "leave" if snapshot.over else "quit", "app.quit", keys)
 

@@ -17,21 +17,25 @@ IN_PANE = (
     ("bottleneck", "What limits the lane, by the same figures; the page of the lane shows all of them and what "
      "may help."),
     ("loss", "Loss of the first step that was reported, and of the last; read at the end of a window of 0.2 s."),
-    ("done", "Steps and examples since the lane began to race, and how many of its windows are discarded: "
-     "those with a knob change, a pause, a trace, a garbage collection or a disturbance of the machine."),
-    ("knobs", "Settings in effect, as the lane reported. What is requested and not yet in effect is dim: 20 "
-     "requested."),
-    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. The "
+    ("done", "Steps and examples since the lane began to race, and which share of its time is discarded: the "
+     "first 20 ms after a switch to the lane, knob changes, pauses, traces, garbage collections, swapping."),
+    ("knobs", "Settings in effect, as the lane reported; first, with ≠, those in which the lanes differ. What is "
+     "requested and not yet in effect is dim: 20 requested."),
+    ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. In turns, "
+     "over the time in its slices alone. The "
      "limit is the cores it may use. From /proc or psutil."),
     ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
     ("gpu", "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts of "
      "the limit. From the driver: NVML, on a Mac ioreg."),
     ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known; what TensorFlow's "
      "allocator has allocated of it, and its peak."),
-    ("refused", "Why the last knob could not be changed; the lane trains on as before."),
+    ("refused", "Why the last knob could not be changed, for 20 s; the lane trains on as before."),
+    ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
+     "seven times. Nothing is promised for a stage that was never timed."),
     ("note", "Lines of the lane's reports that could not be read, and were skipped."),
-    ("chart", "Examples/s over the last 60 s on one scale for all lanes, each window spread over its stretch "
-     "of time. A gap: nothing was trained. ┬: a knob changed."),
+    ("chart", "Examples/s, or what v chooses, over 1, 5 or 30 minutes (h), on one scale for all lanes, one each, "
+     "or a logarithmic one (a). A column is the mean over its time; step times are quantiles of each second. "
+     "A gap: nothing was measured. ┬: a knob changed."),
     ("n/a", "Not known, and why. tfmon never shows 0 for what it does not know. stale: the reading is too old."),
 )
 """By the labels in a pane."""
@@ -41,6 +45,9 @@ AROUND = (
      "and 1,000 bytes per second to the terminal; both over the last 10 s."),
     ("trying", "What e tries on a lane: the gain in examples/s of the new setting over the old one, from "
      "alternating slices, with its 95 % interval, and how many pairs of slices of those that are needed."),
+    ("in about", "When the first verdict comes: the rounds that its interval still needs, each as long as the "
+     "rounds so far."),
+    ("Result", "What the race came to, once every lane is over. It does not change any more; r races again."),
     ("0:42", "Time since all lanes got the start signal; beside a lane's name, how long its state has lasted."),
     ("training", "Taking turns, one lane trains for a slice (--slice) while the others are suspended; then the "
      "next does."),
@@ -49,15 +56,19 @@ AROUND = (
     ("× faster", "Throughput of the fastest lane over that of another, since each one's last knob change. "
      "Taking turns, each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when "
      "the interval excludes 1."),
-    ("95 % CI", "Where the ratio lies with 95 % certainty: the interval of Tukey and McLaughlin for trimmed "
-     "means, plus the between-process variance of equal processes, so it is never narrower than ±1.6 %."),
+    ("the same", "The whole interval lies within the margin (--margin, ±3 %). Not known yet: it lies on neither "
+     "side; the time beside it is predicted from the scatter so far. At the end that is too close to call."),
+    ("95 % CI", "Where the ratio lies with 95 % certainty; what two equal processes differ by is a part of it. "
+     "Always valid: it holds whenever you look and stop. Valid for this length: it holds at every look within "
+     "--seconds, and is narrower towards the end. Valid at the end: it holds at one look, and is the narrowest."),
     ("contended", "All lanes train at once and compete for the cores: not what each would do by itself."),
     ("▓▓░░", "How far the race is, where --seconds or --steps says how long it lasts."),
 )
 """Above and below the panes."""
 
 ON_LANE_PAGE = (
-    ("discarded", "Windows that do not count, by reason, since the lane began to race."),
+    ("discarded", "Share of the time that does not count, by reason, since the lane began to race."),
+    ("processes", "How many processes of the lane raced, one after the other; see --fresh."),
     ("step call", "Share of the time in the step's call in which an operation computes, on the CPU; the rest "
      "is dispatch. From a profile of a few steps."),
     ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "

@@ -12,8 +12,10 @@ from tfmon.ui.render import chart, series
 from tfmon.ui.render.rows import BLANK, Row, Span, crop
 from tfmon.ui.render.series import Metric, metric_of
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, Charset, faint, lane_style, strong
-from tfmon.ui.view import LOG, OWN, SHARED, Scale, View
+from tfmon.ui.view import LOG, OWN, SHARED, SPANS_S, Scale, View
 
+FLAT = 0.12
+"""A chart that stays below this share of a shared scale offers a scale of its own."""
 _MIDDLE_HEIGHT = 9
 """From so many rows on, the scale says the value half way up, too."""
 _SCALE_WORDS = {SHARED: "", OWN: " · own scale", LOG: " · log scale"}
@@ -27,8 +29,9 @@ def chart_rows(
     metric, axis = metric_of(view), series.axis_of(snapshot, view, cells)
     scale = series.of_lanes(view.scales, lane)
     low = series.scale_words(metric, scale.low) if scale.high > scale.low else "0"
-    plain = view.zoomed or (metric.id, view.scale) == ("throughput", SHARED)
-    about = "" if plain else crop(f" {metric.words}{_SCALE_WORDS[view.scale]} ", cells)
+    plain = view.zoomed or (metric.id, view.scale, view.span_s) == ("throughput", SHARED, SPANS_S[0])
+    span = "" if view.span_s == SPANS_S[0] else f" · {view.span_s // 60} min"
+    about = "" if plain else crop(f" {metric.words}{_SCALE_WORDS[view.scale]}{span} ", cells)
     foot = chart.axis_row(lane.knob_marks, axis, time_words(snapshot, view))
     at = None if view.cursor is None else axis.cell_of(moment(snapshot, view))
     axis_line = _with_cursor((foot, DIM), at, "▲")
@@ -38,11 +41,20 @@ def chart_rows(
         per_cell = chart.parts_per_cell(view.charset)
         values = series.values(lane, metric, series.end_ns(snapshot, view.back_ns), axis, per_cell)
         shares = _shares(scale, values)
+        if plain and not view.zoomed and _flat(shares):
+            about = crop(f" {key_of('chart.scale', view.keys)}: a scale of its own ", cells)
         top = series.scale_words(metric, scale.high) if scale.high > scale.low else ""
         half = series.scale_words(metric, series.middle(scale)) if top and height > _MIDDLE_HEIGHT else ""
         edge = faint(accent) if lane.phase in (PAUSED, DONE) else accent
         area = _area(shares, (top, half), height - 1, view.charset, (edge, faint(accent)), at, about)
     return (*area, ((f"{low} ┴".rjust(chart.LABEL_CELLS), DIM), *axis_line))
+
+
+@functools.lru_cache(maxsize=64)
+def _flat(shares: tuple[float | None, ...]) -> bool:
+    """Return whether all columns are so low that their changes cannot be seen."""
+    known = [share for share in shares if share is not None]
+    return bool(known) and max(known) < FLAT
 
 
 @functools.lru_cache(maxsize=64)

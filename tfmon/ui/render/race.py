@@ -188,8 +188,8 @@ def one_line(analysis: Analysis, width: int) -> Row:
 
 
 def _short_speed(lane: LaneState) -> str:
-    speed = lane.recent().examples_per_s
-    if lane.over or speed is None:
+    speed = (lane.steady if lane.over else lane.recent()).examples_per_s
+    if speed is None:
         return lane.phase
     return f"{units.short_count(speed)} ex/s"
 

@@ -64,12 +64,11 @@ def loss_row(lane: LaneState) -> Row:
 
 
 def done_row(lane: LaneState, width: int) -> Row:
-    """Count steps and examples since the lane began to race, and the windows that are discarded."""
+    """Count steps and examples since the lane began to race, and what is discarded, as far as there is room."""
     if not lane.points:
         return labelled("done", (f"{UNKNOWN} {lane.not_measured.get('steps', '')}".rstrip(), DIM))
     if lane.progress is not None and lane.progress.epochs:
         return _epoch_row(lane, width)
-    discarded = lane.measurements.discarded_windows
     reason = lane.not_measured.get("steps") or lane.not_measured.get("examples", "")
     if reason and not lane.examples:
         return labelled("done", (units.count(lane.steps), TEXT), (f" steps · ex. {UNKNOWN} {reason}", DIM))
@@ -82,8 +81,12 @@ def done_row(lane: LaneState, width: int) -> Row:
         (units.count(lane.examples), TEXT),
         (" ex.", DIM),
     )
-    windows = (f" · {units.count(discarded)} of {units.count(lane.measurements.windows)} discarded", DIM)
-    return (*row, windows) if cells((*row, windows)) <= width else row
+    whole = units.discarded(lane.discarded_shares)
+    for text in (whole, whole.partition(":")[0]):
+        discarded = (f" · {text}", DIM)
+        if cells((*row, discarded)) <= width:
+            return (*row, discarded)
+    return row
 
 
 def _epoch_row(lane: LaneState, width: int) -> Row:

@@ -7,6 +7,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tfmon import units
 from tfmon.model.lane_history import COARSE_NS, FINE_NS, Stretch
@@ -17,6 +18,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render.chart import Part, TimeAxis, columns, nice_top, short_number, time_axis
 from tfmon.ui.view import SHARED, Scale, View
 
+Item = TypeVar("Item")
 CHART_NS = 1_000_000_000
 """Interval at which charts are drawn again."""
 LONGEST_REST_NS = 10_000_000_000
@@ -120,7 +122,7 @@ def values(
     lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int
 ) -> tuple[float | None, ...]:
     """Return the metric up to a moment in each part of each cell; cached, for most refreshes need it again."""
-    past = _past(lane, metric, until_ns, axis.cell_ns / per_cell)
+    past = _past(lane, metric, until_ns, axis, per_cell)
     return _values(past, metric.id, axis, per_cell)
 
 
@@ -151,18 +153,26 @@ class _Past:
         return hash((self.latest, *map(id, self._ends())))
 
 
-def _past(lane: LaneState, metric: Metric, until_ns: int, part_ns: float) -> _Past:
-    """Return what the chart is made of: windows where it is that fine, else seconds, else five seconds."""
+def _past(lane: LaneState, metric: Metric, until_ns: int, axis: TimeAxis, per_cell: int) -> _Past:
+    """Return what the chart is made of: windows where it is that fine, seconds, and five seconds."""
     history = lane.history
-    windows = metric is THROUGHPUT and part_ns < FINE_NS
-    points = lane.points[: bisect_right(lane.points, until_ns, key=_at)] if windows else ()
-    fine = history.fine[: bisect_right(history.fine, until_ns, key=_end)]
-    coarse = history.coarse[: bisect_right(history.coarse, until_ns, key=_end)]
+    windows = metric is THROUGHPUT and axis.cell_ns / per_cell < FINE_NS
+    points = _between(lane.points, axis.start_ns, until_ns, _at) if windows else ()
+    fine = _between(history.fine, axis.start_ns, until_ns, _end)
+    coarse = _between(history.coarse, axis.start_ns, until_ns, _end)
     started = history.second.start_ns >= 0
     latest = None
     if not points and started and history.second.start_ns + FINE_NS <= until_ns:
         latest = history.second.stretch(FINE_NS)
     return _Past(points, fine, coarse, latest)
+
+
+def _between(
+    items: tuple[Item, ...], since_ns: int, until_ns: int, end_of: Callable[[Item], int]
+) -> tuple[Item, ...]:
+    """Return what ended in a time, and the last one before it; little is kept for the cache."""
+    first = max(0, bisect_right(items, since_ns, key=end_of) - 1)
+    return items[first : bisect_right(items, until_ns, key=end_of)]
 
 
 def _at(point: Point) -> int:
@@ -173,7 +183,7 @@ def _end(one: Stretch) -> int:
     return one.start_ns + one.length_ns
 
 
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=64)
 def _values(past: _Past, metric: str, axis: TimeAxis, per_cell: int) -> tuple[float | None, ...]:
     return tuple(columns(_parts(past, BY_ID[metric], axis, per_cell), axis, per_cell))
 

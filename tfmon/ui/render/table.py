@@ -38,7 +38,7 @@ class Entry:
     whole: str = ""
     """All that there is to say about it; shown where its row cannot."""
     mark: str = " "
-    """A character before it; colour is never the only cue."""
+    """One or two characters before it; colour is never the only cue."""
     searched: str = ""
     """What a filter looks in; empty for all its texts."""
 
@@ -106,7 +106,7 @@ def entry_rows(entry: Entry, sizes: Sequence[int], *, chosen: bool, wraps: bool)
     """Return an entry as one row, or with the last column wrapped."""
     *fixed, (text, style) = entry.cells
     lines = (wrap(text, sizes[-1], MOST_ROWS) or [""]) if wraps else [crop(text.replace("\n", " "), sizes[-1])]
-    before: list[Span] = [("▸" if chosen else " ", STRONG), (f"{entry.mark} ", style)]
+    before: list[Span] = [("▸" if chosen else " ", STRONG), (f"{entry.mark:<2}", style)]
     for (word, look), size in zip(fixed, sizes, strict=False):
         shown = crop(word, size)
         padded = shown + " " * (size - cell_len(shown) + GAP)

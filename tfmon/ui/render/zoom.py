@@ -13,8 +13,9 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, lifecycle, plots, readings
+from tfmon.ui.render.figures import HEIGHT
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
-from tfmon.ui.render.pane import HEIGHT, Pane, figure_rows, framed, pane_of
+from tfmon.ui.render.pane import Pane, figure_rows, framed, pane_of, pane_rows
 from tfmon.ui.render.readings import labelled, time_parts
 from tfmon.ui.render.rows import BLANK, Row, Span, cells, fit, wrap
 from tfmon.ui.render.series import metric_of
@@ -46,9 +47,8 @@ def alone(layout: Layout, lane: int) -> Layout:
 def zoomed_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
     """Return the lane at that place on the whole width: `height` rows of `width` cells."""
     pane = pane_of(analysis, index, view, width - 2 * _EDGE)
-    if pane.lane.phase in (FAILED, ABSENT):
-        body = lifecycle.trouble_rows(pane.lane, width - 2 * _EDGE, height - 2)
-        return framed(pane, body, width, height)
+    if _has_no_chart(pane.lane):
+        return pane_rows(analysis, index, view, width, height)
     head = _head(pane, width - 2 * _EDGE, height - 2)
     left, right = _columns(width)
     room = height - 2 - len(head)
@@ -64,12 +64,16 @@ def zoomed_rows(analysis: Analysis, index: int, view: View, width: int, height: 
 def zoomed_chart(analysis: Analysis, index: int, view: View, rect: Rect) -> Rect | None:
     """Return where the chart is in a rectangle of the screen, without its scale and its time axis."""
     pane = pane_of(analysis, index, view, rect.width - 2 * _EDGE)
-    if pane.lane.phase in (FAILED, ABSENT):
+    if _has_no_chart(pane.lane):
         return None
     top = 1 + len(_head(pane, rect.width - 2 * _EDGE, rect.height - 2)) + 1
     height = rect.height - 2 - top
     x = rect.x + _EDGE + chart.LABEL_CELLS
     return Rect(x, rect.y + top, chart_cells(rect.width), height) if height > 0 else None
+
+
+def _has_no_chart(lane: LaneState) -> bool:
+    return lane.phase in (FAILED, ABSENT) or lifecycle.getting_ready(lane)
 
 
 def chart_cells(width: int) -> int:
@@ -132,8 +136,34 @@ def _chart(pane: Pane, width: int, height: int) -> Sequence[Row]:
 
 # ---------------------------------------------------------------- the readings beside it
 
-_ORDER = ("step", "time", "loss", "done", "cpu", "memory", "gpu", "others", "discarded", "knobs", "note")
-_PRIORITY = ("time", "step", "cpu", "gpu", "knobs", "discarded", "note", "memory", "others", "done", "loss")
+_ORDER = (
+    "step",
+    "time",
+    "loss",
+    "done",
+    "cpu",
+    "memory",
+    "gpu",
+    "gpu details",
+    "others",
+    "discarded",
+    "knobs",
+    "note",
+)
+_PRIORITY = (
+    "time",
+    "step",
+    "cpu",
+    "knobs",
+    "gpu",
+    "gpu details",
+    "discarded",
+    "note",
+    "memory",
+    "others",
+    "done",
+    "loss",
+)
 
 
 def _readings(pane: Pane, width: int, height: int) -> list[Row]:
@@ -160,7 +190,7 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
     lane, snapshot = pane.lane, pane.snapshot
     gpu = snapshot.gpu_of(lane)
     stale_s = snapshot.stale_s(gpu) if gpu is not None else None
-    gpu_rows = [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)]
+    gpu_rows: list[Row] = []
     if lane.spec.kind == "gpu":
         gpu_rows.append(readings.gpu_memory_row(lane, gpu, width))
         if gpu is not None:
@@ -172,7 +202,8 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
         "done": [readings.done_row(lane, width)],
         "cpu": [readings.cpu_row(lane, snapshot.machine.usable_cores, width, pane.accent)],
         "memory": [readings.memory_row(lane)],
-        "gpu": gpu_rows,
+        "gpu": [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)],
+        "gpu details": gpu_rows,
         "others": _others(pane, width),
         "discarded": list(_discarded(lane, width)),
         "knobs": _wrapped("knobs", _knobs(lane), width),

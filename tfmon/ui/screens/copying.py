@@ -80,9 +80,9 @@ def _differing(snapshot: Snapshot) -> Iterator[str]:
     knobs = [
         knob for knob in snapshot.race.knobs if len({show(in_effect(lane, knob)) for lane in snapshot.lanes}) > 1
     ]
-    for lane in snapshot.lanes:
+    for lane in snapshot.lanes if knobs else ():
         settings = ", ".join(f"{short_name(knob.name)} {show(in_effect(lane, knob))}" for knob in knobs)
-        yield f"{lane.spec.id}: {lane.spec.device}" + (f", {settings}" if settings else "")
+        yield f"{lane.spec.id}: {lane.spec.device}, {settings}"
 
 
 def continued(command: str, width: int) -> Sequence[str]:

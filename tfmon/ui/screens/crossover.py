@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 PAIR_S = 1.2
 """A pair of slices takes about so long, before any has been measured."""
-_ALIKE = "the lanes differ only in this knob: with the same value they would be alike, so there is nothing to find"
+_ALIKE = (
+    "the lanes differ only in this knob: with the same value they would be alike. Let them differ in something "
+    "else first, or choose another knob"
+)
 _FIELDS = ("knob", "from", "to")
 
 
@@ -126,6 +129,7 @@ class CrossoverDialog(Dialog):
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return who races, the three fields, and what they come to."""
+        self._known = candidates(snapshot)
         lanes = [lane for lane in snapshot.lanes if not lane.over]
         rows: list[Row] = [BLANK, *lane_rows(snapshot, [lane.spec.name for lane in lanes[:2]], width), BLANK]
         if len(lanes) < 2:
@@ -163,10 +167,16 @@ class CrossoverDialog(Dialog):
         """Return what the keys do now."""
         if self._chosen is None or sum(not lane.over for lane in self.monitor.snapshot.lanes) < 2:
             return []
-        change = "another knob" if self._field == 0 else "half, double; or type"
-        ready = not self._chosen.why_not and self._values()[0]
-        first = [Hint(("choose",), "starts", "start")] if ready else []
-        return [*first, Hint(("move.up", "move.down"), "field"), Hint(("move.left", "move.right"), change)]
+        several = len(self._known) > 1
+        if self._chosen.why_not or (self._field == 0 and not several):
+            change = [Hint(("move.left", "move.right"), "another knob", "step(1)")] if several else []
+        else:
+            word = "another knob" if self._field == 0 else "half, double; or type"
+            change = [Hint(("move.left", "move.right"), word, "step(1)")]
+        if self._chosen.why_not:
+            return change
+        first = [Hint(("choose",), "starts", "start")] if self._values()[0] else []
+        return [*first, Hint(("move.up", "move.down"), "field"), *change]
 
     def action_move(self, direction: int) -> None:
         """Go to another field."""

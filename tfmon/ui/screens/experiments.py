@@ -13,7 +13,7 @@ from tfmon.ui.render.experiments import tune_rows
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import TEXT
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.requests import start, undo
+from tfmon.ui.requests import may_act, start, undo
 from tfmon.ui.screens.page import Page, bound, closer
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class TunePage(Page):
         experiments = self.monitor.experiments
         if self._in_progress() is not None:
             start(self.monitor, experiments.stop)
-        elif lane is not None:
+        elif lane is not None and may_act(self.monitor):
             start(self.monitor, lambda: experiments.start_tuning(lane.spec.name, everything=True))
 
     def action_undo(self) -> None:

@@ -198,8 +198,11 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     yield "memory", _said(lane.private_bytes, units.memory, " that no other process shares")
-    discarded = ", ".join(f"{reason} {count}" for reason, count in sorted(lane.discarded.items()))
-    yield "discarded", f"{discarded or 'nothing'}; of {units.count(lane.measurements.windows)} windows"
+    share, _, reasons = units.discarded(lane.discarded_shares).removeprefix("discarded ").partition(": ")
+    windows = units.count(lane.measurements.windows)
+    yield "discarded", f"{share} of the time of {windows} windows" + (f": {reasons}" if reasons else "")
+    if lane.process > 1:
+        yield "processes", f"{lane.process}, one after the other"
     for reason in lane.measurements.constant:
         yield "all the time", f"{reason}: windows with it count, because it is there most of the time"
     if lane.computing_share is not None:

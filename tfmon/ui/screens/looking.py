@@ -9,7 +9,7 @@ from textual import events
 
 from tfmon.ui.render import series
 from tfmon.ui.render.bars import Zone
-from tfmon.ui.render.layout import Rect
+from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.view import LOG, OWN, SCALES, SHARED, SPANS_S, focused_index
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Looking:
             self._look(zoomed=False, focused=view.zoomed_from, zoomed_from=None, cursor=None)
         elif not lanes:
             self.monitor.say("there is no lane yet to zoom in on")
-        elif not self.charts and not any(one.over for one in lanes):
+        elif arrange(*self.monitor.app.size, len(lanes)).kind != "panes":
             self.monitor.say("there is no room to zoom: the terminal is too small")
         else:
             at = lane if lane is not None else focused_index(view, self.monitor.shown.snapshot) or 0
@@ -78,7 +78,7 @@ class Looking:
     # ------------------------------------------------------------ the cursor
 
     def action_move_cursor(self, direction: int) -> None:
-        """Move the cursor by a cell, from the newest on; at an edge, scroll a display that does not follow."""
+        """Move the cursor by a cell, from the newest one that is over; at an edge, scroll what does not follow."""
         view = self.monitor.view
         if not self.charts:
             return
@@ -87,7 +87,7 @@ class Looking:
             if view.frozen and not view.zoomed:
                 self._scroll(-direction * width // (4 * HALF))
             else:
-                self._look(cursor=0, cursor_width=width)
+                self._look(cursor=min(1, width - 1), cursor_width=width)
             return
         at = view.cursor - direction
         if at < 0 or at >= width:
@@ -130,7 +130,8 @@ class Looking:
             return
         cell_ns = view.span_s * 1_000_000_000 // max(1, self.charts[0].width)
         snapshot = self.monitor.shown.snapshot
-        longest_ns = max(0, series.end_ns(snapshot) - series.first_ns(snapshot))
+        known_ns = series.end_ns(snapshot) - series.first_ns(snapshot)
+        longest_ns = max(0, known_ns - view.span_s * 1_000_000_000)
         back_ns = max(0, min(longest_ns, view.back_ns + cells * cell_ns))
         self._look(back_ns=back_ns, scales={} if view.scale != SHARED else view.scales)
 

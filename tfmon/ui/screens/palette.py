@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 
 from tfmon.ui.keys import label
-from tfmon.ui.render.style import Charset
+from tfmon.ui.render.style import TEXT, Charset, to_ascii
 from tfmon.ui.textual_compat import forget_lines
 
 
@@ -50,7 +50,9 @@ def open_palette(
         if place is not None:
             found = _page_actions(place, keys) if place is page else _actions(place, keys)
             for text, action in found:
-                if action != "show_palette":
+                if charset == "ascii":
+                    text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
+                if action not in ("show_palette", "show_race"):
                     actions.setdefault(text, (place, action))
 
     class Actions(Provider):

@@ -48,7 +48,7 @@ class RunsPage(ListPage):
     still = True
     title_text = "Recorded races"
     columns = (
-        Column("", 1), Column("started", 17), Column("scenario", 22), Column("name", 18), Column("lasted", 8),
+        Column("started", 17), Column("scenario", 22), Column("name", 18), Column("lasted", 8),
         Column("outcome"),
     )  # fmt: skip
     nothing = "reading the recordings…"
@@ -224,16 +224,15 @@ def run_entry(run: RunInfo, *, marked: bool = False) -> Entry:
     return Entry(
         run.id,
         (
-            (MARKED if marked else " ", STRONG),
             (run.started[:16].replace("T", " ") or run.id[:15], DIM),
             (run.scenario or "–", TEXT),
             (run.name, STRONG),
             (f"{lasted:>7}", DIM),
             (run.outcome, style),
         ),
-        ranks=(not marked, run.started, run.scenario, run.name or None, run.seconds, (not failed, run.outcome)),
+        ranks=(run.started, run.scenario, run.name or None, run.seconds, (not failed, run.outcome)),
         whole=" · ".join(part for part in about if part),
-        mark="✗" if failed else " ",
+        mark=("✗" if failed else " ") + (MARKED if marked else ""),
     )
 
 

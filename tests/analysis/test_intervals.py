@@ -1,0 +1,73 @@
+"""How many standard errors an interval reaches, against SciPy and other ways to the same."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate
+from scipy.stats import nct, norm, t
+
+from tfmon.analysis.intervals import EFFECT_VARIANCE, NONE, Looks, always_valid, spending, student
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
+
+
+@pytest.mark.parametrize("error", [0.5, 0.05, 0.01, 1e-4, 1e-8, 1e-12, 1e-20])
+def test_the_quantile_of_students_t_is_that_of_scipy(error):
+    for degrees in (1, 2, 3, 4.5, 7, 11, 29, 30, 80, 200, 1_199):
+        theirs = t.isf(error / 2, degrees)
+        assert student(error, degrees) == (pytest.approx(theirs, rel=1e-10) if theirs < 1e9 else NONE)
+
+
+@pytest.mark.parametrize("pairs", [8, 14, 60])
+def test_an_always_valid_interval_ends_where_the_bayes_factor_of_a_normal_prior_is_20(pairs):
+    """The density of t under a normal prior of the effect, integrated numerically, over that without an effect."""
+    found, sd = always_valid(pairs), math.sqrt(EFFECT_VARIANCE)
+
+    def weighed(effect: float) -> float:
+        return nct.pdf(found, pairs - 1, effect * math.sqrt(pairs)) * norm.pdf(effect, 0, sd)
+
+    mixed, _ = integrate.quad(weighed, -8 * sd, 8 * sd, limit=200)
+    assert mixed / t.pdf(found, pairs - 1) == pytest.approx(20, rel=1e-4)
+
+
+def test_an_always_valid_interval_takes_eight_pairs_and_more_where_one_of_many_is_chosen():
+    assert (always_valid(7), always_valid(8)) == (NONE, pytest.approx(10.77, abs=0.01))
+    assert Looks(ALWAYS_VALID, choices=5).errors(8, 5) == NONE
+    assert Looks(ALWAYS_VALID, choices=5).errors(20, 11) > always_valid(20)
+
+
+@pytest.mark.parametrize("error", [0.05, 0.01])
+def test_a_brownian_motion_leaves_the_spending_interval_in_its_share_of_cases(error):
+    """The exact probability, by the series of the reflection principle; at the end it is the known 2.241."""
+    reach = spending(1.0, 1e9, error)
+    inside = sum(
+        (-1) ** k * (norm.cdf((2 * k + 1) * reach) - norm.cdf((2 * k - 1) * reach)) for k in range(-9, 10)
+    )
+    assert 1 - inside == pytest.approx(error, rel=2e-3)
+    assert spending(0.25, 1e9, error) == pytest.approx(2 * reach, rel=1e-6)
+    assert spending(0.0, 10) == NONE
+
+
+def test_one_look_is_narrowest_and_a_known_length_lies_between():
+    fixed, known, always = (Looks(kind, 1.0).errors(100, 59) for kind in (FIXED, SPENDING, ALWAYS_VALID))
+    assert fixed == pytest.approx(2.001, abs=1e-3)
+    assert fixed < known < always
+    assert Looks(SPENDING, 0.01).errors(100, 59) == always_valid(100, 0.01), "a large difference shows early"
+
+
+@pytest.mark.parametrize("kind", [ALWAYS_VALID, SPENDING])
+def test_looks_at_all_times_err_in_one_of_twenty_races_and_one_look_far_more_often(kind):
+    random, wrong, naive = np.random.default_rng(4), 0, 0
+    for _ in range(400):
+        values = random.normal(0, 1, 100)
+        counts = np.arange(1, 101)
+        means = np.cumsum(values) / counts
+        squares = np.cumsum(values**2) - counts * means**2
+        found = [
+            (abs(means[at]), math.sqrt(squares[at] / at / (at + 1)), at + 1) for at in range(4, 100)
+        ]  # fmt: skip
+        wrong += any(mean > error * Looks(kind, n / 100).errors(n, n - 1) for mean, error, n in found)
+        naive += any(mean > error * Looks(FIXED).errors(n, n - 1) for mean, error, n in found)
+    assert wrong <= 28 and naive > 80

@@ -1,0 +1,78 @@
+"""The log of a lane: what it printed, and in words what happened to it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.knobs import show
+from tfmon.model.lane_events import (
+    Built,
+    Finished,
+    KnobApplied,
+    KnobRefused,
+    LaneFailed,
+    LibrariesLoaded,
+    PhaseEntered,
+    Profiled,
+    ProfileFailed,
+    Window,
+)
+from tfmon.model.lane_state import LOG_LINES, LogLine
+
+_OF_A_PROFILE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
+    r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
+)
+"""What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
+
+
+def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
+    """Return a lane's log after an event; the same object if there is nothing to add."""
+    new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
+    return (*log, *new)[-LOG_LINES:] if new else log
+
+
+def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
+    match event:
+        case Window():
+            if event.traced_steps:
+                yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
+        case LanePrinted():
+            if event.dropped_bytes:
+                yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
+            for line in event.lines:
+                if not _OF_A_PROFILE.match(line):
+                    yield "printed", line
+        case LaneStarted():
+            settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
+            what = "renewed" if event.renewed else "started"
+            yield "event", f"{what}, process {event.pid}; {settings}".rstrip("; ")
+        case PhaseEntered():
+            yield "event", event.phase
+        case LibrariesLoaded():
+            yield "event", f"TensorFlow {event.tensorflow}, Keras {event.keras} {event.device_name}".rstrip()
+        case Built():
+            examples = "?" if event.examples is None else f"{event.examples:,}"
+            yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
+        case KnobApplied():
+            in_effect = f"{event.knob}={show(event.value)} in effect from step {event.step:,}"
+            yield "event", f"{in_effect}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
+        case KnobRefused():
+            yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
+        case Profiled():
+            yield "event", "profiled"
+        case ProfileFailed():
+            yield "trouble", f"no profile: {event.reason}"
+        case BadLine():
+            yield "trouble", f"unreadable line ignored: {event.problem}"
+        case LaneFailed():
+            yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
+        case Finished():
+            measured = "" if event.measured is None else f", {event.measured:,} of them measured"
+            yield "event", f"finished after {event.steps:,} steps{measured}"
+        case LaneEnded():
+            how = f"ended by {event.signal}" if event.signal else f"exited with code {event.exit_code}"
+            yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"

@@ -1,0 +1,128 @@
+"""What races of a scenario on this machine told of how much equal processes differ, for the next one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
+from tfmon.model.race import BetweenProcesses, Machine
+
+FOLDER_VARIABLE = "TFMON_STATE"
+"""Environment variable that names another folder."""
+NOISY = 2 * BETWEEN_PROCESSES_SD
+"""Where the standard error of the speed of one process is larger, a race tells nothing of others."""
+MOST = 300
+"""Most scenarios that are remembered; those that were raced longest ago are dropped first."""
+
+
+def path() -> Path:
+    """Return the file; it may not exist."""
+    from platformdirs import user_state_path
+
+    named = os.environ.get(FOLDER_VARIABLE)
+    folder = Path(named) if named else user_state_path("tfmon", appauthor=False)
+    return folder / "between-processes.json"
+
+
+def recall(machine: Machine, scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
+    """Return what earlier races of a scenario told on this machine; None where nothing is known.
+
+    Args:
+        machine: This machine.
+        scenario: The scenario's name.
+        devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
+    """
+    return _read_entry(_read().get(_key(machine, scenario, devices)))
+
+
+def remember_race(machine: Machine, scenario: str, devices: Sequence[str], found: Comparison) -> None:
+    """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
+    between = found.between
+    if between is None or between.learnt is None or found.center.error * math.sqrt(between.processes) > NOISY:
+        return
+    remember(machine, scenario, devices, between.learnt)
+
+
+def remember(machine: Machine, scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
+    """Add what a race told; earlier races count less, so that all together count for `MOST_DEGREES` at most.
+
+    Nothing is remembered where the file cannot be written.
+    """
+    table, key = _read(), _key(machine, scenario, devices)
+    before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
+    squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
+    part = min(1.0, MOST_DEGREES / degrees) if degrees > 0 else 0.0
+    table[key] = {"squares": squares * part, "degrees": degrees * part, "races": before.races + 1}
+    _write({name: table[name] for name in list(table)[-MOST:]})
+
+
+def forget() -> int:
+    """Remove what is remembered of all machines and scenarios; return of how many.
+
+    Raises:
+        OSError: the file cannot be removed.
+    """
+    count = len(_read())
+    path().unlink(missing_ok=True)
+    return count
+
+
+def lines() -> list[str]:
+    """Return what is remembered, a line each."""
+    found = [(key, entry) for key, value in _read().items() if (entry := _read_entry(value)) is not None]
+    return [f"{key}: {_text(entry)}" for key, entry in sorted(found, key=lambda one: one[0])]
+
+
+def _text(entry: BetweenProcesses) -> str:
+    races = "1 race" if entry.races == 1 else f"{entry.races} races"
+    behind = f"{entry.degrees:.3g} degrees of freedom, {races}"
+    if entry.squares <= 0:
+        return f"equal processes do not differ by more than the scatter of their pairs ({behind})"
+    sd = math.sqrt(entry.squares / entry.degrees)
+    return f"equal processes differ by {100 * sd:.2g} % (standard deviation, {behind})"
+
+
+def _key(machine: Machine, scenario: str, devices: Sequence[str]) -> str:
+    where = ", ".join((machine.hostname, machine.cpu_name, f"{machine.usable_cores:g} cores", *machine.gpus))
+    return f"{scenario} ({' and '.join(devices)}) on {where}"
+
+
+def _read_entry(value: object) -> BetweenProcesses | None:
+    """Return an entry of the file; None for one that is not what `remember` writes."""
+    if not isinstance(value, Mapping):
+        return None
+    numbers = [value.get(name) for name in ("squares", "degrees", "races")]
+    if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
+        return None
+    squares, degrees, races = (float(one) for one in numbers if isinstance(one, int | float))
+    return BetweenProcesses(squares, min(degrees, MOST_DEGREES), int(races)) if degrees > 0 else None
+
+
+def _read() -> dict[str, Any]:
+    """Return what is in the file; nothing for one that is not there or broken."""
+    try:
+        table = json.loads(path().read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return table if isinstance(table, dict) else {}
+
+
+def _write(table: Mapping[str, Any]) -> None:
+    """Replace the file as a whole, so that no reader sees half of it."""
+    place = path()
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=place.parent, prefix=place.name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(table, file, indent=1)
+            Path(name).replace(place)
+        except OSError:
+            Path(name).unlink(missing_ok=True)
