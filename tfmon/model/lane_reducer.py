@@ -188,7 +188,7 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         examples=state.examples + window.examples + window.sampled_examples,
         first_loss=loss if state.first_loss is None else state.first_loss,
         last_loss=loss if loss is not None else state.last_loss,
-        losses=state.losses.plus(window.step, loss),
+        losses=state.losses.plus(state.steps_before + window.step, loss),
         trained_ns=state.trained_ns + trained_ns,
         measurements=state.measurements.plus(window, state.process),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
