@@ -14,12 +14,13 @@ from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
 from tfmon.analysis.statistics import Comparison, Throughput
+from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.naming import also_differing
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind, known
-from tfmon.model.session import GPU_THROTTLED, SWAPPING, THROTTLED, Snapshot
+from tfmon.model.session import Snapshot
 
 CONTENDED = "contended: all train at once and share the cores (t: take turns)"
 
