@@ -22,7 +22,9 @@ from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind, known
 from tfmon.model.session import Snapshot
 
-CONTENDED = "contended: all train at once and share the cores (t: take turns)"
+CONTENDED = "contended: all train at once and share the cores"
+TAKE_TURNS = " (t: take turns)"
+"""What to do about it while the race runs."""
 
 FALLEN = 0.75
 """A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
@@ -134,7 +136,7 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
     found = _judged(snapshot, compared, together=True)
     if found is not None:
-        return replace(found, ranking=(), note=CONTENDED)
+        return replace(found, ranking=(), note=CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS)
     over = all(lane.over for lane in lanes)
     least = least_rounds(snapshot.race, len(lanes), over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
