@@ -83,6 +83,11 @@ def about(seconds: float) -> str:
     return f"{round(seconds / 3600)} h"
 
 
+def signed_clock(seconds: float) -> str:
+    """Write a time since the start signal; `-0:05` is five seconds before it."""
+    return f"-{clock(-seconds)}" if seconds <= -1 else clock(seconds)
+
+
 def percent(value: float) -> str:
     """Write a percentage without decimals: 212 %."""
     return f"{value:.0f} %"

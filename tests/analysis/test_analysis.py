@@ -14,7 +14,7 @@ from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.lane_statistics import Measurements, SliceSpeed
-from tfmon.model.race import WITHDRAWN, Attempt, CrossoverState, TuneState
+from tfmon.model.race import REVERTED, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 
 SNAPSHOT = racing_demo().session.snapshot()
@@ -68,7 +68,7 @@ def test_discarded_windows_are_added_up_over_the_lanes_and_one_with_two_reasons_
 def test_what_was_tried_is_not_advised_and_experiments_are_in_it():
     lane = SNAPSHOT.lanes[0]
     advice = find_bottleneck(SNAPSHOT, lane).advice[0]
-    vain = Attempt(lane.spec.name, {advice.knob: 0}, {advice.knob: advice.value}, outcome=WITHDRAWN)
+    vain = Attempt(lane.spec.name, {advice.knob: 0}, {advice.knob: advice.value}, outcome=REVERTED)
     tuned = TuneState(lane.spec.name, attempts=(vain,))
     found = analyse(replace(SNAPSHOT, tuned=tuned, experiment=tuned))
     assert advice not in found.lanes[0].bottleneck.advice and found.news != ""

@@ -27,7 +27,7 @@ from tfmon.model.knobs import COMMON, VARIANT
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
+from tfmon.model.race import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.readings import Estimate, known
 from tfmon.model.spec import LaneSpec
 
@@ -86,15 +86,15 @@ class TestDecision:
         [
             (4, 2.0, 0.01, ""),
             (6, 1.2, 0.01, KEPT),
-            (6, 0.8, 0.01, WITHDRAWN),
-            (12, 1.0, 0.001, WITHDRAWN),
+            (6, 0.8, 0.01, REVERTED),
+            (12, 1.0, 0.001, REVERTED),
             (6, 1.05, 0.02, ""),
             (6, 1.03, 0.001, ""),
             (6, 1.03, 0.1, ""),
             (18, 1.03, 0.001, KEPT),
-            (18, 1.005, 0.0001, WITHDRAWN),
-            (18, 1.0, 0.1, WITHDRAWN),
-            (18, 1.02, 0.1, WITHDRAWN),
+            (18, 1.005, 0.0001, REVERTED),
+            (18, 1.0, 0.1, REVERTED),
+            (18, 1.02, 0.1, REVERTED),
         ],
     )
     def test_early_for_what_is_clear_and_at_the_last_look_for_the_rest(self, pairs, factor, scatter, outcome):
@@ -103,14 +103,14 @@ class TestDecision:
     def test_one_change_of_many_must_be_surer(self):
         lane, attempt = tried(18, 1.02, 0.015)
         assert decide(lane, attempt) == KEPT
-        assert decide(lane, replace(attempt, choices=20)) == WITHDRAWN
+        assert decide(lane, replace(attempt, choices=20)) == REVERTED
 
     def test_with_restarts_there_are_fewer_looks(self):
-        assert decide(*tried(12, 1.02, 0.02, restarts=True)) == WITHDRAWN
+        assert decide(*tried(12, 1.02, 0.02, restarts=True)) == REVERTED
         assert decide(*tried(12, 1.04, 0.05)) == ""
 
     def test_a_gain_that_is_small_and_not_sure_is_not_waited_for(self):
-        assert decide(*tried(12, 1.01, 0.05)) == WITHDRAWN
+        assert decide(*tried(12, 1.01, 0.05)) == REVERTED
         assert decide(*tried(12, 1.02, 0.001)) == "", "it is sure, and known better after more pairs"
 
     def test_what_gains_nothing_is_hardly_ever_kept(self):
@@ -156,12 +156,12 @@ class TestAdvised:
     OTHER = Attempt("cpu", {"hue": 1}, {"hue": 2}, outcome=KEPT)
 
     def test_what_was_tried_is_not_proposed_again_until_something_else_was_kept(self):
-        for outcome in (WITHDRAWN, REFUSED, UNDONE, STOPPED):
+        for outcome in (REVERTED, REFUSED, UNDONE, STOPPED):
             vain = self.attempt(self.first, outcome)
             assert self.proposed(vain)[0] == self.second
         assert self.proposed(vain, self.OTHER)[0] == self.first
         assert self.proposed(self.OTHER, vain)[0] == self.second
-        assert self.proposed(self.attempt(self.first, WITHDRAWN, lane="gpu:0"))[0] == self.first, "another lane"
+        assert self.proposed(self.attempt(self.first, REVERTED, lane="gpu:0"))[0] == self.first, "another lane"
 
     def test_what_was_kept_and_is_no_longer_in_effect_is_proposed_again_but_not_in_the_same_series(self):
         kept = [self.attempt(one, KEPT) for one in (self.first, self.second)]
@@ -171,7 +171,7 @@ class TestAdvised:
 
     def test_what_clearly_costs_is_not_tried_again_in_the_same_series(self):
         unsure, costs = (
-            self.attempt(self.first, WITHDRAWN, gain=gain)
+            self.attempt(self.first, REVERTED, gain=gain)
             for gain in (Estimate(0.9, 0.85, 0.951, 6), Estimate(0.9, 0.85, 0.949, 6))
         )
         assert self.first in self.proposed(unsure, self.OTHER)
@@ -185,7 +185,7 @@ class TestAdvised:
         against, further = self.proposed(), self.proposed(everything=True)
         assert further[: len(against)] == against
         assert "batch_size" in {one.knob for one in further[len(against) :]}
-        assert self.proposed(*(self.attempt(one, WITHDRAWN) for one in further), everything=True) == ()
+        assert self.proposed(*(self.attempt(one, REVERTED) for one in further), everything=True) == ()
 
     def test_an_attempt_knows_whether_it_restarts_the_lane(self):
         lane = self.demo.session.snapshot().lanes[0]
@@ -215,7 +215,7 @@ class TestSeries:
 
     def test_the_best_are_the_settings_that_were_kept_with_their_code(self):
         cache = Attempt("cpu", {"cache": False}, {"cache": True}, outcome=KEPT, gain=Estimate(2, 1.9, 2.1, 6))
-        vain = Attempt("cpu", OFF, AUTO, outcome=WITHDRAWN)
+        vain = Attempt("cpu", OFF, AUTO, outcome=REVERTED)
         best = best_of(TuneState("cpu", attempts=(cache, vain)))
         assert (best.settings, best.speed_up) == ({"cache": True}, cache.gain)
         assert ".cache()" in best.code[0]

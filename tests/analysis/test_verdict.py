@@ -276,8 +276,11 @@ class TestConcurrent:
         return demo
 
     def test_the_winner_is_named_with_an_interval_over_the_seconds_of_both(self):
-        verdict = find_verdict(self.raced(20).session.snapshot())
-        assert (verdict.winner, verdict.note, verdict.ranking) == ("cpu", CONTENDED, ())
+        known = self.raced(20).session.snapshot()
+        verdict = find_verdict(known)
+        assert (verdict.winner, verdict.note, verdict.ranking) == ("cpu", f"{CONTENDED} (t: take turns)", ())
+        over = replace(known, lanes=tuple(replace(lane, phase=DONE) for lane in known.lanes))
+        assert find_verdict(over).note == CONTENDED, "a key that does nothing any more is not named"
         assert verdict.interval.low < 3.5 < verdict.interval.high
         assert 18 <= verdict.interval.pairs <= 21
         assert verdict.text.startswith("cpu is 3.5× faster than gpu:0 (95 % CI 3.")

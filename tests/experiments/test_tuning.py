@@ -11,7 +11,7 @@ from tfmon.analysis.tuning import best_of, news
 from tfmon.experiments import tuning
 from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import CONCURRENT, KEPT, REFUSED, STOPPED, TURNS, UNDONE, WITHDRAWN
+from tfmon.model.race import CONCURRENT, KEPT, REFUSED, REVERTED, STOPPED, TURNS, UNDONE
 
 pytestmark = pytest.mark.process
 
@@ -72,7 +72,7 @@ class TestOne:
     def test_what_does_not_is_withdrawn(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.0")
         state = tune(group, bench)
-        assert outcomes(state) == [({"parallel_calls": "auto"}, WITHDRAWN)]
+        assert outcomes(state) == [({"parallel_calls": "auto"}, REVERTED)]
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off")
         assert news(group.session.snapshot()).endswith("reverted")
 
@@ -127,7 +127,7 @@ class TestAll:
         begin(group, FASTER="parallel_calls=auto:1.5 prefetch=auto:0.8 cache=True:1.4", EXAMPLES="1000")
         state = tune(group, bench, everything=True)
         assert outcomes(state) == [
-            ({"cache": True}, KEPT), ({"parallel_calls": "auto"}, KEPT), ({"prefetch": "auto"}, WITHDRAWN),
+            ({"cache": True}, KEPT), ({"parallel_calls": "auto"}, KEPT), ({"prefetch": "auto"}, REVERTED),
         ]  # fmt: skip
         best = best_of(state)
         assert best.settings == {"parallel_calls": "auto", "cache": True}

@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.recordings import record
+from support import ui
+from support.recordings import record, small_race
 from support.ui import CPU_MACHINE, Demo, racing_demo
 from support.waiting import wait_for
 
@@ -152,6 +153,26 @@ def test_every_race_has_a_file_of_its_own_that_knows_the_machine_from_its_start(
         assert opened.header.scenario == "second"
         assert next(opened.events()) == sample
     assert recording_of(session).path == str(second)
+
+
+def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_shows_it(place, monkeypatch, keep):
+    monkeypatch.setattr(recorder, "SETTLED_S", 0.0)
+    kept: list[Recorder] = []
+
+    def recorded(*arguments) -> Session:
+        session = Session(*arguments)
+        kept.append(Recorder(session, Path(sys.executable)))
+        return session
+
+    monkeypatch.setattr(ui, "Session", recorded)
+    demo = small_race()
+    try:
+        wait_for(lambda: [run.running for run in library.runs()] == [False], 60)
+        assert library.find("last") == Path(recording_of(demo.session).path), "`tfmon replay last` shows it"
+        demo.session.begin(Race("second"), LANES)
+        wait_for(lambda: [run.running for run in library.runs()] == [False, True], 60)
+    finally:
+        kept[0].close()
 
 
 # ---------------------------------------------------------------- what goes wrong

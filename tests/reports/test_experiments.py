@@ -11,7 +11,7 @@ from support.ui import Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.model.events import RecordingChanged
-from tfmon.model.race import KEPT, REFUSED, WITHDRAWN, Attempt, RecordingState, TuneState
+from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, RecordingState, TuneState
 from tfmon.model.readings import Estimate
 from tfmon.reports.experiments import crossover_to_json, crossover_to_text, tuning_to_json, tuning_to_text
 
@@ -74,7 +74,7 @@ def attempt(change: dict, outcome: str, gain: float | None = None, reason: str =
 
 SERIES = (
     attempt({"cache": True}, KEPT, 1.5),
-    attempt({"prefetch": "auto"}, WITHDRAWN, 1.0),
+    attempt({"prefetch": "auto"}, REVERTED, 1.0),
     attempt({"xla": True}, REFUSED, reason="no XLA here"),
 )
 
@@ -87,7 +87,7 @@ def test_the_tuning_in_json():
     assert (cache["tried"], cache["settings"], cache["against"]) == ("cache on", {"cache": True}, "input")
     assert (cache["outcome"], cache["gain"], cache["pairs"]) == ("kept", 1.5, 6)
     assert cache["gain_ci95"] == pytest.approx([1.45, 1.55])
-    assert (prefetch["outcome"], prefetch["reason"]) == ("withdrawn", None)
+    assert (prefetch["outcome"], prefetch["reason"]) == ("reverted", None)
     assert (xla["outcome"], xla["gain"], xla["reason"]) == ("refused", None, "no XLA here")
     assert told["best"]["settings"] == {"cache": True} and told["best"]["gain"] == 1.5
     assert any(".cache()" in line for line in told["best"]["code"])
@@ -101,7 +101,7 @@ def test_the_tuning_in_text():
     assert lines[2] == "nothing else that this scenario's knobs can do helps"
     head = next(at for at, line in enumerate(lines) if line.startswith("tried "))
     assert lines[head + 1].split()[:3] == ["cache", "on", "+50"] and lines[head + 1].endswith("kept")
-    assert lines[head + 2].endswith("withdrawn")
+    assert lines[head + 2].endswith("reverted")
     assert lines[head + 3].endswith("not possible: no XLA here")
     assert "best: cache=on: +50 % (CI +45 to +55) in all" in lines
 

@@ -9,7 +9,7 @@ from support.ui import CPU_MACHINE, SECOND, Demo, crossover_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.crossover import curve_of
-from tfmon.model.race import KEPT, REFUSED, WITHDRAWN, Attempt, Block, CrossoverState, TuneState
+from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverState, TuneState
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.experiments import LABEL_CELLS, chart_rows, crossover_rows, tune_rows
@@ -123,7 +123,7 @@ def tuned_demo(*, over: bool = True) -> Demo:
     demo = racing_demo()
     attempts = (
         attempt(KEPT, Estimate(1.38, 1.31, 1.44, 6), prefetch="auto"),
-        attempt(WITHDRAWN, Estimate(0.83, 0.8, 0.86, 6), cache=True),
+        attempt(REVERTED, Estimate(0.83, 0.8, 0.86, 6), cache=True),
         attempt(REFUSED, xla=True),
         attempt(KEPT, Estimate(5.1, 4.9, 5.3, 12), batch_size=256),
     )
@@ -192,7 +192,7 @@ def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_the_bes
     changes = ["prefetch auto", "cache on", "xla on", "batch 256"]
     assert [line.split("  ")[0].strip() for line in table] == changes
     assert "+38 % (CI +31 to +44)" in table[0] and table[0].endswith("6   kept")
-    assert "-17 % (CI -20 to -14)" in table[1] and table[1].endswith("6   withdrawn")
+    assert "-17 % (CI -20 to -14)" in table[1] and table[1].endswith("6   reverted")
     assert table[2].endswith("not possible: out of memory")
     assert "5.1×" in table[3]
     assert "best: prefetch=auto batch_size=256: 7.0× (CI 6.8 to 7.2) in all" in rest

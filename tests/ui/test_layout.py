@@ -37,7 +37,7 @@ def test_the_parts_fill_the_screen_and_do_not_overlap(width, height, lanes, focu
     focused = min(focused, max(0, lanes - 1))
     layout = arrange(width, height, lanes, focused)
     panes = [place.rect for place in layout.panes]
-    parts = [layout.header, layout.verdict, layout.status, layout.keys, *panes]
+    parts = [layout.tabs, layout.header, layout.verdict, layout.status, layout.keys, *panes]
     assert_apart_and_inside([part for part in parts if part.height], width, height)
     if panes:
         assert focused in [place.lane for place in layout.panes]
@@ -119,3 +119,16 @@ async def test_every_page_survives_every_size():
                 assert len(rows) <= height, (key, width, height)
                 assert {cells(row) for row in rows} <= {width}, (key, width, height)
             await pilot.press("escape")
+
+
+@pytest.mark.parametrize(("height", "shown"), [(24, False), (29, False), (30, True), (50, True)])
+def test_the_race_has_the_tabs_of_its_pages_where_the_panes_leave_room(height, shown):
+    demo = demo_of(2, ["racing", "racing"])
+    frame = draw(analyse(demo.session.snapshot()), View(tabs=("race", "lane", "log")), 100, height)
+    top = "".join(text for text, _ in frame.rows[0])
+    assert ("[Esc race]" in top) is shown, top
+    if shown:
+        assert "profile" not in top, "only the pages that there are"
+        assert [zone.action for zone in frame.zones if zone.rect.y == 0] == ["show_race", "show_lane", "show_log"]
+    panes = [zone.rect for zone in frame.zones if zone.action.startswith("focus_lane")]
+    assert all(frame.rows[pane.y][0][0][0] in "╭┏" for pane in panes), "a click meets the pane that is drawn there"

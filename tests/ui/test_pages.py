@@ -11,9 +11,9 @@ from tfmon.ui.render.rows import plain
 from tfmon.ui.render.style import to_ascii
 from tfmon.ui.render.table import Column, Entry, Order, arranged, entry_rows, in_view, whole_rows, widths
 from tfmon.ui.render.tabs import TABS, Hint, hint_row, tab_row
-from tfmon.ui.screens.lists import matching_rows
 from tfmon.ui.screens.page import Page
 from tfmon.ui.screens.race import RaceScreen
+from tfmon.ui.screens.scroll import matching_rows
 from tfmon.ui.screens.text import help_rows
 
 from .pilot import app_of, press, shown, until, wheel

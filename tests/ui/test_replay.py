@@ -170,7 +170,7 @@ async def test_a_remapped_key_of_the_race_does_not_clash_and_the_palette_has_onl
 async def test_the_time_line_counts_as_the_header_does(player):
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         await press(pilot, "end")
-        header, line = shown(pilot).splitlines()[0], shown(pilot).splitlines()[-2]
+        header, line = shown(pilot).splitlines()[1], shown(pilot).splitlines()[-2]
         counted = re.search(r"(\d+:\d\d) · ", header)
         assert counted and line.split()[1] == counted[1], (header, line)
         await press(pilot, "home")

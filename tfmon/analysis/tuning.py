@@ -22,7 +22,7 @@ from tfmon.model.knobs import Knob, KnobValue, Settings, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.ports import ExperimentError
-from tfmon.model.race import KEPT, REFUSED, STOPPED, UNDONE, WITHDRAWN, Attempt, Block, TuneState
+from tfmon.model.race import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
 from tfmon.model.readings import SPENDING, Estimate, known
 from tfmon.model.session import Snapshot
 
@@ -173,20 +173,20 @@ def looks_at(attempt: Attempt) -> tuple[int, ...]:
 
 
 def decide(lane: LaneState, attempt: Attempt) -> str:
-    """Return `kept` or `withdrawn`, or "" while more pairs are needed."""
+    """Return `kept` or `reverted`, or "" while more pairs are needed."""
     looks = looks_at(attempt)
     pairs, found = len(pairs_of(lane, attempt)), gain_of(lane, attempt)
     last = pairs >= looks[-1]
     if pairs < looks[0]:
         return ""
     if found is None:
-        return WITHDRAWN if last else ""
+        return REVERTED if last else ""
     if found.high < 1 + WORTH:
-        return WITHDRAWN
+        return REVERTED
     if found.low > 1 and found.value >= 1 + (WORTH if last else CLEAR):
         return KEPT
     useless = pairs > looks[0] and found.low <= 1 and found.value < 1 + CLEAR / 2
-    return WITHDRAWN if last or useless else ""
+    return REVERTED if last or useless else ""
 
 
 def next_look(lane: LaneState, attempt: Attempt) -> int:

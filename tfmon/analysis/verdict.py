@@ -14,14 +14,17 @@ from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
 from tfmon.analysis.statistics import Comparison, Throughput
+from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.naming import also_differing
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind, known
-from tfmon.model.session import GPU_THROTTLED, SWAPPING, THROTTLED, Snapshot
+from tfmon.model.session import Snapshot
 
-CONTENDED = "contended: all train at once and share the cores (t: take turns)"
+CONTENDED = "contended: all train at once and share the cores"
+TAKE_TURNS = " (t: take turns)"
+"""What to do about it while the race runs."""
 
 FALLEN = 0.75
 """A GPU clock below this share of its highest in the last minute has fallen: the GPU rested between slices."""
@@ -133,7 +136,7 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
     found = _judged(snapshot, compared, together=True)
     if found is not None:
-        return replace(found, ranking=(), note=CONTENDED)
+        return replace(found, ranking=(), note=CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS)
     over = all(lane.over for lane in lanes)
     least = least_rounds(snapshot.race, len(lanes), over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))

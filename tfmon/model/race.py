@@ -99,7 +99,7 @@ class RecordingState:
 # ---------------- experiments: a crossover, or advice that is tried
 
 
-KEPT, WITHDRAWN, REFUSED, UNDONE, STOPPED = "kept", "withdrawn", "refused", "undone", "stopped"
+KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
 """What came of an attempt. `refused`: the new setting could not take effect, or the lane failed under it."""
 
 
@@ -151,7 +151,7 @@ class Attempt:
     """From how many changes the series chooses: each is tested so much more strictly."""
     blocks: tuple[Block, ...] = ()
     outcome: str = ""
-    """`kept`, `withdrawn`, `refused`, `undone` or `stopped`; empty while it is under way."""
+    """`kept`, `reverted`, `refused`, `undone` or `stopped`; empty while it is under way."""
     reason: str = ""
     """Why it was refused."""
     gain: Estimate | None = None

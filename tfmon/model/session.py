@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import (
     ClockStarted,
     Event,
@@ -25,7 +26,7 @@ from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, ta
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.naming import named
 from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
-from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample, known
+from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 from tfmon.model.spec import LaneSpec
@@ -221,39 +222,6 @@ def _disturbed(
     for reason in reasons:
         lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
     return lane
-
-
-# ---------------- disturbances: what in a sample says that the lanes were disturbed since the sample before
-
-
-SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"
-
-SWAP_BYTES_PER_S = 1e6
-THROTTLED_PCT = 5.0
-
-
-def host_disturbances(sample: HostSample) -> tuple[str, ...]:
-    """Return what disturbed every lane; a reading that is missing is no disturbance.
-
-    Stolen time is none: it hits all lanes alike, and what is measured without it is no truer.
-    `analysis.contention` reports it beside the figures.
-    """
-    limits = (
-        (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),
-        (SWAPPING, sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S),
-        (THROTTLED, sample.throttled_pct, THROTTLED_PCT),
-    )
-    found = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
-    return tuple(dict.fromkeys(found))
-
-
-def gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
-    """Return what disturbed the lanes on this GPU: clocks lowered by heat or hardware.
-
-    A power cap is no disturbance: at full load most GPUs reach it.
-    """
-    reasons = () if isinstance(sample.clock_reasons, Missing) else sample.clock_reasons
-    return (GPU_THROTTLED,) if any(reason.level == "alarm" for reason in reasons) else ()
 
 
 # ---------------- the session

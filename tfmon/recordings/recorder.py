@@ -25,6 +25,8 @@ MOST_PENDING = 50_000
 """Events that may wait for a disk that does not answer."""
 CHECK_BYTES = 8 * 2**20
 """The size of all recordings is checked whenever the one being written has grown by this."""
+SETTLED_S = 2.0
+"""A race whose lanes have ended is closed when it tells no more for so long; processes end after their last word."""
 PATIENCE_S = 10.0
 """How long `close` waits for a disk."""
 
@@ -60,6 +62,8 @@ class Recorder:
         self._checked_bytes = 0
         self._races = 0
         self._last: _Entry | None = None
+        self._told_s = 0.0
+        """When the race last told something that was no sample of the machine."""
         self._samples: dict[str, deque[Event]] = {}
         self._thread = threading.Thread(target=self._run, name="tfmon-recorder", daemon=True)
         self._thread.start()
@@ -108,6 +112,8 @@ class Recorder:
                 self._check_size(self._writer)
             if self._overrun:
                 raise OSError("the disk does not keep up")
+            if self._is_settled():
+                self._end_race()
         except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
             self._stop(_reason(error))
 
@@ -124,6 +130,8 @@ class Recorder:
         elif isinstance(event, GpuSample | HostSample):
             key = event.key if isinstance(event, GpuSample) else ""
             self._samples.setdefault(key, deque(maxlen=HISTORY_SAMPLES)).append(event)
+        if not isinstance(event, GpuSample | HostSample):
+            self._told_s = time.monotonic()
         self._last = entry
         if self._writer is not None:
             self._writer.add(event)
@@ -157,6 +165,15 @@ class Recorder:
             self._checked_bytes = writer.written_bytes
             if not library.make_room(writer.path):
                 raise OSError(f"it reached the {library.LIMIT_BYTES >> 20} MiB that all recordings may take")
+
+    def _is_settled(self) -> bool:
+        """Return whether the race has a result that nothing changes any more: another one begins with `RaceBegan`.
+
+        A race without a result is not over for the user, who may restart its lanes.
+        """
+        known = self._last.known if self._last is not None else None
+        settled = known is not None and known.over and known.has_result
+        return settled and self._writer is not None and time.monotonic() - self._told_s >= SETTLED_S
 
     def _end_race(self) -> None:
         """Close the file of the race that is over."""

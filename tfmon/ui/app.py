@@ -125,7 +125,12 @@ class MonitorApp(TerminalApp[Ending]):
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
         began = self.snapshot.race.number
         self.view = View(
-            charset=chosen, keys=dict(keymap or {}), readonly=readonly, race=began, usual=usual(self.snapshot)
+            charset=chosen,
+            keys=dict(keymap or {}),
+            readonly=readonly,
+            race=began,
+            usual=usual(self.snapshot),
+            tabs=self.tabs,
         )
         self._examine = examine
         self._profile_lane = profile

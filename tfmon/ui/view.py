@@ -77,6 +77,8 @@ class View:
     """True where keys may not change the race."""
     replay: bool = False
     """True where a recording is shown."""
+    tabs: tuple[str, ...] = ()
+    """Names of the pages beside the race; empty for all that there are."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""

@@ -100,7 +100,8 @@ def _recorded(snapshot: Snapshot) -> str:
     recording = snapshot.recording
     if recording is None or not recording.path:
         return f"not recorded: {recording.reason}" if recording is not None and recording.reason else ""
-    return f"recorded as {PurePath(recording.path).name}; `tfmon replay last` shows it again"
+    again = "; `tfmon replay last` shows it again" if snapshot.has_result else ""
+    return f"recorded as {PurePath(recording.path).name}{again}"
 
 
 # ---------------------------------------------------------------- one lane
@@ -118,7 +119,7 @@ def lane_rows(
         (2, lambda _: [readings.step_row(lane, width)]),
         (7, lambda _: [readings.time_row(bottleneck.shares if bottleneck else None, width, accent)]),
         (5, lambda _: [readings.loss_row(lane)]),
-        (4, lambda _: [readings.done_row(lane, width)]),
+        (4, lambda _: [readings.done_row(lane, width, discarded=False)]),
         (6, lambda most: _lines(_told(found, width * most), width, most, DIM)),
         (8, lambda _: [readings.knobs_row(lane, width)]),
     ]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT = 40, 12
+LEAST_HEIGHT_WITH_TABS = 30
+"""Lower terminals need the line of tabs for the panes; the keys are the same without it."""
 LEAST_HEIGHT_WITH_LEAD = 22
 """Lower terminals need the line that says what is compared for the panes."""
 MIN_LINE_WIDTH = 24
@@ -40,6 +42,8 @@ class Layout:
 
     kind: Literal["panes", "lines", "tiny"]
     """`lines` is one line a lane or less; `tiny` only reports that the terminal is too small."""
+    tabs: Rect
+    """The pages beside the race."""
     header: Rect
     lead: Rect
     """The line that says what is compared."""
@@ -66,10 +70,11 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
         return _without_panes("tiny", width, height, 0)
     below = 1 if height < 20 else 3 if height < 30 else 5
     status = 0 if height < 18 else 1
+    tabs = 1 if height >= LEAST_HEIGHT_WITH_TABS else 0
     lead = 1 if lanes and height >= LEAST_HEIGHT_WITH_LEAD else 0
     if result:
-        below = max(1, min(result, height - 2 - status - lead - MIN_PANE_HEIGHT))
-    area = height - 2 - below - status - lead
+        below = max(1, min(result, height - 2 - status - tabs - lead - MIN_PANE_HEIGHT))
+    area = height - 2 - below - status - tabs - lead
     if width < MIN_PANE_WIDTH or area < MIN_PANE_HEIGHT:
         return _without_panes("lines", width, height, lanes)
     columns, rows = _grid(width, area, lanes)
@@ -77,13 +82,14 @@ def arrange(width: int, height: int, lanes: int, focused: int | None = None, res
     if per_page < lanes and focused is None and not status:
         return _without_panes("lines", width, height, lanes)
     first = (focused or 0) // per_page * per_page
-    top = 1 + lead + (below if result else 0)
+    top = tabs + 1 + lead + (below if result else 0)
     return Layout(
         kind="panes",
-        header=Rect(0, 0, width, 1),
-        lead=Rect(0, 1, width, lead),
+        tabs=Rect(0, 0, width, tabs),
+        header=Rect(0, tabs, width, 1),
+        lead=Rect(0, tabs + 1, width, lead),
         panes=_places(Rect(0, top, width, area), range(first, min(lanes, first + per_page)), columns),
-        verdict=Rect(0, 1 + lead if result else top + area, width, below),
+        verdict=Rect(0, tabs + 1 + lead if result else top + area, width, below),
         status=Rect(0, height - 1 - status, width, status),
         keys=Rect(0, height - 1, width, 1),
         per_page=per_page,
@@ -116,6 +122,7 @@ def _without_panes(kind: Literal["lines", "tiny"], width: int, height: int, lane
     body = height - keys
     return Layout(
         kind=kind,
+        tabs=Rect(0, 0, width, 0),
         header=Rect(0, 0, width, 0),
         lead=Rect(0, 0, width, 0),
         panes=(),

@@ -78,11 +78,10 @@ def _entries(lines: Sequence[LogLine], sources: tuple[Source, ...], origin_ns: i
             continue
         alike[line] += 1
         since_s = (line.at_ns - origin_ns) / 1e9
-        time = ("-" if since_s <= -1 else "") + units.clock(abs(since_s))
         style = _STYLES.get(level, DIM if source == "event" else TEXT)
         yield Entry(
             (line, alike[line]),
-            ((f"{time:>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
+            ((f"{units.signed_clock(since_s):>7}", DIM), (_WORDS[source], DIM), (line.text, style)),
             ranks=(place, (_WORDS[source], place), (_RANKS[level], place)),
             mark=_MARKS[level],
             searched=line.text,

@@ -152,9 +152,8 @@ def time_words(snapshot: Snapshot, view: View) -> tuple[str, str]:
 
 
 def _clock(snapshot: Snapshot, at_ns: int) -> str:
-    """Write a moment as the time since the start signal, `-0:05` for one before it."""
-    since_s = (at_ns - (snapshot.race.started_ns or snapshot.at_ns)) / 1e9
-    return f"-{units.clock(-since_s)}" if since_s <= -1 else units.clock(since_s)
+    """Write a moment as the time since the start signal."""
+    return units.signed_clock((at_ns - (snapshot.race.started_ns or snapshot.at_ns)) / 1e9)
 
 
 # ---------------------------------------------------------------- the cursor

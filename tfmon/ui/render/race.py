@@ -20,6 +20,7 @@ from tfmon.ui.render.layout import Layout, Rect, arrange
 from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows, whole_words
 from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
+from tfmon.ui.render.tabs import TAB_NAMES, tab_row
 from tfmon.ui.view import Scale, View, focused_index
 
 
@@ -86,7 +87,12 @@ def scales_of(snapshot: Snapshot, view: View, layout: Layout) -> Mapping[str, Sc
 
 def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) -> list[Row]:
     snapshot = analysis.snapshot
-    rows = [header_row(snapshot, layout.header.width)]
+    rows: list[Row] = []
+    if layout.tabs.height:
+        tabs, tab_zones = tab_row(view.tabs or TAB_NAMES, "race", view.keys, layout.tabs.width)
+        rows.append(tabs)
+        zones += tab_zones
+    rows.append(header_row(snapshot, layout.header.width))
     if layout.lead.height:
         rows.append(
             ((f" {whole_words(comparison(snapshot, layout.lead.width - 2), layout.lead.width - 2)}", TEXT),)
@@ -125,7 +131,7 @@ def _blocks(analysis: Analysis, view: View, layout: Layout) -> list[Row]:
 
 def _no_lanes(view: View, layout: Layout) -> list[Row]:
     """Return what is being done before there are lanes, or why there are none."""
-    height, width = layout.verdict.y - layout.header.height - layout.lead.height, layout.header.width
+    height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
     if view.no_race:
         rows += [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]

@@ -63,7 +63,7 @@ def loss_row(lane: LaneState) -> Row:
     return labelled("loss", (units.loss(lane.first_loss), TEXT), (" → ", DIM), (units.loss(lane.last_loss), TEXT))
 
 
-def done_row(lane: LaneState, width: int) -> Row:
+def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
     """Count steps and examples since the lane began to race, and what is discarded, as far as there is room."""
     if not lane.points:
         return labelled("done", (f"{UNKNOWN} {lane.not_measured.get('steps', '')}".rstrip(), DIM))
@@ -81,11 +81,11 @@ def done_row(lane: LaneState, width: int) -> Row:
         (units.count(lane.examples), TEXT),
         (" ex.", DIM),
     )
-    whole = units.discarded(lane.discarded_shares)
+    whole = units.discarded(lane.discarded_shares) if discarded else ""
     for text in (whole, whole.partition(":")[0]):
-        discarded = (f" · {text}", DIM)
-        if cells((*row, discarded)) <= width:
-            return (*row, discarded)
+        told = (f" · {text}", DIM)
+        if text and cells((*row, told)) <= width:
+            return (*row, told)
     return row
 
 

@@ -1,4 +1,4 @@
-"""The line of tabs above every page, and the line of keys below it. Pure."""
+"""The line of tabs above the race and every page, and the line of keys below a page. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, fit
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT
 
-__all__ = ["TABS", "Hint", "Tab", "hint_row", "tab_row"]
+__all__ = ["TABS", "TAB_NAMES", "Hint", "Tab", "hint_row", "tab_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ TABS = (
     Tab("doctor", "doctor", "show_doctor"),
     Tab("runs", "runs", "show_runs"),
 )
+TAB_NAMES = tuple(tab.name for tab in TABS)
 
 
 @dataclass(frozen=True, slots=True)

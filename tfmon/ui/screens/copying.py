@@ -15,8 +15,8 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.requests import in_effect, short_name
-from tfmon.ui.screens.lists import ScrollPage
 from tfmon.ui.screens.page import closer
+from tfmon.ui.screens.scroll import ScrollPage
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp

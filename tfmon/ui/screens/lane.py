@@ -19,8 +19,8 @@ from tfmon.ui.render.readings import time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.lists import ScrollPage
 from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.scroll import ScrollPage
 
 _MEANINGS = {
     "input": "waiting for the next batch",

@@ -1,16 +1,15 @@
-"""Pages that are filtered as one types: lists of entries, and texts that scroll."""
+"""Pages that list entries, of which one is chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, plain
-from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
+from tfmon.ui.render.rows import BLANK, Row
+from tfmon.ui.render.style import TEXT, WARN
 from tfmon.ui.render.table import (
     Column,
     Entry,
@@ -19,91 +18,18 @@ from tfmon.ui.render.table import (
     entry_rows,
     head_row,
     in_view,
-    matches,
     whole_rows,
     widths,
 )
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.page import WHEEL_ROWS, Page, bound
+from tfmon.ui.screens.filtered import FilterPage
+from tfmon.ui.screens.page import bound
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
 ABOUT_ROWS = 6
 """Most rows below a list for the whole text of the chosen entry."""
-
-
-class FilterPage(Page):
-    """A page on which one types words after `/`; only what contains all of them is shown."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("filter"),
-        Binding("backspace", "erase", "erase a character"),
-        Binding("ctrl+u", "clear", "show all"),
-    ]
-    typing = False
-    """Whether keys are characters of the filter now."""
-    words = ""
-
-    def on_key(self, event: events.Key) -> None:
-        """Take what is typed into the filter."""
-        if self.typing and event.is_printable and event.character is not None:
-            event.stop()
-            self.filter_by(self.words + event.character)
-
-    def action_filter(self) -> None:
-        """Let the user type a filter."""
-        self.typing = True
-        self.redraw()
-
-    def action_erase(self) -> None:
-        """Erase the last character."""
-        if self.typing:
-            self.filter_by(self.words[:-1])
-
-    def action_clear(self) -> None:
-        """Show everything again."""
-        self.filter_by("")
-
-    def keep_filter(self) -> bool:
-        """End typing, and return whether the user typed; the filter stays."""
-        typed, self.typing = self.typing, False
-        if typed:
-            self.redraw()
-        return typed
-
-    async def action_dismiss(self, result: str | None = None) -> None:
-        """Close the page; a filter goes first."""
-        if (self.typing or self.words) and not type(self).typing:
-            self.typing = False
-            self.filter_by("")
-        else:
-            await super().action_dismiss(result)
-
-    def filter_by(self, words: str) -> None:
-        """Show what contains these words."""
-        self.words = words
-        self.redraw()
-
-    def filter_row(self, count: str, note: str = "") -> Row:
-        """Return the filter with how much it leaves."""
-        if not self.typing and not self.words:
-            return ((f" {count}{note}", DIM),)
-        typed = f" / {self.words}{'▏' if self.typing else ''}"
-        return ((typed, STRONG), (f"   {count}{note}", DIM))
-
-    def typing_hints(self) -> list[Hint]:
-        """Return what the keys do while a filter is typed."""
-        return [Hint(("choose",), "keeps the filter"), Hint(("close",), "shows all")]
-
-    def hints(self) -> list[Hint]:
-        """Return what the keys do now."""
-        if self.typing and not type(self).typing:
-            return self.typing_hints()
-        hints = super().hints()
-        if self.words and not type(self).typing:
-            hints[-1] = Hint(("close",), "all", "dismiss")
-        return hints
 
 
 class ListPage(FilterPage):
@@ -256,108 +182,3 @@ class ListPage(FilterPage):
         """Choose the entry that was clicked."""
         if 0 <= row < len(self._rows) and self._rows[row] >= 0:
             self.choose(self._rows[row])
-
-
-class ScrollPage(FilterPage):
-    """A page of rows that scrolls; a filter leaves the entries that match, with the heads of their sections."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("choose", "choose", "enter"),
-        bound("move.down", "scroll_rows(1)", "down,j,space"),
-        bound("move.up", "scroll_rows(-1)"),
-        bound("move.page.down"),
-        bound("move.page.up"),
-        bound("move.home"),
-        bound("move.end"),
-    ]
-
-    def __init__(self, monitor: MonitorApp) -> None:
-        super().__init__(monitor)
-        self.cursor = 0
-        """Place of the first row in view."""
-        self._more = False
-
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        """Return all rows of the page."""
-        raise NotImplementedError
-
-    def _found(self, snapshot: Snapshot, width: int) -> list[Row]:
-        rows = self.rows(snapshot, width)
-        return matching_rows(rows, self.words) if self.words.strip() else rows
-
-    def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
-        """Return the rows that are in view."""
-        rows = self._found(snapshot, width)
-        head: list[Row] = []
-        if self.typing or self.words:
-            head = [self.filter_row("" if rows else "nothing matches")]
-        room = height - len(head)
-        self._more = len(rows) > room
-        self.cursor = max(0, min(self.cursor, len(rows) - room))
-        return head + rows[self.cursor : self.cursor + room]
-
-    def own_hints(self) -> list[Hint]:
-        """Return what the keys of a text do."""
-        scroll = [Hint(("move.up", "move.down", "move.page.down"), "scroll")] if self._more else []
-        return [Hint(("filter",), "search", "filter"), *scroll]
-
-    def filter_by(self, words: str) -> None:
-        """Show what contains these words, from the top."""
-        self.cursor = 0
-        super().filter_by(words)
-
-    def action_choose(self) -> None:
-        """Keep the filter that is typed."""
-        self.keep_filter()
-
-    def action_scroll_rows(self, amount: int) -> None:
-        """Move down, or up for a negative amount."""
-        self.cursor = max(0, self.cursor + amount)
-        self.redraw()
-
-    def action_scroll_home(self) -> None:
-        """Show the first row."""
-        self.action_scroll_rows(-self.cursor)
-
-    def action_scroll_end(self) -> None:
-        """Show the last row."""
-        self.action_scroll_rows(len(self._found(self.monitor.snapshot, self.app.size.width)))
-
-    def wheel(self, direction: int) -> None:
-        """Scroll some rows."""
-        self.action_scroll_rows(direction * WHEEL_ROWS)
-
-
-def matching_rows(rows: Sequence[Row], words: str) -> list[Row]:
-    """Return the entries that contain all the words, with the head of their section.
-
-    A blank row ends a section; its first row is its head. A row that is indented deeper than the section's entries
-    belongs to the entry before it. A head that matches keeps its whole section.
-    """
-    found: list[Row] = []
-    for section in _split_at_blanks(rows):
-        head, *rest = section
-        indents = [len(text) - len(text.lstrip()) for text in plain(rest)]
-        blocks: list[list[Row]] = []
-        for row, indent in zip(rest, indents, strict=True):
-            if blocks and indent > min(indents):
-                blocks[-1].append(row)
-            else:
-                blocks.append([row])
-        kept = [block for block in blocks if matches(" ".join(plain(block)), words)]
-        if matches(" ".join(plain([head])), words):
-            kept = blocks
-        elif not kept:
-            continue
-        found += [*([BLANK] if found else []), head, *(row for block in kept for row in block)]
-    return found
-
-
-def _split_at_blanks(rows: Sequence[Row]) -> list[list[Row]]:
-    sections: list[list[Row]] = [[]]
-    for row in rows:
-        if "".join(text for text, _ in row).strip():
-            sections[-1].append(row)
-        elif sections[-1]:
-            sections.append([])
-    return [section for section in sections if section]

@@ -15,15 +15,14 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon import units
-from tfmon.model.ports import Controls, ExperimentError, Experiments, Mark, ReplayControls, ReplayState, Runs
+from tfmon.model.ports import Controls, ExperimentError, Experiments, ReplayControls, Runs
 from tfmon.model.session import Session, Snapshot
 from tfmon.ui.app import Ending, MonitorApp
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, REPLAY_KEYS, Key, key_of, watches
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.race import layout_of
-from tfmon.ui.render.rows import Row, Span, cells, crop, fit
-from tfmon.ui.render.style import DIM, KEY, LANE_COLOURS, STRONG, TEXT, TROUBLE, WARN, Charset, strong, to_ascii
+from tfmon.ui.render.style import LANE_COLOURS, Charset, to_ascii
+from tfmon.ui.render.timeline import keys_row, time_of, timeline_row
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.text import HelpPage
 
@@ -228,86 +227,3 @@ class _NoExperiments:
             raise ExperimentError(REFUSAL)
 
         return refuse
-
-
-# ---------------------------------------------------------------- the two bottom lines
-
-_FOOT = (
-    ("replay.pause", "", 0), ("replay.back", "replay.on", 1), ("replay.step.back", "replay.step", 3),
-    ("replay.slower", "replay.faster", 2), ("replay.mark.back", "replay.mark", 4),
-)  # fmt: skip
-_WORDS = ("", "5 s", "step", "speed", "mark")
-_SIGNS = {"knob": ("┬", STRONG), "request": ("·", STRONG), "trouble": ("✗", strong(TROUBLE))}
-_RANKS = {"request": 0, "knob": 1, "trouble": 2}
-TOLD_NS = 4_000_000_000
-"""How long the words of a mark are shown."""
-LEAST_BAR = 10
-
-
-def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
-    """Return the line, and where its bar begins and how long it is (0 where there is no room for one)."""
-    state = "end" if replay.at_end else f"replay ×{replay.speed}" if replay.playing else "paused"
-    left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{_clock(replay, replay.at_ns)} ", STRONG)]
-    right: list[Span] = [(f" {_clock(replay, replay.to_ns)}", TEXT)]
-    words = [(f"  event {replay.event} of {replay.events}", DIM), *_told(replay)]
-    for span in words:
-        if cells(left) + cells(right) + cells([span]) + 3 * LEAST_BAR <= width:
-            right.append(span)
-    size = width - cells(left) - cells(right) - 1
-    if size < LEAST_BAR:
-        return fit(left, width), 0, 0
-    return fit((*left, *bar(replay, size), *right), width), cells(left), size
-
-
-def bar(replay: ReplayState, width: int) -> list[Span]:
-    """Draw the time line: what was played, the current moment, what is left, and the marks."""
-    at = cell_of(replay, replay.at_ns, width)
-    spans: list[Span] = [("━", TEXT) if place < at else ("─", DIM) for place in range(width)]
-    for mark in sorted(replay.marks, key=lambda mark: _RANKS[mark.kind]):
-        spans[cell_of(replay, mark.at_ns, width)] = _SIGNS[mark.kind]
-    spans[at] = ("█", strong(WARN))
-    return spans
-
-
-def cell_of(replay: ReplayState, at_ns: int, width: int) -> int:
-    """Return the cell of a moment on a bar of that width."""
-    span_ns = max(1, replay.to_ns - replay.from_ns)
-    return max(0, min(width - 1, (at_ns - replay.from_ns) * (width - 1) // span_ns))
-
-
-def time_of(replay: ReplayState, cell: int, width: int) -> int:
-    """Return the moment of a cell of the bar."""
-    return replay.from_ns + (replay.to_ns - replay.from_ns) * cell // max(1, width - 1)
-
-
-def keys_row(replay: ReplayState, keys: Mapping[str, str], message: str, width: int, leaves: str = "quit") -> Row:
-    """Return the keys of the replay, or the message."""
-    if message:
-        return fit([(f" {message}", strong(WARN))], width)
-    for least in range(5, -1, -1):
-        spans: list[Span] = [(" ", TEXT)]
-        for (first, second, importance), word in zip(_FOOT, _WORDS, strict=True):
-            if importance > least:
-                continue
-            pair = " ".join(key_of(one, keys) for one in (first, second) if one)
-            word = word or ("pause" if replay.playing else "play")
-            spans += [(pair, KEY), (f" {word}  ", DIM)]
-        for binding, word in (("help", "help"), ("quit", leaves)):
-            spans += [(key_of(binding, keys), KEY), (f" {word}  ", DIM)]
-        if cells(spans) <= width:
-            break
-    return fit(spans, width)
-
-
-def _told(replay: ReplayState) -> list[Span]:
-    """Return what is wrong with the recording, or the words of the mark that was just passed."""
-    if replay.note:
-        return [(f"  {crop(replay.note, 60)}", strong(WARN))]
-    found: list[Mark] = [mark for mark in replay.marks if replay.at_ns - TOLD_NS <= mark.at_ns <= replay.at_ns]
-    return [(f"  {crop(found[-1].text, 40)}", STRONG)] if found else []
-
-
-def _clock(replay: ReplayState, at_ns: int) -> str:
-    """Write a moment as the header does: since the start signal, and before it as the time to go."""
-    since_s = (at_ns - (replay.from_ns if replay.started_ns is None else replay.started_ns)) / 1e9
-    return units.clock(since_s) if since_s > -1 else f"-{units.clock(-since_s)}"

@@ -94,7 +94,7 @@ class ReplayMonitor:
         self.opened = self.playback = opened
         self.session = opened.session
         self.analysis = analyse(opened.session.snapshot())
-        self.view = View(charset=app.view.charset, keys=app.view.keys, replay=True)
+        self.view = View(charset=app.view.charset, keys=app.view.keys, replay=True, tabs=TABS)
         self.controls = _NoControls(cast(ReplayApp, self))
         self.experiments = _NoExperiments()
         self.tabs = TABS

@@ -16,8 +16,9 @@ from tfmon.ui.render.rows import Row
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.lists import ListPage, ScrollPage
+from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.scroll import ScrollPage
 from tfmon.ui.screens.text import report_rows
 
 if TYPE_CHECKING:

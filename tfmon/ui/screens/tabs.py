@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 from textual.screen import Screen
 
 from tfmon.model.lane_state import LaneState
-from tfmon.ui.render.tabs import TABS
+from tfmon.ui.render.tabs import TAB_NAMES as TAB_NAMES
 from tfmon.ui.view import focused_index
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
     from tfmon.ui.screens.page import Page
-
-TAB_NAMES = tuple(tab.name for tab in TABS)
 
 
 class Pages:

@@ -16,8 +16,8 @@ from tfmon.ui.render.glossary import SECTIONS
 from tfmon.ui.render.rows import BLANK, Row, entry, wrap
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.screens.lists import ScrollPage
 from tfmon.ui.screens.page import Page, bound, closer
+from tfmon.ui.screens.scroll import ScrollPage
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
