@@ -43,12 +43,16 @@ class TensorFlowFeed(InputMeter):
         self._following = False
         self.busy = False
         """True while a batch is being counted."""
+        self._broken = False
+        """True once a batch could not be counted: the sums are not known then."""
         self._eager_waited_s, self._eager_examples = 0.0, 0
         self._elements: dict[int, Any] = {}
         self._waited = self._make(WAITED, tf.float64)
 
     def totals(self) -> tuple[int, int] | None:
-        """Return nanoseconds waited for batches, and examples, since the start."""
+        """Return nanoseconds waited for batches, and examples, since the start; None if they are not known."""
+        if self._broken:
+            return None
         waited_s = self._eager_waited_s + float(self._read(self._waited, self._tf.float64))
         examples = self._eager_examples
         for each, variable in self._elements.items():
@@ -90,7 +94,11 @@ class TensorFlowFeed(InputMeter):
                 began = tf.timestamp()
             with tf.control_dependencies([began]):
                 given = own(iterator, *args, **kwargs)
-            return self._add(began, given, optional=optional)
+            try:
+                return self._add(began, given, optional=optional)
+            except Exception:  # noqa: BLE001 - the script must go on without a count
+                self._broken = True
+                return given
         finally:
             self.busy = False
 
