@@ -25,10 +25,11 @@ from tfmon.ui.display import Display
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, Key
 from tfmon.ui.picture import save_picture
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
+from tfmon.ui.render.tabs import TAB_NAMES
 from tfmon.ui.screens.choices import ScenarioRow
 from tfmon.ui.screens.page import Page
 from tfmon.ui.screens.race import RaceScreen
-from tfmon.ui.screens.tabs import TAB_NAMES, Pages
+from tfmon.ui.screens.tabs import Pages
 from tfmon.ui.textual_compat import TerminalApp
 from tfmon.ui.theme import look_of, without_colour
 from tfmon.ui.view import View

@@ -147,7 +147,7 @@ STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from a
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
 """All of them, by whose ids they can be remapped."""
 
-_BY_ID = {key.id: key for key in KEYS}
+BY_ID = {key.id: key for key in KEYS}
 _WRITTEN = {
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins", "up": "↑",
     "down": "↓", "left": "←", "right": "→", "minus": "-", "plus": "+", "slash": "/", "backslash": "\\",
@@ -167,7 +167,7 @@ WATCHING_KEYS = tuple(key for key in RACE_KEYS if watches(key.action))
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
     """Return how the first key of a binding is written, as remapped by the user or as built in."""
-    return label(keys[binding].split(",")[0]) if binding in keys else _BY_ID[binding].label
+    return label(keys[binding].split(",")[0]) if binding in keys else BY_ID[binding].label
 
 
 def label(key: str) -> str:
