@@ -24,6 +24,11 @@ class TfmonError(Exception):
         self.hint = hint
         """What to do about it; may be empty."""
 
+    @property
+    def line(self) -> str:
+        """The message and the hint, where there is one line for both."""
+        return " · ".join(filter(None, (self.message, self.hint)))
+
 
 class UsageError(TfmonError):
     """A mistake on the command line, in a scenario file or in a setting."""

@@ -54,6 +54,7 @@ def test_one_look_is_narrowest_and_a_known_length_lies_between():
     fixed, known, always = (Looks(kind, 1.0).errors(100, 59) for kind in (FIXED, SPENDING, ALWAYS_VALID))
     assert fixed == pytest.approx(2.001, abs=1e-3)
     assert fixed < known < always
+    assert known == spending(1.0, 59, 0.04), "the other 1 % is spent early"
     assert Looks(SPENDING, 0.01).errors(100, 59) == always_valid(100, 0.01), "a large difference shows early"
 
 

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import mstats
 
+from tfmon.analysis.intervals import Looks, always_valid
 from tfmon.analysis.statistics import (
     LEAST_PAIRS,
     TRIM,
+    WIDEST,
+    Center,
     LogSpeed,
     LogSpeeds,
     between_processes,
@@ -25,7 +28,7 @@ from tfmon.analysis.statistics import (
 )
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses
-from tfmon.model.readings import Estimate
+from tfmon.model.readings import ALWAYS_VALID, Estimate
 
 ONE_PROCESS = between_processes((), ()).reach()
 """Half the interval that is left after any number of pairs of one process of each lane."""
@@ -71,6 +74,17 @@ class TestTrimmed:
     def test_too_few_values_have_no_interval(self):
         assert trimmed([1.0] * (LEAST_PAIRS - 1)) is None
         assert trimmed([2.0] * LEAST_PAIRS).estimate() == Estimate(2.0, 2.0, 2.0, LEAST_PAIRS)
+
+    def test_an_interval_that_spans_everything_is_none(self):
+        errors = Looks().errors(20, 11)
+        assert Center(0.0, 0.99 * WIDEST / errors, 11, 20).estimate() is not None
+        assert Center(0.0, 1.01 * WIDEST / errors, 11, 20).estimate() is None
+
+    def test_every_figure_that_is_estimated_besides_widens_the_interval(self):
+        values = noisy(1, 20)
+        bare, less = trimmed(values), trimmed(values, estimated=1)
+        assert less.error == pytest.approx(bare.error * math.sqrt(19 / 18))
+        assert less.reach(Looks(ALWAYS_VALID)) == pytest.approx(always_valid(19) * less.error)
 
     @pytest.mark.parametrize("number", [5, 8, 20])
     def test_95_of_100_intervals_hold_the_truth(self, number):
@@ -188,6 +202,12 @@ class TestBetweenProcesses:
             squares, degrees = squares + found.learnt.squares, degrees + found.learnt.degrees
         assert degrees == 5 * 300
         assert squares / degrees == pytest.approx(sd**2, rel=0.12, abs=3e-5)
+
+    def test_the_scatter_of_the_pairs_is_taken_off_with_a_degree_for_each_process(self):
+        scatter = [-0.02, -0.01, 0.0, 0.01, 0.02]
+        found = between_processes([sign * 0.1 + one for sign in (-1, 1) for one in scatter], [1] * 5 + [2] * 5)
+        within = trimmed(2 * scatter, estimated=1).error
+        assert found.learnt.squares == pytest.approx(2 * 0.1**2 - within**2 * 10 / 5, rel=1e-9)
 
     def test_earlier_races_count_for_at_most_ten_degrees(self):
         found = between_processes([0.0] * 9, [1] * 9, BetweenProcesses(100 * 0.03**2, 100, 20))

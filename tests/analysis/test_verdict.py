@@ -76,6 +76,12 @@ class TestNothingToSay:
         text = "no verdict: measured 4 of 8 rounds; about 6 s more would do"
         assert find_verdict(demo.session.snapshot()).text == text
 
+    def test_a_race_for_one_look_at_its_end_needs_as_many_rounds_as_others_where_it_was_interrupted(self):
+        lanes = lane("cpu", [100.0] * 6), lane("gpu:0", [300.0] * 6)
+        assert find_verdict(ended(*lanes, interval=FIXED)).winner == "gpu:0"
+        stopped = find_verdict(ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT"))
+        assert stopped.text == "no verdict: measured 6 of 8 rounds; about 5 s more would do"
+
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
         assert verdict.text == "no verdict yet: measured 2 of 8 rounds"
@@ -266,6 +272,15 @@ class TestHowLongStill:
         verdict = find_verdict(racing)
         assert verdict.kind == FASTER and verdict.left_s > 20
         assert find_verdict(replace(racing, race=replace(racing.race, until_ci=0.5))).left_s is None
+
+    def test_a_width_is_awaited_for_every_lane(self):
+        """The two fastest are known well; the slowest scatters, and the race goes on for it."""
+        even = [lane("gpu:1", noisy(400, 40, 0.002)), lane("gpu:0", noisy(200, 40, 0.002, seed=2))]
+        lanes = *even, lane("cpu", noisy(100, 40, 0.2, seed=3))
+        racing = ended(*lanes, until_ci=0.05)
+        racing = replace(racing, lanes=tuple(replace(one, phase=RACING) for one in racing.lanes))
+        assert find_verdict(racing).left_s > 80
+        assert find_verdict(replace(racing, lanes=racing.lanes[:2])).left_s is None
 
 
 class TestConcurrent:

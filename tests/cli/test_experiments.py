@@ -85,7 +85,8 @@ def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypat
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    done = tfmon("crossover", "small-dense", "--lane", "cpu", "--lane", "cpu", "--slice", "0.2", "--no-record")
+    lanes = ("--lane", "cpu,prefetch=off", "--lane", "cpu,prefetch=auto")
+    done = tfmon("crossover", "small-dense", *lanes, "--slice", "0.2", "--no-record")
     thread.join()
     assert done.code == 130
     assert "stopped; these are the values it had" in done.out

@@ -25,7 +25,7 @@ def test_steps_are_profiled_and_the_trace_is_kept_in_both_forms(tfmon, tmp_path)
 def test_a_lane_that_cannot_train_says_why(tfmon):
     done = tfmon("profile", "small-dense", "--python", shutil.which("true"))
     assert (done.code, done.out) == (1, "")
-    assert "exit code 0" in done.err
+    assert "exited with code 0" in done.err
 
 
 @pytest.mark.process

@@ -192,6 +192,14 @@ class TestSlices:
         assert ended.load.others_ns == 10_000 * TICK_NS - ended.load.cpu_ns
         assert ended.load.examples == 4_000, "those of the discarded start count, too"
 
+    def test_steps_that_a_pause_cut_off_are_not_missing_from_the_next_slice(self, lane: Lane) -> None:
+        lane.handle(RunSlice(round=1, seconds=0.4))
+        lane.step(1_000_000)
+        lane.handle(Pause())
+        lane.slice(2, 0.4, 1_000_000)
+        (ended,) = lane.of(SliceEnded)
+        assert ended.load is not None and ended.load.examples == 4_000
+
     def test_where_the_kernel_reports_nothing_only_its_own_time_is_known(self, tmp_path: Path) -> None:
         meter = CpuMeter(tmp_path)
         assert meter.end(0) is None

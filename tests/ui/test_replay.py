@@ -13,7 +13,8 @@ from textual.command import CommandList
 from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording
 from tfmon.ui.keys import RACE_KEYS, watches
-from tfmon.ui.screens.replay import REFUSAL, TAKEN, ReplayApp, ReplayHelp
+from tfmon.ui.screens.playing import REFUSAL
+from tfmon.ui.screens.replay import TAKEN, ReplayApp, ReplayHelp
 
 from .pilot import press, shown, until
 
@@ -113,7 +114,7 @@ async def test_the_pages_show_and_change_nothing_and_q_leaves(player):
 
 
 async def test_the_time_line_can_be_clicked_and_messages_go_although_it_is_paused(player, monkeypatch):
-    monkeypatch.setattr("tfmon.ui.screens.replay.MESSAGE_S", 0.05)
+    monkeypatch.setattr("tfmon.ui.screens.playing.MESSAGE_S", 0.05)
     async with app_of(player).run_test(size=(120, 36)) as pilot:
         line = shown(pilot).splitlines()[-2]
         await pilot.click(offset=(line.rindex("─"), 34))

@@ -43,9 +43,9 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
 def least_rounds(race: Race, lanes: int, *, over: bool = False) -> int:
     """Return after how many rounds of so many lanes there is a first interval, if they scatter little.
 
-    Within a known length it may come earlier.
+    Within a known length it may come earlier; at its end it does.
     """
-    if over and race.interval != ALWAYS_VALID:
+    if over and race.interval != ALWAYS_VALID and not race.interrupted:
         return LEAST_PAIRS
     error = ERROR / max(1, lanes - 1) * (EARLY_ERROR if race.interval == SPENDING else 1)
     return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if always_valid(pairs, error) < NONE)

@@ -187,7 +187,11 @@ def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -
     ranking = tuple(Rank(name, ratio) for name, ratio in estimates if ratio is not None)
     if lead is None or shown is None or len(ranking) < len(found):
         return None
-    left_s = None if over and race.until_ci else seconds_left(race, slices, lead, looks)
+    # All intervals must be as narrow for `until_ci`, so the widest tells how long that takes.
+    awaited = lead
+    if race.until_ci is not None:
+        awaited = max((one for _, one in found if one is not None), key=lambda one: one.reach(looks))
+    left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
     within = 1 / (1 + race.margin) <= shown.low and shown.high <= 1 + race.margin
     margin, best, other = f"±{100 * race.margin:g} %", ranking[0].ratio, next_fastest
     kind: VerdictKind

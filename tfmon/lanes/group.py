@@ -1,4 +1,4 @@
-"""The lanes of a race together: started, given one start signal, commanded, restarted and stopped."""
+"""What a user may request of the lanes of a race: begin, change, pause, restart and end them."""
 
 from __future__ import annotations
 
@@ -9,31 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tfmon.lanes.children import Children
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.plan import LanePlan, RacePlan, digest, next_process, started
+from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.process import LaneProcess
-from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
-from tfmon.lanes.scheduler import Scheduler
-from tfmon.lanes.suspend import Suspender
-from tfmon.lanes.watchdog import MemoryKills
-from tfmon.model.events import (
-    BadLine,
-    Event,
-    KnobRequested,
-    LaneEnded,
-    LaneStalled,
-    Suspended,
-    UserRequested,
-)
+from tfmon.lanes.renewal import Renewal
+from tfmon.lanes.running import RunningLanes
+from tfmon.model.events import KnobRequested, UserRequested
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded, StackReported
-from tfmon.model.lane_state import FAILED, PAUSED, READY
+from tfmon.model.lane_events import StackReported
+from tfmon.model.lane_state import FAILED
 from tfmon.model.requests import ReportStack, SetKnob, TakeProfile
 from tfmon.model.session import Session, why_mode_stays
 
 
-class LaneGroup:
+class LaneGroup(RunningLanes):
     """Runs the lanes of one race after another. It is the screen's `Controls`.
 
     Thread: every method may be called from any thread, and all but `stop` return at once.
@@ -55,23 +44,9 @@ class LaneGroup:
             script: What the process of a lane runs that has no user's command.
             keep_spare: Whether a process that has loaded TensorFlow is kept for the next lane to start.
         """
-        self._session = session
+        super().__init__(session, script, keep_spare=keep_spare)
         self._plan_race = plan
-        self._lock = threading.RLock()
-        self._children = Children(script, self._lock, self._accept, keep_spare=keep_spare)
-        self._changing = threading.Lock()
         self._request_numbers = itertools.count(1)
-        self._plan: RacePlan | None = None
-        self._settings: dict[str, dict[str, KnobValue]] = {}
-        """What each lane is requested to train under; a restart uses it."""
-        self._scheduler = Scheduler(self._children, self)
-        self._renewal = Renewal()
-        self._renewing: tuple[str, ...] = ()
-        """Lanes whose processes are being replaced by fresh ones."""
-        self._finished: RacePlan | None = None
-        self._memory_kills = MemoryKills()
-        self.suspension = Suspender(self._children.all, self._record_suspension)
-        self._stopped = False
         self._restarting = 0
         """Restarts under way."""
 
@@ -109,19 +84,6 @@ class LaneGroup:
     def finish(self) -> None:
         """End the lanes of this race soon; they keep their place and their figures."""
         self._finish(self._plan)
-
-    def _finish(self, plan: RacePlan | None) -> None:
-        with self._lock:
-            self._finished = plan
-            if plan is self._plan:
-                self._break_off_renewal()
-
-        def end() -> None:
-            with self._lock:
-                processes = [] if self._plan is not plan or self._stopped else self._children.all()
-            self._children.end(processes)
-
-        self._in_background(end)
 
     def stop(self) -> None:
         """End every lane, and return when all are gone."""
@@ -264,158 +226,3 @@ class LaneGroup:
     def _record_request(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()
         self._session.accept(UserRequested(at_ns=at_ns, action=action, lanes=tuple(lanes), scenario=scenario))
-
-    def _in_background(self, work: Callable[[], None]) -> None:
-        """Do what waits for a process's end: in a thread, one after another."""
-
-        def run() -> None:
-            with self._changing:
-                work()
-
-        threading.Thread(target=run, name="tfmon-change", daemon=True).start()
-
-    # ---------------------------------------------------------------- what the watchdog notices
-
-    def report_stall(self, lane: str, since_ns: int) -> None:
-        """Record that a lane hangs; the race goes on without it until it says something."""
-        with self._lock:
-            if self._children.find(lane) is not None:
-                self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
-                self._scheduler.skip(lane)
-
-    def skip(self, lane: str) -> None:
-        """End the slice of a lane that hung before and hangs still."""
-        with self._lock:
-            lanes = self._session.snapshot().lanes
-            if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
-                self._scheduler.skip(lane)
-
-    def count_memory_kills(self) -> None:
-        """Count the processes that the kernel has killed for lack of memory."""
-        with self._lock:
-            self._memory_kills.count()
-
-    def _record_suspension(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
-        with self._lock:
-            for name in self._settings:
-                self._session.accept(Suspended(lane=name, at_ns=until_ns, since_ns=since_ns, lasted_s=lasted_s))
-
-    # ---------------------------------------------------------------- processes and what they say
-
-    def _start(self, plan: RacePlan, lanes: Sequence[LanePlan], *, renewed: bool = False) -> None:
-        """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare spare workers."""
-        for lane in lanes:
-            name = lane.spec.name
-            try:
-                process, hello = self._children.start(lane, plan)
-            except OSError as error:
-                program = plan.command[0] if plan.command else plan.python
-                message = f"{program} did not start: {error.strerror or error}"
-                self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=message))
-                continue
-            self._session.accept(started(plan, lane, process.pid, renewed=renewed))
-            if hello is not None:
-                self._session.accept(replace(hello, lane=name))
-        if not plan.command:
-            self._children.prepare_spares(plan.python, quiet=self._scheduler.busy)
-
-    def _accept(self, event: Event) -> None:
-        """Take an event of a lane's process: into the session first, then into the scheduler."""
-        if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
-            event = replace(event, memory_kills=self._memory_kills.recent())
-        self._session.accept(event)
-        match event:
-            case PhaseEntered(phase=phase) if phase == READY:
-                self._scheduler.ready(event.lane)
-            case PhaseEntered(phase=phase) if phase == PAUSED:
-                self._scheduler.idle(event.lane)
-            case SliceEnded():
-                self._scheduler.idle(event.lane)
-            case LaneEnded() | LaneFailed() | Finished():
-                self._scheduler.ended(event.lane)
-            case KnobRefused():
-                in_effect = self._session.snapshot().lane(event.lane).settings
-                if event.knob in in_effect:
-                    self._settings[event.lane][event.knob] = in_effect[event.knob]
-        if not isinstance(event, BadLine) and not self._scheduler.responded(event.lane):
-            self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
-
-    # ---------------------------------------------------------------- what the scheduler decides
-
-    def started(self) -> None:
-        """Record that the lanes got the start signal, and start the clock that ends the race."""
-        self._session.start_clock(time.monotonic_ns())
-        plan = self._plan
-        if plan is not None and plan.seconds is not None:
-            self.suspension.call_after(plan.seconds, lambda: self._finish(plan))
-
-    def granted(self, lane: str) -> None:
-        """Record whose slice it is."""
-        self._session.grant_slice(lane)
-
-    def paused(self, lane: str) -> None:
-        """Record that a lane is paused which does not train at the moment."""
-        self._session.accept(PhaseEntered(lane=lane, at_ns=time.monotonic_ns(), phase=PAUSED))
-
-    def renew(self, lanes: Sequence[str]) -> bool:
-        """Replace the processes of lanes by fresh ones, between two rounds; return whether that is due.
-
-        They go on with the settings and with the measurement; the weights begin anew.
-        """
-        plan = self._plan
-        if plan is None or self._finished is plan:
-            return False
-        if plan.fresh_spares and self._renewal.due(PREPARE_S):
-            self._children.prepare_spares(plan.python, quiet=True, fresh=plan.fresh_spares)
-        if self._children.spares_loading and not self._renewal.due(-PATIENCE_S):
-            return False
-        known = self._session.snapshot()
-        if any(known.lane(name).requested for name in lanes) or not self._renewal.due():
-            return False
-        self._renewal.begin()
-        self._renewing = renewing = tuple(lanes)
-        for name in lanes:
-            self._scheduler.restarting(name)
-        processes = self._children.take(lanes)
-
-        def start_fresh() -> None:
-            self._children.end(processes)
-            with self._lock:
-                if self._renewing is renewing and plan is self._plan:
-                    self._renewing = ()
-                    known = self._session.snapshot()
-                    again = [
-                        next_process(plan, lane, self._settings[name], known.lane(name).measured_steps)
-                        for lane in plan.lanes
-                        if (name := lane.spec.name) in lanes
-                    ]
-                    self._start(plan, again, renewed=True)
-
-        self._in_background(start_fresh)
-        return True
-
-    def _break_off_renewal(self) -> None:
-        """Start no fresh processes: the race is over, and the ones before them were its last."""
-        lanes, self._renewing = self._renewing, ()
-        for lane in lanes:
-            ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)
-            self._accept(ended)
-
-    # ---------------------------------------------------------------- what is known of the processes
-
-    def processes(self) -> dict[str, int]:
-        """Return the process that leads each lane that runs, and under blank names the spare workers."""
-        with self._lock:
-            return self._children.pids()
-
-    @property
-    def spare_ready(self) -> bool:
-        """True when a spare worker has loaded TensorFlow."""
-        with self._lock:
-            return self._children.spare.ready
-
-    @property
-    def all_over(self) -> bool:
-        """True when every process has ended, and none is being replaced."""
-        with self._lock:
-            return not self._renewing and all(process.ended for process in self._children.all())

@@ -15,6 +15,7 @@ from tfmon.lanes.launch import BOOTSTRAP, Command, dismiss_guard, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
+from tfmon.model.lane_log import without_profiles
 from tfmon.model.requests import Request
 
 CHUNK_BYTES = 65_536
@@ -197,7 +198,7 @@ class LaneProcess:
                 exit_code=code if code >= 0 else None,
                 signal=_signal_name(-code) if code < 0 else None,
                 requested=self._end_requested,
-                output_tail=self._output.tail(),
+                output_tail=tuple(without_profiles(self._output.tail())),
             )
         )
         # Last: whoever waits for the end of all lanes reads next how they ended.

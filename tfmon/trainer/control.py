@@ -113,8 +113,8 @@ class LaneControl:
             case RunSlice():
                 now_ns = time.monotonic_ns()
                 self._cpu.begin()
-                self._examples_before = self._examples_trained
                 self.resume(SLICE_START)
+                self._examples_before = self._examples_trained
                 self.slices.begin(request, now_ns, self.clock.steps, self.clock.examples)
             case Pause():
                 # A pause that arrives when the slice has just ended finds the lane paused.

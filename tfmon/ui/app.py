@@ -7,30 +7,31 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar, Literal, TypeAlias, TypeVar
 
 from rich.style import Style
 from textual.binding import Binding, BindingType
-from textual.color import Color, ColorParseError
 from textual.screen import Screen
 from textual.theme import Theme
 
-from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import Controls, Experiments, Runs
 from tfmon.model.session import Session, Snapshot
+from tfmon.ui.display import Display
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, Key
+from tfmon.ui.picture import save_picture
 from tfmon.ui.render.style import LANE_COLOURS, Charset, Look, charset, palette
+from tfmon.ui.render.tabs import TAB_NAMES
 from tfmon.ui.screens.choices import ScenarioRow
 from tfmon.ui.screens.page import Page
 from tfmon.ui.screens.race import RaceScreen
-from tfmon.ui.screens.tabs import TAB_NAMES, Pages
+from tfmon.ui.screens.tabs import Pages
 from tfmon.ui.textual_compat import TerminalApp
+from tfmon.ui.theme import look_of, without_colour
 from tfmon.ui.view import View
 
 PULL_S = 0.5
@@ -48,7 +49,7 @@ def _nothing_known(_: Snapshot) -> Mapping[str, Mapping[str, float]]:
     return {}
 
 
-class MonitorApp(TerminalApp[Ending]):
+class MonitorApp(Display, TerminalApp[Ending]):
     """The race on the screen. `run()` returns how it ended, and None if the screen failed; see `broken`.
 
     `controls.stop` has been called when it ends with "quit" or "signal"; after "forced" the caller must make sure
@@ -108,7 +109,7 @@ class MonitorApp(TerminalApp[Ending]):
             keymap: Other keys, by the ids of `tfmon.ui.keys`.
             characters: What the terminal can show; None for what the locale says.
         """
-        colourless = _without_colour()
+        colourless = without_colour()
         super().__init__(ansi_color=True if colourless else None)
         self.session = session
         self.controls = controls
@@ -120,8 +121,6 @@ class MonitorApp(TerminalApp[Ending]):
         self._usual = usual
         self.pages = Pages(self)
         self.analysis = analyse(session.snapshot())
-        """What is on the screen, and what follows from it; computed once for each snapshot."""
-        self._frozen: Analysis | None = None
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
         began = self.snapshot.race.number
         self.view = View(
@@ -166,7 +165,7 @@ class MonitorApp(TerminalApp[Ending]):
         if self._quit_was_requested:
             self._quit("signal")
         elif self._on_ready is not None:
-            self._in_thread(self._on_ready, failed=self._show_no_race)
+            self.work(self._on_ready, failed=self._show_no_race)
 
     def _show_no_race(self, reason: str) -> None:
         self.view = replace(self.view, no_race=reason)
@@ -177,16 +176,7 @@ class MonitorApp(TerminalApp[Ending]):
         self.refresh(layout=True)
 
     def _dress(self, theme: Theme) -> None:
-        variables = self.theme_variables
-        self.palette = palette(
-            Look(
-                theme.dark,
-                theme.ansi,
-                _hex(variables.get("foreground", ""), "#e0e0e0"),
-                _hex(variables.get("background", ""), "#121212"),
-                self._lane_colours,
-            )
-        )
+        self.palette = palette(look_of(theme, self.theme_variables, self._lane_colours))
         for screen in dict.fromkeys((*self.screen_stack, *self.pages.kept)):
             if isinstance(screen, RaceScreen | Page):
                 screen.dress(self.palette)
@@ -223,28 +213,6 @@ class MonitorApp(TerminalApp[Ending]):
         """Whether keys may change the race; says nothing."""
         return not self.view.readonly
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """What is on the screen."""
-        return self.analysis.snapshot
-
-    @property
-    def shown(self) -> Analysis:
-        """What the race screen draws: what is known, or what was when the display ceased to follow."""
-        return self._frozen or self.analysis
-
-    def freeze(self) -> None:
-        """Let the race screen show this moment from now on; the lanes train on."""
-        self._frozen = self.analysis
-        self.view = replace(self.view, frozen=True, back_ns=0)
-        self.pull()
-
-    def unfreeze(self) -> None:
-        """Let the race screen follow the race again."""
-        self._frozen = None
-        self.view = replace(self.view, frozen=False, back_ns=0)
-        self.pull()
-
     def pull(self) -> None:
         """Read the session and draw what changed."""
         self.analysis = analyse(self.session.snapshot(), self.analysis)
@@ -270,10 +238,6 @@ class MonitorApp(TerminalApp[Ending]):
         self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
         self.pull()
 
-    def unsay(self) -> None:
-        """Take back the line that is shown."""
-        self.view = replace(self.view, message="", message_until_ns=0)
-
     def may_change(self) -> bool:
         """Return whether keys may change the race; if not, say so."""
         if self.view.readonly:
@@ -284,64 +248,59 @@ class MonitorApp(TerminalApp[Ending]):
         """Show everything in the colours of another theme."""
         self.theme = name
 
-    def examine(self, then: Callable[[str], None]) -> None:
-        """Have the doctor examine the machine, and pass on its report; the screen stays responsive."""
-        found: list[str] = []
-        self._in_thread(lambda: found.append(self._examine()), lambda: then(found[0]))
+    def save_picture(self, table: str) -> None:
+        """Save the screen as a picture and a table as text, and say where."""
+        self.say(save_picture(self, self.snapshot.race.scenario, table))
 
-    def profile(self, lane: str, then: Callable[[str], None]) -> None:
-        """Profile a lane, and pass on the report or why there is none; the screen stays responsive."""
-        found: list[str] = []
-        self._in_thread(lambda: found.append(self._profile_lane(lane)), lambda: then(found[0]), then)
+    # ------------------------------------------------------------ what takes long, in threads
+
+    def examine(self, then: Callable[[str], object]) -> None:
+        """Have the doctor examine the machine, and pass on its report."""
+        self.work(self._examine, then)
+
+    def profile(self, lane: str, then: Callable[[str], object]) -> None:
+        """Profile a lane, and pass on the report or why there is none."""
+        self.work(lambda: self._profile_lane(lane), then, then)
 
     def start_race(self, scenario: str) -> None:
-        """Start the race of another scenario; the screen stays responsive."""
+        """Start the race of another scenario."""
         self.view = replace(self.view, focused=None, scales={})
         before = self.snapshot.race.number
         self.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before)
-        self._in_thread(lambda: self._change_race(scenario))
+        self.work(lambda: self._change_race(scenario))
 
     def _change_race(self, scenario: str) -> None:
         self.experiments.stop()
         self.controls.race(scenario)
 
-    def work(self, do: Callable[[], Found], then: Callable[[Found], object]) -> None:
-        """Do what may take long in a thread, and pass on what it returns; why it cannot be done is said."""
-        found: list[Found] = []
-        self._in_thread(lambda: found.append(do()), lambda: then(found[0]))
-
-    def _in_thread(
+    def work(
         self,
-        work: Callable[[], object],
-        then: Callable[[], object] | None = None,
-        failed: Callable[[str], None] | None = None,
+        do: Callable[[], Found],
+        then: Callable[[Found], object] | None = None,
+        failed: Callable[[str], object] | None = None,
     ) -> None:
-        """Do what may take long in a thread; a TfmonError goes to `failed`, or else to the message line."""
+        """Do what may take long in a thread; the screen stays responsive.
+
+        Args:
+            do: Is called in the thread.
+            then: Takes what it returns; by default the screen is drawn.
+            failed: Takes the line of a TfmonError; by default it is said.
+        """
 
         def run() -> None:
             try:
-                work()
+                found = do()
             except TfmonError as error:
-                line = " · ".join(part for part in (error.message, error.hint) if part)
-                self.call_later(failed or self.say, line)
+                self.call_later(failed or self.say, error.line)
             except Exception as error:  # noqa: BLE001 - a thread's top frame: the app ends and shows it
                 self.call_later(self.fail, error)
             else:
-                self.call_later(then or self.pull)
+                if then is None:
+                    self.call_later(self.pull)
+                else:
+                    self.call_later(then, found)
 
         threading.Thread(target=run, name="tfmon-ui", daemon=True).start()
-
-    def save_picture(self, table: str) -> None:
-        """Save the screen as SVG and a table as text in the working directory, and say where."""
-        stem = f"tfmon-{self.snapshot.race.scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
-        try:
-            said = f"saved {self.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"
-            if table:
-                Path(f"{stem}.txt").write_text(table + "\n", encoding="utf-8")
-                said += " and .txt"
-        except OSError as error:
-            said = f"{stem} could not be saved: {error.strerror or error}"
-        self.say(said)
 
     # ------------------------------------------------------------ the end
 
@@ -380,19 +339,4 @@ class MonitorApp(TerminalApp[Ending]):
         while len(self.screen_stack) > 1:
             self.pop_screen()
         self.pull()
-        self._in_thread(self.controls.stop, lambda: self.exit(ending))
-
-
-def _without_colour() -> bool:
-    """Return whether the user wants no colour; an empty NO_COLOR does not count, and Textual must not see it."""
-    if os.environ.get("NO_COLOR") == "":
-        del os.environ["NO_COLOR"]
-    return "NO_COLOR" in os.environ
-
-
-def _hex(colour: str, default: str) -> str:
-    """Return a theme's colour as #rrggbb."""
-    try:
-        return Color.parse(colour).hex6.lower()
-    except ColorParseError:
-        return default
+        self.work(self.controls.stop, lambda _: self.exit(ending))

@@ -147,7 +147,7 @@ STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from a
 KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
 """All of them, by whose ids they can be remapped."""
 
-_BY_ID = {key.id: key for key in KEYS}
+BY_ID = {key.id: key for key in KEYS}
 _WRITTEN = {
     "escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins", "up": "↑",
     "down": "↓", "left": "←", "right": "→", "minus": "-", "plus": "+", "slash": "/", "backslash": "\\",
@@ -161,9 +161,13 @@ def watches(action: str) -> bool:
     return action.partition("(")[0] in _WATCHING
 
 
+WATCHING_KEYS = tuple(key for key in RACE_KEYS if watches(key.action))
+"""Keys of the race screen that a replay has, too."""
+
+
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
     """Return how the first key of a binding is written, as remapped by the user or as built in."""
-    return label(keys[binding].split(",")[0]) if binding in keys else _BY_ID[binding].label
+    return label(keys[binding].split(",")[0]) if binding in keys else BY_ID[binding].label
 
 
 def label(key: str) -> str:
@@ -194,7 +198,7 @@ _BUILT_IN = {key.id: tuple(key.keys.split(",")) for key in KEYS}
 _EVERYWHERE = {STOP.id, "picture", "palette"}
 _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
 _PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
-_REPLAY = {key.id for key in REPLAY_KEYS} | {key.id for key in RACE_KEYS if watches(key.action)} | _EVERYWHERE
+_REPLAY = {key.id for key in REPLAY_KEYS} | {key.id for key in WATCHING_KEYS} | _EVERYWHERE
 _ALSO_ON_PAGES = {
     "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "doctor", "help", "runs",
 }  # fmt: skip

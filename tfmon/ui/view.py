@@ -78,7 +78,7 @@ class View:
     replay: bool = False
     """True where a recording is shown."""
     tabs: tuple[str, ...] = ()
-    """Names of the pages beside the race; empty for all that there are."""
+    """Names of the race and of the pages beside it."""
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys that differ from the built-in ones, by the binding's id."""

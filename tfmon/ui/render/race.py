@@ -20,7 +20,7 @@ from tfmon.ui.render.layout import Layout, Rect, arrange
 from tfmon.ui.render.pane import chart_rect, chart_width, pane_rows, whole_words
 from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style, strong, to_ascii
-from tfmon.ui.render.tabs import TAB_NAMES, tab_row
+from tfmon.ui.render.tabs import tab_row
 from tfmon.ui.view import Scale, View, focused_index
 
 
@@ -89,7 +89,7 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     snapshot = analysis.snapshot
     rows: list[Row] = []
     if layout.tabs.height:
-        tabs, tab_zones = tab_row(view.tabs or TAB_NAMES, "race", view.keys, layout.tabs.width)
+        tabs, tab_zones = tab_row(view.tabs, "race", view.keys, layout.tabs.width)
         rows.append(tabs)
         zones += tab_zones
     rows.append(header_row(snapshot, layout.header.width))

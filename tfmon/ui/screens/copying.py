@@ -41,7 +41,7 @@ class CopyPage(ScrollPage):
         try:
             self._command = monitor.repeat()
         except TfmonError as error:
-            self._problem = " · ".join(part for part in (error.message, error.hint) if part)
+            self._problem = error.line
 
     @property
     def text(self) -> str:

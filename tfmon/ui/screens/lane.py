@@ -19,6 +19,7 @@ from tfmon.ui.render.readings import time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
+from tfmon.ui.screens.one_lane import OneLanePage
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.scroll import ScrollPage
 
@@ -46,7 +47,7 @@ _CURVES: dict[str, tuple[str, Callable[[float], str]]] = {
 Lines = Iterator[tuple[str, str]]
 
 
-class LanePage(ScrollPage):
+class LanePage(ScrollPage, OneLanePage):
     """Shows all that is known of a lane; Tab goes to the next one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -60,7 +61,7 @@ class LanePage(ScrollPage):
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return everything about the lane."""
-        lane = self._lane()
+        lane = self.lane
         if lane is None:
             self.title_text = "Lane"
             return [BLANK, (("  there is no lane yet", TEXT),)]
@@ -69,9 +70,7 @@ class LanePage(ScrollPage):
 
     def own_hints(self) -> list[Hint]:
         """Return what the keys do: with a lane that has ended less than with one that trains."""
-        lane, hints = self._lane(), super().own_hints()
-        if len(self.monitor.snapshot.lanes) > 1:
-            hints.insert(0, Hint(("move.next",), "next lane", "turn(1)"))
+        lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
         if lane is not None and not lane.over and self.monitor.may_change_lanes:
             hints += [Hint(("lane.stack",), "stacks", "ask_stack")] if lane.reports_stack else []
             hints += [Hint(("lane.kill",), "end the lane")]
@@ -79,7 +78,7 @@ class LanePage(ScrollPage):
 
     def action_ask_stack(self) -> None:
         """Request the stacks of the lane's threads."""
-        lane = self._lane()
+        lane = self.lane
         if lane is None:
             return
         if lane.over:
@@ -92,7 +91,7 @@ class LanePage(ScrollPage):
 
     def action_kill(self) -> None:
         """End the lane, by force if necessary."""
-        lane = self._lane()
+        lane = self.lane
         if lane is None or not self.monitor.may_change():
             return
         if lane.over:
@@ -100,15 +99,6 @@ class LanePage(ScrollPage):
         else:
             self.monitor.controls.kill(lane.spec.name)
             self.monitor.say(f"ending {lane.title}; r starts it again")
-
-    def _lane(self) -> LaneState | None:
-        return self.monitor.pages.lane_of(self.monitor.snapshot.lanes)
-
-    def action_turn(self, direction: int) -> None:
-        """Show another lane."""
-        self.monitor.pages.lane += direction
-        self.cursor = 0
-        self.redraw()
 
 
 def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:

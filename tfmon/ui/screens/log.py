@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
 
-from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.log import COLUMNS, VIEWS, log_entries
 from tfmon.ui.render.table import Entry, arranged, matches
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.lists import ListPage
+from tfmon.ui.screens.one_lane import OneLanePage
 from tfmon.ui.screens.page import WHEEL_ROWS, bound
 
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
 
-class LogPage(ListPage):
+class LogPage(OneLanePage, ListPage):
     """Shows the log of one lane, and follows it until one moves up; from the last line on it follows again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -45,7 +45,7 @@ class LogPage(ListPage):
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the lines of the view; made again only when there are new ones."""
-        lane = self._lane(snapshot)
+        lane = self.lane
         if lane is None:
             self.title_text, self._entries = "Log", []
             return self._entries
@@ -59,9 +59,6 @@ class LogPage(ListPage):
     def matching(self, every: Sequence[Entry]) -> list[Entry]:
         """Return the lines that match; all of them where matches are looked at among the others."""
         return arranged(every, "", self.order) if self.among_others else super().matching(every)
-
-    def _lane(self, snapshot: Snapshot) -> LaneState | None:
-        return self.monitor.pages.lane_of(snapshot.lanes)
 
     @property
     def following(self) -> bool:
@@ -86,8 +83,7 @@ class LogPage(ListPage):
         hints = [Hint(("log.view",), f"shows {following}", "turn_view"), Hint(("filter",), "filter", "filter")]
         if self.words:
             hints.insert(0, Hint(("match.next", "match.previous"), "matches among the rest", "find_match(1)"))
-        if len(self.monitor.snapshot.lanes) > 1:
-            hints.append(Hint(("move.next",), "next lane", "turn(1)"))
+        hints += self.lane_hints()
         if len(self.shown) > 1:
             hints += [Hint(("move.up", "move.down"), "scroll"), Hint(("sort", "sort.reverse"), "sort", "sort")]
         if not self.following:
@@ -136,11 +132,9 @@ class LogPage(ListPage):
         self.chosen = None
         self.redraw()
 
-    def action_turn(self, direction: int) -> None:
-        """Show another lane."""
-        self.monitor.pages.lane += direction
+    def start_over(self) -> None:
+        """Follow the log."""
         self.chosen = None
-        self.redraw()
 
     def wheel(self, direction: int) -> None:
         """Scroll some lines."""

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from tfmon.model.session import Snapshot
 from tfmon.ui.canvas import Canvas, cut
-from tfmon.ui.keys import KEYS, key_of
+from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.render.bars import Zone, message_of
 from tfmon.ui.render.race import one_line
 from tfmon.ui.render.rows import BLANK, Row, cells, fit, spread
@@ -25,7 +25,6 @@ from tfmon.ui.view import with_failures
 if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
-_KEYS = {key.id: key for key in KEYS}
 WHEEL_ROWS = 3
 FRAME_ROWS = 4
 """Rows of a page besides its body: tabs, title, message, keys."""
@@ -33,7 +32,7 @@ FRAME_ROWS = 4
 
 def bound(binding: str, action: str = "", keys: str = "") -> Binding:
     """Return the binding of an id of `tfmon.ui.keys`; a page may give it another action, or other keys."""
-    key = _KEYS[binding]
+    key = BY_ID[binding]
     return Binding(keys or key.keys, action or key.action, key.help, id=key.id)
 
 
@@ -122,7 +121,7 @@ class Page(Tabbed, Screen[str | None]):
         self.canvas.show(fitted)
 
     def _top(self, width: int) -> Row:
-        row, zones = tab_row(self.monitor.tabs, self.tab, self.monitor.view.keys, width)
+        row, zones = tab_row(self.monitor.view.tabs, self.tab, self.monitor.view.keys, width)
         self.zones += zones
         return row
 

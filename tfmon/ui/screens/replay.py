@@ -6,23 +6,23 @@ this is a replay; only the actions that `tfmon.ui.keys.watches` lists are let th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from tfmon.model.ports import Controls, ExperimentError, Experiments, ReplayControls, Runs
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.ports import Controls, Experiments, ReplayControls, Runs
+from tfmon.model.session import Session
 from tfmon.ui.app import Ending, MonitorApp
-from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, REPLAY_KEYS, Key, key_of, watches
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, WATCHING_KEYS, Key, key_of, watches
 from tfmon.ui.render.bars import message_of
 from tfmon.ui.render.race import layout_of
 from tfmon.ui.render.style import LANE_COLOURS, Charset, to_ascii
 from tfmon.ui.render.timeline import keys_row, time_of, timeline_row
+from tfmon.ui.screens.playing import PULL_S, NoControls, NoExperiments, Playing
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.text import HelpPage
 
@@ -30,9 +30,6 @@ TAKEN = ("pause", "cursor.back", "cursor.on", "follow.now")
 """Keys of a race that a replay has for something else."""
 REFUSED = {key.id for key in RACE_KEYS if not watches(key.action)}
 """Keys of a race that do nothing here; remapped, they do not clash with those that do."""
-REFUSAL = "this is a replay of a race that is over: nothing in it can be changed"
-MESSAGE_S = 5.0
-PULL_S = 0.1
 
 
 class ReplayScreen(RaceScreen, inherit_bindings=False):
@@ -116,10 +113,10 @@ class ReplayHelp(HelpPage):
     """Lists the keys of a replay, and explains the numbers."""
 
     title_text = "Help: a replay"
-    listed: Iterable[Key] = (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)))
+    listed: Iterable[Key] = (*REPLAY_KEYS, *WATCHING_KEYS)
 
 
-class ReplayApp(MonitorApp):
+class ReplayApp(Playing, MonitorApp):
     """A replay on the screen."""
 
     def __init__(
@@ -137,8 +134,7 @@ class ReplayApp(MonitorApp):
     ) -> None:
         """Show the session that a player fills; `playback` moves the player, the rest is as for `MonitorApp`."""
         self.playback = playback
-        self._ticked_s = time.monotonic()
-        controls, experiments = cast(Controls, _NoControls(self)), cast(Experiments, _NoExperiments())
+        controls, experiments = cast(Controls, NoControls(self)), cast(Experiments, NoExperiments())
         super().__init__(
             session,
             controls,
@@ -159,71 +155,18 @@ class ReplayApp(MonitorApp):
 
     def on_mount(self) -> None:
         """Draw, and play."""
-        self._ticked_s = time.monotonic()
         super().on_mount()
-        self.set_interval(PULL_S, self._play)
-
-    def _play(self) -> None:
-        if self.playback.state().playing:
-            self.pull()
+        self.set_interval(PULL_S, self.play)
 
     def pull(self) -> None:
         """Play on, and draw what changed."""
-        now_s = time.monotonic()
-        elapsed_s, self._ticked_s = now_s - self._ticked_s, now_s
-        self.playback.tick(elapsed_s)
-        super().pull()
-
-    def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
-        """Show a line for a few seconds of the user's time, not of the race's."""
-        self.view = replace(self.view, message=message, message_until_ns=2**63, message_done=done)
-        self.set_timer(MESSAGE_S, lambda: self._unsay(message))
-        self.pull()
-
-    def _unsay(self, message: str) -> None:
-        if self.view.message == message:
-            self.view = replace(self.view, message="", message_until_ns=0)
-            self.pull()
-
-    @property
-    def help_keys(self) -> tuple[Key, ...]:
-        """The keys of a replay."""
-        return (*REPLAY_KEYS, *(key for key in RACE_KEYS if watches(key.action)), *PAGE_KEYS)
+        self.tick()
+        MonitorApp.pull(self)
 
     @property
     def tabs(self) -> tuple[str, ...]:
         """The pages of a race that is over; nothing can be profiled or examined any more."""
         return tuple(name for name in super().tabs if name not in ("profile", "doctor"))
 
-    @property
-    def may_change_lanes(self) -> bool:
-        """Nothing can be changed."""
-        return False
-
-    def may_change(self) -> bool:
-        """Return False, and say why."""
-        self.say(REFUSAL)
-        return False
-
     def _quit(self, ending: Ending) -> None:
         self.exit(ending)
-
-
-class _NoControls:
-    """Controls of a race that is over: each says that nothing can be changed."""
-
-    def __init__(self, app: ReplayApp) -> None:
-        self._replay = app
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return lambda *_args, **_more: self._replay.may_change()
-
-
-class _NoExperiments:
-    """Experiments on a race that is over."""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        def refuse(*_args: object, **_more: object) -> None:
-            raise ExperimentError(REFUSAL)
-
-        return refuse

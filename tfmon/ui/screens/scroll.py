@@ -63,8 +63,12 @@ class ScrollPage(FilterPage):
 
     def filter_by(self, words: str) -> None:
         """Show what contains these words, from the top."""
-        self.cursor = 0
+        self.start_over()
         super().filter_by(words)
+
+    def start_over(self) -> None:
+        """Show the first rows."""
+        self.cursor = 0
 
     def action_choose(self) -> None:
         """Keep the filter that is typed."""

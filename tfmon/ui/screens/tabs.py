@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from textual.screen import Screen
 
 from tfmon.model.lane_state import LaneState
-from tfmon.ui.render.tabs import TAB_NAMES as TAB_NAMES
 from tfmon.ui.view import focused_index
 
 if TYPE_CHECKING:
@@ -145,5 +144,5 @@ class Tabbed:
             self._show("profile")
 
     def _show(self, name: str) -> None:
-        if name in self.monitor.tabs:
+        if name in self.monitor.view.tabs:
             self.monitor.pages.show(name)

@@ -11,11 +11,12 @@ from textual.screen import Screen
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, STOP, Key, key_of
+from tfmon.ui.keys import BY_ID, PAGE_KEYS, RACE_KEYS, STOP, Key, key_of
 from tfmon.ui.render.glossary import SECTIONS
 from tfmon.ui.render.rows import BLANK, Row, entry, wrap
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.tabs import Hint
+from tfmon.ui.screens.one_lane import OneLanePage
 from tfmon.ui.screens.page import Page, bound, closer
 from tfmon.ui.screens.scroll import ScrollPage
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
 _STYLES = (("✗", TROUBLE), ("!", WARN))
-_BY_ID = {key.id: key for key in KEYS}
 
 
 class HelpPage(ScrollPage):
@@ -58,8 +58,8 @@ def keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
     found: dict[str, Key] = {}
     for kind in type(page).__mro__:
         for one in vars(kind).get("BINDINGS", ()):
-            if isinstance(one, Binding) and one.id and one.id not in common and one.id in _BY_ID:
-                known = _BY_ID[one.id]
+            if isinstance(one, Binding) and one.id and one.id not in common and one.id in BY_ID:
+                known = BY_ID[one.id]
                 found.setdefault(one.id, Key(one.id, one.key, one.action, known.help, known.group))
     return tuple(found.values())
 
@@ -77,7 +77,7 @@ def help_rows(
     if first:
         rows += [BLANK, ((f"  On this page: {name}", STRONG),)]
         for key in first:
-            shown = key_of(key.id, keys) if key.keys == _BY_ID[key.id].keys or key.id in keys else key.label
+            shown = key_of(key.id, keys) if key.keys == BY_ID[key.id].keys or key.id in keys else key.label
             rows += entry(shown, key.help, width, KEY)
     group, told = "", {key.id for key in first}
     for key in listed:
@@ -138,7 +138,7 @@ class DoctorPage(ScrollPage):
             self._examine()
 
 
-class ProfilePage(ScrollPage):
+class ProfilePage(ScrollPage, OneLanePage):
     """Shows the latest profile of a lane; a lane that has none is profiled when the page is shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next"), bound("move.previous")]
@@ -152,15 +152,12 @@ class ProfilePage(ScrollPage):
         """By the race's number and the lane's name."""
         self._in_progress: tuple[int, str] | None = None
 
-    def _lane(self) -> LaneState | None:
-        return self.monitor.pages.lane_of(self.monitor.snapshot.lanes)
-
     def _about(self, lane: LaneState) -> tuple[int, str]:
         return self.monitor.snapshot.race.number, lane.spec.name
 
     def on_screen_resume(self) -> None:
         """Profile the lane if it has no profile yet."""
-        lane = self._lane()
+        lane = self.lane
         if lane is not None and not lane.over and self._about(lane) not in self._reports:
             self._profile(lane)
 
@@ -177,9 +174,7 @@ class ProfilePage(ScrollPage):
 
     def own_hints(self) -> list[Hint]:
         """Return what the keys do."""
-        lane, hints = self._lane(), super().own_hints()
-        if len(self.monitor.snapshot.lanes) > 1:
-            hints.insert(0, Hint(("move.next",), "next lane", "turn(1)"))
+        lane, hints = self.lane, [*self.lane_hints(), *super().own_hints()]
         if lane is not None and not lane.over and self._in_progress is None and self.monitor.may_change_lanes:
             again = "profile again" if self._about(lane) in self._reports else f"profile {lane.spec.id}"
             hints.insert(0, Hint(("choose",), again, "choose"))
@@ -187,7 +182,7 @@ class ProfilePage(ScrollPage):
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         """Return the report, or what is done or can be done about it."""
-        lane = self._lane()
+        lane = self.lane
         self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
         if lane is None:
             return [BLANK, (("  there is no lane yet", TEXT),)]
@@ -204,15 +199,9 @@ class ProfilePage(ScrollPage):
 
     def action_choose(self) -> None:
         """Profile the lane, also again."""
-        lane = self._lane()
+        lane = self.lane
         if not self.keep_filter() and lane is not None and not lane.over:
             self._profile(lane)
-
-    def action_turn(self, direction: int) -> None:
-        """Show another lane."""
-        self.monitor.pages.lane += direction
-        self.cursor = 0
-        self.redraw()
 
 
 def report_rows(report: str, note: str, width: int) -> list[Row]:
