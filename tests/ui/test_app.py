@@ -39,7 +39,7 @@ async def test_a_knob_key_requests_a_value_of_every_lane_and_is_echoed_until_it_
     async with app.run_test(size=SIZE) as pilot:
         await press(pilot, "B")
         assert demo.controls.calls == set_knob("batch_size", 32)
-        assert shown(pilot).count("batch 20 32 requested") == 3, "in both panes and beside the key"
+        assert shown(pilot).count("batch 20 → 32 requested") == 3, "in both panes and beside the key"
         for number, name in enumerate(demo.names, 1):
             demo.apply(name, "batch_size", 32, number)
         app.pull()

@@ -29,17 +29,17 @@ def app_with_pages(demo):
 async def test_each_page_is_a_key_away_from_every_other_and_from_the_race():
     app = app_with_pages(racing_demo())
     async with app.run_test(size=(120, 36)) as pilot:
-        for here in OPENED_BY:
-            for there, key in OPENED_BY.items():
-                if getattr(app.screen, "tab", "") != here:
-                    app.pages.show(here)
-                if here != there:
-                    await press(pilot, key)
-                    assert app.screen.tab == there, (here, there)
-                    assert f"[{key} {there}]" in shown(pilot).splitlines()[0]
-                    assert len(app.screen_stack) == 2, "pages do not pile up"
-            await press(pilot, "escape")
-            assert isinstance(app.screen, RaceScreen)
+        actions = {tab.name: tab.action for tab in TABS}
+        for there, key in OPENED_BY.items():
+            await press(pilot, key)
+            assert app.screen.tab == there
+            assert f"[{key} {there}]" in shown(pilot).splitlines()[0]
+            assert len(app.screen_stack) == 2, "pages do not pile up"
+            for other, one in OPENED_BY.items():
+                if other != there:
+                    assert app.screen.active_bindings[one].binding.action == actions[other], (there, other)
+        await press(pilot, "escape")
+        assert isinstance(app.screen, RaceScreen)
         await press(pilot, "l", "l")
         assert isinstance(app.screen, RaceScreen), "its own key closes a page"
         await press(pilot, "l", "question_mark", "k")

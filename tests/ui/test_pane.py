@@ -130,13 +130,13 @@ def test_a_script_without_a_step_says_so_and_after_a_while_what_to_do():
 def test_a_requested_value_is_shown_dim_beside_the_one_in_effect_and_kept_where_room_is_short():
     demo = racing_demo()
     number = demo.ask("cpu", "batch_size", 40)
-    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 20 40 requested · prefetch off"
+    assert line(drawn(demo, "cpu"), "knobs") == "knobs   batch 20 → 40 requested · prefetch off"
     styles = dict(readings.knobs_row(demo.session.snapshot().lane("cpu"), 60))
-    assert (styles[" 20"], styles[" 40 requested"]) == ("text", "dim")
+    assert (styles[" 20"], styles[" → 40 requested"]) == ("text", "dim")
     demo.apply("cpu", "batch_size", 40, number)
     assert line(drawn(demo, "cpu"), "knobs") == "knobs   ≠ batch 40 · prefetch off", "the lanes differ in it now"
     demo.ask("cpu", "prefetch", "auto")
-    assert line(drawn(demo, "cpu", 41, 18), "knobs") == "knobs   prefetch off auto requested"
+    assert line(drawn(demo, "cpu", 41, 18), "knobs") == "knobs   prefetch off → auto requested"
 
 
 def test_after_a_change_the_figure_waits_for_new_windows():
@@ -222,3 +222,19 @@ def test_the_clock_of_a_lane_that_is_over_stands_still():
 def test_a_machine_without_known_cores_still_shows_the_cpu():
     demo = racing_demo(replace(GPU_MACHINE, usable_cores=0), mode="concurrent")
     assert line(drawn(demo, "cpu"), "cpu") == "cpu      212 %"
+
+
+def test_a_title_without_room_keeps_the_value_that_tells_the_lanes_apart():
+    demo = Demo([LaneSpec("cpu", {"parallel_calls": value}) for value in ("off", "auto")], CPU_MACHINE)
+    demo.go()
+    demo.race(2, (1_000, 2_000))
+    for name, value in zip(demo.names, ("off", "auto"), strict=True):
+        assert f"parallel… {value} " in drawn(demo, name, 40, 16)[0]
+
+
+def test_a_lane_that_is_over_says_in_one_place_how_much_is_discarded():
+    demo = racing_demo()
+    for name in demo.names:
+        demo.enter(name, "done")
+    rows = drawn(demo, demo.names[0], 100, 30)
+    assert sum("discarded" in row for row in rows) == 1, rows

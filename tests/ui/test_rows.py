@@ -64,3 +64,8 @@ def test_large_figures_are_three_rows_of_one_width_and_digits_differ():
     assert len({large(digit) for digit in "0123456789"}) == 10
     assert {len(large(digit)[0]) for digit in "0123456789"} == {3}, "digits do not wander"
     assert large("1") == (" ▄ ", "▀█ ", "▄█▄")
+
+
+def test_a_share_is_not_torn_from_its_unit():
+    lines = wrap("starting operations takes 88 % of the time", 28, 3)
+    assert lines == ["starting operations takes", "88 % of the time"]

@@ -9,8 +9,8 @@ from support.recordings import RECORDED
 from support.ui import RUNS, FakeRuns, racing_demo
 
 from tfmon.model.ports import RunInfo
-from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
+from tfmon.runner.runs import OpenPlayer
 from tfmon.ui.screens.race import RaceScreen
 from tfmon.ui.screens.replay import ReplayScreen
 from tfmon.ui.screens.runs import run_entry
@@ -122,8 +122,8 @@ async def test_a_reader_may_not_change_the_recordings():
 
 
 @pytest.fixture
-def opened() -> Iterator[Player]:
-    class Opened(Player):
+def opened() -> Iterator[OpenPlayer]:
+    class Opened(OpenPlayer):
         closed = False
 
         def close(self) -> None:
@@ -142,6 +142,9 @@ async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(ope
         await until(pilot, lambda: isinstance(app.screen, ReplayScreen))
         await press(pilot, "end")
         assert "event" in shown(pilot) and "q back" in shown(pilot).splitlines()[-1]
+        await press(pilot, "y")
+        assert "tfmon race" in shown(pilot) and "--lane cpu,batch_size=64" in shown(pilot), "the race replayed"
+        await press(pilot, "escape")
         assert "7.7k" not in shown(pilot) and "H200" not in shown(pilot), "nothing of the race that runs"
         await press(pilot, "k")
         assert "[k knobs]" in shown(pilot) and "R runs" not in shown(pilot) and "d doctor" not in shown(pilot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import io
 import re
@@ -76,10 +77,13 @@ def test_keys_are_waited_for_patiently_and_taken_at_once(monkeypatch):
     assert waits == [0.1] * 6 + [IDLE_S] * 4 + [0.1] * 2
 
 
+source_of = functools.cache(inspect.getsource)
+
+
 def test_the_private_attributes_of_textual_are_there():
     """An attribute is set by the class itself or by one below it in the order of inheritance."""
     for owner, name in READ:
-        sources = [inspect.getsource(kind) for kind in owner.__mro__ if kind.__module__.startswith("textual")]
+        sources = [source_of(kind) for kind in owner.__mro__ if kind.__module__.startswith("textual")]
         set_or_defined = re.compile(rf"(self\.{name}\b.*=|^    {name}\b.*[:=]|def {name}\()", re.MULTILINE)
         assert any(set_or_defined.search(source) for source in sources), told(owner, name)
     assert isinstance(inspect.getattr_static(Compositor, "visible_widgets"), property)
@@ -95,7 +99,7 @@ def private_names_of_textual() -> set[str]:
     for kind in (App, Screen, Widget, MessagePump, LinuxDriver, Compositor):
         for owner in kind.__mro__:
             if owner.__module__.startswith("textual"):
-                names |= set(vars(owner)) | set(re.findall(r"self\.(_\w+)", inspect.getsource(owner)))
+                names |= set(vars(owner)) | set(re.findall(r"self\.(_\w+)", source_of(owner)))
     return {name for name in names if name.startswith("_") and not name.startswith("__")}
 
 

@@ -113,7 +113,7 @@ def race(
     interpreter = options.interpreter(python, command)
     narrow = None if until_ci is None else _percentage("--until-ci", until_ci, LEAST_CI)
     if narrow is not None and mode != "turns":
-        raise UsageError("--until-ci needs --mode turns", "a contended ratio has no interval")
+        raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
     race_options = RaceOptions(
         lanes=lanes,
         settings=settings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted, LaneStarted
@@ -29,6 +29,11 @@ _OF_A_PROFILE = re.compile(
 """What TensorFlow prints about each of the short profiles that tfmon takes: five lines every few seconds."""
 
 
+def without_profiles(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of an output but for those about tfmon's own profiles."""
+    return (line for line in lines if not _OF_A_PROFILE.match(line))
+
+
 def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     """Return a lane's log after an event; the same object if there is nothing to add."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
@@ -43,9 +48,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
         case LanePrinted():
             if event.dropped_bytes:
                 yield "trouble", f"dropped {event.dropped_bytes:,} bytes, printed faster than they are shown"
-            for line in event.lines:
-                if not _OF_A_PROFILE.match(line):
-                    yield "printed", line
+            for line in without_profiles(event.lines):
+                yield "printed", line
         case LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
             what = "renewed" if event.renewed else "started"

@@ -188,6 +188,9 @@ class OpenReplay(ReplayControls, Protocol):
     def session(self) -> Session:
         """What is known at the moment that is shown."""
 
+    def repeat(self) -> str:
+        """Return the command that races these lanes with the settings of that moment; raises TfmonError."""
+
     def close(self) -> None:
         """Close the file."""
 

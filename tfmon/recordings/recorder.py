@@ -26,7 +26,7 @@ MOST_PENDING = 50_000
 CHECK_BYTES = 8 * 2**20
 """The size of all recordings is checked whenever the one being written has grown by this."""
 SETTLED_S = 2.0
-"""A race whose lanes have ended is closed when it tells no more for so long; processes end after their last word."""
+"""A race whose lanes have ended is closed when it tells no more for so long: processes end a little later."""
 PATIENCE_S = 10.0
 """How long `close` waits for a disk."""
 

@@ -14,6 +14,7 @@ from tfmon.recordings.player import Player, play_all
 from tfmon.recordings.reader import Recording, guard
 from tfmon.reports.diff import to_text as diff_text
 from tfmon.reports.race import to_text as race_text
+from tfmon.runner.repeat import command_line
 
 
 class RecordedRuns:
@@ -48,7 +49,11 @@ class RecordedRuns:
 
 
 class OpenPlayer(Player):
-    """A player that closes its recording."""
+    """A player that knows the command of its race, and closes its recording."""
+
+    def repeat(self) -> str:
+        """Return the command that races these lanes with the settings of the moment that is shown."""
+        return command_line(self.session.snapshot())
 
     def close(self) -> None:
         """Close the file."""

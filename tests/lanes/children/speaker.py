@@ -72,6 +72,7 @@ def a_beat() -> None:
 def noise() -> None:
     for number in range(10_000):
         os.write(2, f"\x1b[33mwarning {number}\x1b[0m: {'.' * 32}\n".encode())
+    os.write(2, b"I0000 00:00:1795335909.051861   23099 profiler_session.cc:117] Profiler session initializing.\n")
     os.write(1, b"half of it is \xff\xfe no text\n")
     os.write(2, b"\x1b]0;a title\x07the last line\n")
     phase("said it all")

@@ -48,7 +48,8 @@ def result_height(analysis: Analysis, view: View, width: int, most: int) -> int:
 def result_rows(analysis: Analysis, view: View, width: int, height: int) -> list[Row]:
     """Return the framed result: the verdict, what limits it, what was discarded and where it is recorded."""
     inner = width - 4
-    head, time = " Result ", f" after {elapsed(analysis.snapshot)} "
+    started = analysis.snapshot.race.started_ns is not None
+    head, time = " Result ", f" after {elapsed(analysis.snapshot)} " if started else ""
     flat = "─" * max(0, width - len(head) - len(time) - 4)
     rows: list[Row] = [(("╭─", DIM), (head, STRONG), (flat, DIM), (time, TEXT), ("─╮", DIM))]
     for row in _result(analysis, view, width - 6, height - FRAME_ROWS):

@@ -105,5 +105,5 @@ def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) ->
     now, requested = shared_value(lanes, knob)
     spans: list[Span] = [(key, KEY), (f" {short_name(knob.name)} ", DIM), (crop(now, 12), TEXT)]
     if requested:
-        spans.append((f" {crop(requested, 8)} requested", DIM))
+        spans.append((f" → {crop(requested, 8)} requested", DIM))
     return _Item(1, tuple(spans), action, knob.name)

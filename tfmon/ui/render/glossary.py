@@ -20,7 +20,7 @@ IN_PANE = (
     ("done", "Steps and examples since the lane began to race, and which share of its time is discarded: the "
      "first 20 ms after a switch to the lane, knob changes, pauses, traces, garbage collections, swapping."),
     ("knobs", "Settings in effect, as the lane reported; first, with ≠, those in which the lanes differ. What is "
-     "requested and not yet in effect is dim: 20 requested."),
+     "requested and not yet in effect is dim: → 20 requested."),
     ("cpu", "CPU time of the lane and all its children over wall time, each second; 100 % is one core. In turns, "
      "over the time in its slices alone. The "
      "limit is the cores it may use. From /proc or psutil."),

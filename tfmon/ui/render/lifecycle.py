@@ -17,7 +17,7 @@ from tfmon.model.lane_state import (
     LaneState,
 )
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, Row, cells, crop, spread, wrap
+from tfmon.ui.render.rows import BLANK, Row, crop, spread, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, strong
 
 STAGES = (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY)
@@ -57,10 +57,9 @@ def progress_rows(
     if lane.command and lane.phase == STARTING:
         return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
     at = STAGES.index(lane.phase)
-    headline: Row = ((crop(f"stage {at + 1} of {len(STAGES)}: {_WORDS[at]} · ", width - 8), STRONG),)
-    headline = (*headline, (_lasting(for_s, usual.get(lane.phase)), STRONG))
-    if cells(headline) > width:
-        headline = ((f"{_WORDS[at]} · ", STRONG), (_lasting(for_s, usual.get(lane.phase)), STRONG))
+    stage = f"{_WORDS[at]} · {_lasting(for_s, usual.get(lane.phase))}"
+    numbered = f"stage {at + 1} of {len(STAGES)}: {stage}"
+    headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
     total_s = f"{max(0, now_ns - lane.started_ns) // 1_000_000_000} s since its start"
     left_s = seconds_to_ready(lane, now_ns, usual)
     left = "" if left_s is None else f"ready in about {max(1, round(left_s))} s"

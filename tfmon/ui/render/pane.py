@@ -131,7 +131,7 @@ def _title(pane: Pane, width: int) -> Row:
     id = lane.spec.id or "?"
     names = (lane.title, lane.short_title)
     fitting = (name for name in names if cell_len(name) <= room - 4 - len(id))
-    name = next(fitting, "") or whole_words(lane.short_title, max(0, room - 4 - len(id)))
+    name = next(fitting, "") or _telling_part(lane.short_title, max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cell_len(name)
     device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
@@ -142,6 +142,20 @@ def _title(pane: Pane, width: int) -> Row:
     end: Row = ((f" {state} ", style), (flat + right, edge))
     fill = width - cells(spans) - cells(end)
     return fit((*spans, (flat * fill, edge), *end), width)
+
+
+_LEAST_NAME = 4
+"""Cells of the shortest part of a knob's name that is worth showing."""
+
+
+def _telling_part(title: str, width: int) -> str:
+    """Return a title that has no room with its values whole: "parallel… off", for the value tells lanes apart."""
+    parts = [part.rpartition(" ") for part in title.split(" · ")]
+    values = " · ".join(value for _, _, value in parts)
+    left = width - cell_len(values) - 1
+    if len(parts) == 1 and left >= _LEAST_NAME:
+        return f"{whole_words(parts[0][0], left)} {values}"
+    return whole_words(values, width)
 
 
 def whole_words(text: str, width: int) -> str:

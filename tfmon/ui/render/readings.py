@@ -276,7 +276,7 @@ def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
         if name in settings:
             spans.append((f" {show(settings[name])}", STRONG if differing else style))
         if name in lane.requested:
-            spans.append((f" {show(lane.requested[name].value)} requested", DIM))
+            spans.append((f" → {show(lane.requested[name].value)} requested", DIM))
     return tuple(spans) or ((UNKNOWN, DIM),)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import textwrap
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeAlias, TypeVar
@@ -91,6 +92,10 @@ def fit_natural(row: Iterable[Span], width: int) -> Row:
     return row if cells(row) <= width else fit(row, width)
 
 
+_SHARE = re.compile(r"(\d) %")
+NO_BREAK = "\u00a0"
+
+
 def wrap(text: str, width: int, limit: int) -> list[str]:
     """Break text into at most `limit` lines of at most `width` cells; what is left over becomes an ellipsis."""
     return list(_wrap(text, width, limit))
@@ -103,8 +108,9 @@ def _wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
         return ()
     lines: list[str] = []
     for part in text.splitlines():
-        lines += textwrap.wrap(part, width, break_on_hyphens=False) or [""]
-    lines = [crop(line, width) for line in lines]
+        whole = _SHARE.sub(f"\\1{NO_BREAK}%", part)
+        lines += textwrap.wrap(whole, width, break_on_hyphens=False) or [""]
+    lines = [crop(line.replace(NO_BREAK, " "), width) for line in lines]
     if len(lines) > limit:
         lines = lines[:limit]
         lines[-1] = crop(lines[-1] + "…" if cell_len(lines[-1]) < width else lines[-1] + "……", width)

@@ -87,7 +87,6 @@ class ReplayMonitor(Playing):
         self.view = View(charset=app.view.charset, keys=app.view.keys, replay=True, tabs=TABS)
         self.controls = NoControls(self)
         self.experiments = NoExperiments()
-        self.tabs = TABS
         self.runs = None
         self.screen = ReplayOverScreen(self)
         self.pages = Pages(cast(MonitorApp, self), self.screen)
@@ -100,8 +99,8 @@ class ReplayMonitor(Playing):
         return self.app.palette
 
     def repeat(self) -> str:
-        """Return no command: `tfmon replay` has it."""
-        return ""
+        """Return the command that races these lanes with the settings of the moment that is shown."""
+        return self.opened.repeat()
 
     def save_picture(self, table: str) -> None:
         """Save the screen as a picture and a text, and say where."""
