@@ -37,6 +37,8 @@ def test_the_ratio_of_cpu_time_is_that_of_the_computing_however_little_of_the_cp
     first = slices(BUSY, QUIET, QUIET, BUSY, QUIET, BUSY)
     assert cpu_ratio(first, slices(*dearer)) == pytest.approx(1.5)
     assert cpu_ratio(first[:4], slices(*dearer)) is None, "too few rounds"
+    starved = replace(QUIET, cpu_ns=300 * MS, delay_ns=400 * MS)
+    assert cpu_ratio(first, slices(*[starved] * 6)) is not None, "one that waits for a core is"
     waiting = replace(QUIET, cpu_ns=300 * MS)
     assert cpu_ratio(first, slices(*[waiting] * 6)) is None, "a lane that waits is not bound by the CPU"
 

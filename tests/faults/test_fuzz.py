@@ -12,7 +12,7 @@ from support.ui import START, Demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.codec import CodecError, decode_event
-from tfmon.model.lane_events import PROTOCOL, FromLane, Window
+from tfmon.model.lane_events import PROTOCOL, FromLane, SliceLoad, Window
 from tfmon.model.lane_state import PHASES
 from tfmon.reports.race import to_json, to_text
 from tfmon.ui.render.race import draw
@@ -41,13 +41,22 @@ VALUES |= dict.fromkeys(("Amount", "Annotated[int, Range(1, 10 ** 17)]"), INTS)
 VALUES |= dict.fromkeys(("FiniteFloat", "Annotated[float, Range(0, 1)]"), FLOATS)
 
 
-def lines_of(kind) -> st.SearchStrategy[bytes]:
-    """Lines of this kind of event whose fields are of the right type and otherwise anything."""
+def parts_of(kind) -> dict[str, st.SearchStrategy]:
+    """Values for each field of a record, of the right type and otherwise anything."""
     parts = {}
     for part in fields(kind):
         annotation = str(part.type)
         values = VALUES[annotation.removesuffix(" | None")]
         parts[part.name] = st.none() | values if annotation.endswith(" | None") else values
+    return parts
+
+
+VALUES["SliceLoad"] = st.fixed_dictionaries(parts_of(SliceLoad))
+
+
+def lines_of(kind) -> st.SearchStrategy[bytes]:
+    """Lines of this kind of event whose fields are of the right type and otherwise anything."""
+    parts = parts_of(kind)
     parts.pop("lane", None)
     return st.fixed_dictionaries({"v": st.just(PROTOCOL), "type": st.just(kind.__name__), **parts}).map(
         lambda body: json.dumps(body).encode()

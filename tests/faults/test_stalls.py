@@ -81,7 +81,7 @@ def test_a_lane_that_never_said_it_could_is_not_sent_a_signal_that_would_end_it(
 
 @pytest.mark.parametrize(
     ("fault", "mode", "how"),
-    [("hangs_for_ever", CONCURRENT, "exit code 0"), ("hangs_in_c", TURNS, "SIGKILL")],
+    [("hangs_for_ever", CONCURRENT, "exited with code 0"), ("hangs_in_c", TURNS, "SIGKILL")],
     ids=["heeds", "defies"],
 )
 def test_it_can_be_ended_even_if_it_ignores_sigterm(faulty_group, fault, mode, how):

@@ -25,7 +25,7 @@ def test_a_lane_that_exits_is_told_with_code_and_last_words_and_the_other_goes_o
     terminal = start(*RACE, FAULT="exits")
     seen = ("these are the last words", "the lane exited with code 7 and did not say why", "failed after")
     terminal.wait_for(lambda text: all(words in text for words in seen) and racing(text))
-    assert "exit code 7" in terminal.leave(1)
+    assert "exited with code 7" in terminal.leave(1)
 
 
 def test_no_port_is_opened_ctrl_z_without_a_shell_says_so_and_a_kill_names_the_signal(start):

@@ -13,8 +13,8 @@ from support.ui import Demo, racing_demo
 from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import change, changed_runs, cut, repaint, update
-from tfmon.ui.render.rows import fit
+from tfmon.ui.canvas import change, changed_runs, repaint, update
+from tfmon.ui.render.rows import cut, fit
 
 from .pilot import until
 

@@ -16,7 +16,7 @@ TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") e
 class CpuMeter:
     """Reads the counters of this process and of the machine at the beginning and at the end of a slice.
 
-    Both readings lie in no window. They take 0.3 ms each with 40 threads: less than 0.1 % of a slice.
+    Both readings lie in no window. They take 0.3 ms each with 40 threads: together 0.1 % of a slice.
 
     Thread: the one that trains.
     Source: `schedstat` of each thread (time on a core, time in the run queue; the kernel's sched-stats.rst), the

@@ -13,7 +13,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tfmon.ui.render.rows import BLANK, TEXT, Row, cell_len, cells
+from tfmon.ui.render.rows import BLANK, TEXT, Row, cell_len, cells, cut
 from tfmon.ui.textual_compat import TerminalApp, is_on_top
 
 MERGE_CELLS = 10
@@ -230,22 +230,6 @@ def repaint(
                 now = style
             out.append(text)
     return "".join([*out, RESET]) if out else ""
-
-
-def cut(row: Row, first: int, last: int) -> Row:
-    """Return the cells of a row from the first to before the last; a wide character belongs to its first cell."""
-    kept: list[tuple[str, str]] = []
-    x = 0
-    for text, style in row:
-        if x >= last:
-            break
-        width = cell_len(text)
-        if x + width > first:
-            if width == len(text):
-                text = text[max(0, first - x) : last - x]
-            kept.append((text, style))
-        x += width
-    return tuple(kept)
 
 
 @functools.lru_cache(maxsize=1_024)

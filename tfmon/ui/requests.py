@@ -30,9 +30,7 @@ class NewValue:
 
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
     """Return the value in effect, or before the lane has reported one, the value it was started with."""
-    if knob.name in lane.settings:
-        return lane.settings[knob.name]
-    return lane.spec.settings.get(knob.name, knob.default)
+    return lane.in_effect.get(knob.name, knob.default)
 
 
 def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[list[NewValue], str]:

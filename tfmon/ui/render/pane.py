@@ -21,7 +21,7 @@ from tfmon.ui.view import View
 # ---------------------------------------------------------------- the pane
 
 PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
-_FRAME_CELLS = 4
+FRAME_CELLS = 4
 """Cells of a line for its frame and the space inside."""
 FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
 
@@ -50,30 +50,36 @@ class Pane:
 
 def chart_width(pane_width: int) -> int:
     """Return how many cells of time the chart of a pane shows."""
-    return pane_width - _FRAME_CELLS - chart.LABEL_CELLS
+    return pane_width - FRAME_CELLS - chart.LABEL_CELLS
 
 
 def chart_rect(analysis: Analysis, index: int, view: View, rect: Rect) -> Rect | None:
     """Return where the chart of a pane is, without its scale and its time axis; None where there is none."""
-    pane, inner = pane_of(analysis, index, view, rect.width - _FRAME_CELLS), rect.height - 2
-    if pane.lane.phase in (FAILED, ABSENT) or lifecycle.getting_ready(pane.lane):
+    pane, inner = pane_of(analysis, index, view, rect.width - FRAME_CELLS), rect.height - 2
+    if has_no_chart(pane.lane):
         return None
-    inner_width = rect.width - _FRAME_CELLS
+    inner_width = rect.width - FRAME_CELLS
     over = analysis.snapshot.over
     height = (_rows_and_chart(pane, inner_width, inner)[1] if over else _planned(pane, inner)[1]) - 1
     if height < 1:
         return None
-    x, bottom = rect.x + _FRAME_CELLS // 2 + chart.LABEL_CELLS, rect.y + rect.height - 2
+    x, bottom = rect.x + FRAME_CELLS // 2 + chart.LABEL_CELLS, rect.y + rect.height - 2
     return Rect(x, bottom - height, chart_width(rect.width), height)
 
 
-def _figure_height(height: int) -> int:
+def has_no_chart(lane: LaneState) -> bool:
+    """Return whether a lane has nothing to draw over time: it failed, or gets ready."""
+    return lane.phase in (FAILED, ABSENT) or lifecycle.getting_ready(lane)
+
+
+def figure_height(height: int) -> int:
+    """Return the rows of the throughput in a pane with so many rows inside."""
     return HEIGHT if height >= 14 else 1
 
 
 def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
     """Return the pane of the lane at that place: `height` rows of `width` cells; `view` has the chart's scale."""
-    inner_width, inner_height = width - _FRAME_CELLS, height - 2
+    inner_width, inner_height = width - FRAME_CELLS, height - 2
     pane = pane_of(analysis, index, view, inner_width)
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
@@ -103,7 +109,7 @@ def pane_of(analysis: Analysis, index: int, view: View, width: int) -> Pane:
 
 def framed(pane: Pane, body: list[Row], width: int, height: int) -> list[Row]:
     """Return rows with the frame and the title of a pane around them: `height` rows of `width` cells."""
-    inner_width, inner_height = width - _FRAME_CELLS, height - 2
+    inner_width, inner_height = width - FRAME_CELLS, height - 2
     body = (body + [BLANK] * inner_height)[:inner_height]
     frame, edge = _frame(pane)
     _, _, low_left, low_right, flat, upright = frame
@@ -204,7 +210,7 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
     """Return the rows above the chart, and how high the chart is with its axis; 0 for none."""
     if lifecycle.getting_ready(pane.lane):
         return _preparing(pane, width, height), 0
-    large = _figure_height(height)
+    large = figure_height(height)
     makers = _makers(pane, width)
     figure = figure_rows(pane, width, large)
     if pane.snapshot.over:
@@ -224,7 +230,7 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
 def _planned(pane: Pane, height: int) -> tuple[set[str], int, int]:
     """Return the lines that a pane shows, how high its chart is, and how many rows the bottleneck has."""
     any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
-    shown, chart_height = _plan(height - _figure_height(height), any_gpu)
+    shown, chart_height = _plan(height - figure_height(height), any_gpu)
     more = max(0, min(pane.bottleneck_rows - 1, chart_height - _COMFORTABLE_CHART))
     return shown, chart_height - more, 1 + more
 

@@ -9,7 +9,7 @@ from tfmon.model.lane_state import DONE, PAUSED, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, series
-from tfmon.ui.render.rows import BLANK, Row, Span, crop
+from tfmon.ui.render.rows import BLANK, Row, Span, cells, crop, cut
 from tfmon.ui.render.series import Metric, metric_of
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, Charset, faint, lane_style, strong
 from tfmon.ui.view import LOG, OWN, SHARED, SPANS_S, Scale, View
@@ -94,7 +94,7 @@ def _area(
         tick = chart.scale_label(label) if label or place == 0 else blank_label
         runs = tuple((text, edge if at_top else inside) for text, at_top in chart.edge_runs(line, above))
         if place == 0 and about:
-            runs = ((about, DIM), *_from_cell(runs, len(about)))
+            runs = ((about, DIM), *cut(runs, len(about), len(line)))
         if at is not None and 0 <= at < len(line):
             runs = _cut_at(runs, at)
         rows.append(((tick, DIM), *runs))
@@ -105,25 +105,7 @@ def _cut_at(runs: Row, at: int) -> Row:
     """Show the cursor in a cell of a row: a line where it is empty, else the cell in the text's colour."""
     cell = "".join(text for text, _ in runs)[at]
     middle = ("│", DIM) if cell == " " else (cell, STRONG)
-    return (*_to_cell(runs, at), middle, *_from_cell(runs, at + 1))
-
-
-def _to_cell(runs: Row, end: int) -> Row:
-    kept: list[Span] = []
-    x = 0
-    for text, style in runs:
-        kept.append((text[: max(0, end - x)], style))
-        x += len(text)
-    return tuple(span for span in kept if span[0])
-
-
-def _from_cell(runs: Row, begin: int) -> Row:
-    kept: list[Span] = []
-    x = 0
-    for text, style in runs:
-        kept.append((text[max(0, begin - x) :], style))
-        x += len(text)
-    return tuple(span for span in kept if span[0])
+    return (*cut(runs, 0, at), middle, *cut(runs, at + 1, cells(runs)))
 
 
 def _with_cursor(span: Span, at: int | None, sign: str) -> Row:

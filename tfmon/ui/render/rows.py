@@ -79,6 +79,22 @@ def _fit(row: Row, width: int) -> Row:
     return tuple(out)
 
 
+def cut(row: Row, first: int, last: int) -> Row:
+    """Return the cells of a row from the first to before the last; a wide character belongs to its first cell."""
+    kept: list[Span] = []
+    x = 0
+    for text, style in row:
+        if x >= last:
+            break
+        width = cell_len(text)
+        if x + width > first:
+            if width == len(text):
+                text = text[max(0, first - x) : last - x]
+            kept.append((text, style))
+        x += width
+    return tuple(kept)
+
+
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
     """Return one row with the left part at its left end and the right part, which has priority, at its right."""
     right = fit_natural(right, width)

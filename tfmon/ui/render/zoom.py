@@ -9,13 +9,21 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import ABSENT, FAILED, LaneState
+from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart, lifecycle, plots, readings
-from tfmon.ui.render.figures import HEIGHT
+from tfmon.ui.render import chart, plots, readings
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
-from tfmon.ui.render.pane import Pane, figure_rows, framed, pane_of, pane_rows
+from tfmon.ui.render.pane import (
+    FRAME_CELLS,
+    Pane,
+    figure_height,
+    figure_rows,
+    framed,
+    has_no_chart,
+    pane_of,
+    pane_rows,
+)
 from tfmon.ui.render.readings import labelled, time_parts
 from tfmon.ui.render.rows import BLANK, Row, Span, cells, fit, wrap
 from tfmon.ui.render.series import metric_of
@@ -23,8 +31,6 @@ from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN
 from tfmon.ui.requests import short_name
 from tfmon.ui.view import SCALES, View
 
-_EDGE = 2
-"""Cells of the frame and the space inside, at each side."""
 _GAP = 3
 """Cells between the chart and the readings."""
 _LEAST_READINGS, _MOST_READINGS = 36, 62
@@ -46,10 +52,10 @@ def alone(layout: Layout, lane: int) -> Layout:
 
 def zoomed_rows(analysis: Analysis, index: int, view: View, width: int, height: int) -> list[Row]:
     """Return the lane at that place on the whole width: `height` rows of `width` cells."""
-    pane = pane_of(analysis, index, view, width - 2 * _EDGE)
-    if _has_no_chart(pane.lane):
+    pane = pane_of(analysis, index, view, width - FRAME_CELLS)
+    if has_no_chart(pane.lane):
         return pane_rows(analysis, index, view, width, height)
-    head = _head(pane, width - 2 * _EDGE, height - 2)
+    head = _head(pane, width - FRAME_CELLS, height - 2)
     left, right = _columns(width)
     room = height - 2 - len(head)
     beside = _readings(pane, right, room)
@@ -63,17 +69,13 @@ def zoomed_rows(analysis: Analysis, index: int, view: View, width: int, height: 
 
 def zoomed_chart(analysis: Analysis, index: int, view: View, rect: Rect) -> Rect | None:
     """Return where the chart is in a rectangle of the screen, without its scale and its time axis."""
-    pane = pane_of(analysis, index, view, rect.width - 2 * _EDGE)
-    if _has_no_chart(pane.lane):
+    pane = pane_of(analysis, index, view, rect.width - FRAME_CELLS)
+    if has_no_chart(pane.lane):
         return None
-    top = 1 + len(_head(pane, rect.width - 2 * _EDGE, rect.height - 2)) + 1
+    top = 1 + len(_head(pane, rect.width - FRAME_CELLS, rect.height - 2)) + 1
     height = rect.height - 2 - top
-    x = rect.x + _EDGE + chart.LABEL_CELLS
+    x = rect.x + FRAME_CELLS // 2 + chart.LABEL_CELLS
     return Rect(x, rect.y + top, chart_cells(rect.width), height) if height > 0 else None
-
-
-def _has_no_chart(lane: LaneState) -> bool:
-    return lane.phase in (FAILED, ABSENT) or lifecycle.getting_ready(lane)
 
 
 def chart_cells(width: int) -> int:
@@ -83,14 +85,14 @@ def chart_cells(width: int) -> int:
 
 def _columns(width: int) -> tuple[int, int]:
     """Return how wide the chart with its scale is, and how wide the readings."""
-    inner = width - 2 * _EDGE
+    inner = width - FRAME_CELLS
     right = max(_LEAST_READINGS, min(_MOST_READINGS, inner * 2 // 5))
     return inner - right - _GAP, right
 
 
 def _head(pane: Pane, width: int, height: int) -> list[Row]:
     """Return throughput, and the bottleneck in full with what may help and what disturbs the lane."""
-    large = HEIGHT if height >= 14 else 1
+    large = figure_height(height)
     rows = figure_rows(pane, width, large)
     if pane.bottleneck is None:
         return rows

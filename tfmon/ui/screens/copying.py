@@ -11,10 +11,11 @@ from textual.binding import BindingType
 from tfmon.analysis.analysis import Analysis
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import show
+from tfmon.model.naming import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.requests import in_effect, short_name
+from tfmon.ui.requests import short_name
 from tfmon.ui.screens.page import closer
 from tfmon.ui.screens.scroll import ScrollPage
 
@@ -75,14 +76,9 @@ def verdict_lines(analysis: Analysis) -> list[str]:
 
 def _differing(snapshot: Snapshot) -> Iterator[str]:
     """Yield a line for each lane with every knob in which the lanes differ."""
-    if len(snapshot.lanes) < 2:
-        return
-    knobs = [
-        knob for knob in snapshot.race.knobs if len({show(in_effect(lane, knob)) for lane in snapshot.lanes}) > 1
-    ]
-    for lane in snapshot.lanes if knobs else ():
-        settings = ", ".join(f"{short_name(knob.name)} {show(in_effect(lane, knob))}" for knob in knobs)
-        yield f"{lane.spec.id}: {lane.spec.device}, {settings}"
+    for lane in snapshot.lanes if snapshot.differing else ():
+        told = [f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs]
+        yield f"{lane.spec.id}: {lane.spec.device}, {', '.join(told)}"
 
 
 def continued(command: str, width: int) -> Sequence[str]:

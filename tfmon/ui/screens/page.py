@@ -12,11 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tfmon.model.session import Snapshot
-from tfmon.ui.canvas import Canvas, cut
+from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.render.bars import Zone, message_of
 from tfmon.ui.render.race import one_line
-from tfmon.ui.render.rows import BLANK, Row, cells, fit, spread
+from tfmon.ui.render.rows import BLANK, Row, cells, cut, fit, spread
 from tfmon.ui.render.style import STRONG, WARN, strong, to_ascii
 from tfmon.ui.render.tabs import Hint, hint_row, tab_row
 from tfmon.ui.screens.tabs import Tabbed
