@@ -80,8 +80,8 @@ def test_reported_steps_several_at_once_and_slow_input_are_counted(watch, script
     assert race.lane.settings["learning_rate"] == pytest.approx(0.01)
     assert "batch_size" in [knob.name for knob in race.session.snapshot().race.knobs]
     slow = race.of(Window)[-4:]
-    assert sum(window.input_ns for window in slow) > 0.5 * sum(window.span_ns for window in slow)
-    assert sum(window.call_ns for window in slow) < 0.5 * sum(window.span_ns for window in slow), (
+    assert sum(window.input_ns for window in slow) > 0.4 * sum(window.span_ns for window in slow)
+    assert sum(window.call_ns for window in slow) < 0.6 * sum(window.span_ns for window in slow), (
         "without the wait"
     )
 

@@ -14,13 +14,13 @@ class Slow(keras.utils.PyDataset):
         return BATCHES
 
     def __getitem__(self, index):
-        time.sleep(0.02)
+        time.sleep(0.08)
         return np.full((BATCH, 12), index / BATCHES, "float32"), np.zeros((BATCH, 1), "float32")
 
 
 def generator():
     while True:
-        time.sleep(0.02)
+        time.sleep(0.08)
         yield np.ones((BATCH, 12), "float32"), np.zeros((BATCH, 1), "float32")
 
 
