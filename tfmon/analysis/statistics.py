@@ -1,7 +1,7 @@
 """Throughput of lanes and their ratios from slices, each with a 95 % interval that holds on a noisy machine.
 
 Slices of one round are measured right after each other, so each round gives one ratio, a pair, which slow changes
-(heat, other load) hardly touch. What it makes to be the first of a round is estimated and taken out. The centre is
+(heat, other load) hardly touch. What coming first in a round makes is estimated and taken out. The centre is
 the trimmed mean of the logarithms, without the lowest and the highest fifth; its standard error is Tukey and
 McLaughlin's, with winsorised variance. A few disturbed slices hardly widen it, unlike that of the plain mean.
 
