@@ -1,7 +1,7 @@
 """The trimmed mean, without the lowest and the highest fifth, and how sure it is. Pure.
 
-Its standard error is Tukey and McLaughlin's, with winsorised variance. A few disturbed slices hardly move the mean or widen
-its interval, unlike those of the plain mean.
+Its standard error is Tukey and McLaughlin's, with winsorised variance. A few disturbed slices hardly move it or
+widen its interval, unlike those of the plain mean.
 
 Source: Tukey, McLaughlin (1963), Sankhyā A 25. A test compares with `scipy.stats.mstats.trimmed_mean_ci`.
 """
