@@ -9,11 +9,8 @@ import pytest
 from scipy.stats import mstats
 
 from tfmon.analysis.intervals import Looks, always_valid
+from tfmon.analysis.means import LEAST_PAIRS, TRIM, WIDEST, Center, trimmed
 from tfmon.analysis.statistics import (
-    LEAST_PAIRS,
-    TRIM,
-    WIDEST,
-    Center,
     LogSpeed,
     LogSpeeds,
     between_processes,
@@ -24,7 +21,6 @@ from tfmon.analysis.statistics import (
     outliers,
     ratio,
     speed,
-    trimmed,
 )
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses

@@ -10,6 +10,7 @@ from support.ui import Demo, racing_demo
 
 from tfmon.analysis.advice import Advice
 from tfmon.analysis.attribution import shares_of
+from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import (
     LOOKS,
     advised,
@@ -28,7 +29,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Block, TuneState
-from tfmon.model.readings import Estimate, known
+from tfmon.model.readings import SPENDING, Estimate, known
 from tfmon.model.spec import LaneSpec
 
 OFF, AUTO = {"prefetch": "off"}, {"prefetch": "auto"}
@@ -104,6 +105,13 @@ class TestDecision:
         lane, attempt = tried(18, 1.02, 0.015)
         assert decide(lane, attempt) == KEPT
         assert decide(lane, replace(attempt, choices=20)) == REVERTED
+
+    def test_early_looks_must_be_surer_because_there_are_more(self):
+        gains = [gain_of(*tried(pairs, 1.2, 0.02)) for pairs in LOOKS]
+        assert all(one.kind == SPENDING for one in gains)
+        fixed = [gain(pairs_of(*tried(pairs, 1.2, 0.02))).half_width for pairs in LOOKS]
+        wider = [one.half_width / plain for one, plain in zip(gains, fixed, strict=True)]
+        assert wider[0] > 2 and wider[0] > wider[1] > wider[2] > 1
 
     def test_with_restarts_there_are_fewer_looks(self):
         assert decide(*tried(12, 1.02, 0.02, restarts=True)) == REVERTED

@@ -101,6 +101,8 @@ def test_each_claim_gets_its_outcome(tfmon, three, races, outcome, found, reason
     told = claims["graph-wins"]["reason"]
     assert told is None if reason is None else reason in told
     assert (claims["graph-wins"]["ratio"] is None) == (found == "not testable here")
+    kind = None if found == "not testable here" else "spending"
+    assert claims["graph-wins"]["interval_kind"] == kind, "it may end before its length"
     assert (claims["cpu-wins"]["outcome"], claims["cpu-wins"]["ratio"]) == ("not testable here", None)
     assert (claims["wrong"]["outcome"], claims["wrong"]["reason"]) == ("corrected", "it is round")
 

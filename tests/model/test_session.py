@@ -272,3 +272,17 @@ def test_an_end_keeps_what_was_measured_whatever_mode_is_recorded_after_it():
     assert (known.over, known.has_result, known.race.mode) == (True, True, TURNS)
     assert [lane.measurements for lane in known.lanes] == measured
     assert why_mode_stays(known).startswith("the race is over")
+
+
+def test_a_lane_that_has_ended_keeps_its_measurement_while_another_one_trains_on():
+    demo = Demo(mode=TURNS)
+    demo.go()
+    demo.race(6, (7_000, 2_000))
+    demo.enter("cpu", "done")
+    before = demo.session.snapshot()
+    assert why_mode_stays(before) == "C ended, and what was measured stays: r starts again"
+    demo.session.set_mode(CONCURRENT)
+    demo.session.set_exclusive("gpu:0")
+    after = demo.session.snapshot()
+    assert after.lane("cpu").steady == before.lane("cpu").steady and before.lane("cpu").steady.windows
+    assert not after.lane("gpu:0").steady.windows, "the other one is measured again in the new mode"

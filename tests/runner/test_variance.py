@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from tfmon.analysis.statistics import MOST_DEGREES, Between, Center, Comparison
+from tfmon.analysis.means import Center
+from tfmon.analysis.statistics import MOST_DEGREES, Between, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.runner import variance
 

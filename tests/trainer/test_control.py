@@ -149,6 +149,9 @@ class TestSlices:
         slices.begin(RunSlice(round=1, seconds=1.0), 0, 0, 0)
         assert slices.due_ns(0) == LONG_STRETCH_NS
         assert not slices.stretch_over(LONG_STRETCH_NS - 1, 99)
+        sink: Any = None
+        lane = LaneControl(sink, {}, Sampler(), lambda: (None, None), "gpu")
+        assert lane.slices.stretch_ns == LONG_STRETCH_NS
 
     def test_the_start_lasts_until_the_lane_is_no_longer_getting_faster(self, lane: Lane) -> None:
         lane.handle(RunSlice(round=1, seconds=2.0))
@@ -157,6 +160,10 @@ class TestSlices:
         assert closed == [False, False, False, False, True]
         (window,) = lane.of(Window)
         assert window.marks == (SLICE_START,) and window.step == lane.clock.done
+
+    def test_a_little_faster_is_no_longer_getting_faster(self, lane: Lane) -> None:
+        lane.handle(RunSlice(round=1, seconds=2.0))
+        assert [lane.stretch(step_ns) for step_ns in (1_000_000, 950_000)] == [False, True]
 
     def test_at_most_half_a_slice_is_discarded(self, lane: Lane) -> None:
         lane.handle(RunSlice(round=1, seconds=0.1))

@@ -115,7 +115,7 @@ async def test_the_doctor_and_the_profile_of_the_focused_lane_are_made_in_a_thre
         profiled.append(lane)
         if lane == "cpu":
             raise TfmonError("no profile of cpu could be taken: another one is")
-        return "20 steps of 1.2 ms"
+        return "20 steps of 1.2 ms\n\nthe loop\n  step call   1.1 ms   92 %\n  other      0.06 ms    8 %"
 
     app = app_of(demo, examine=lambda: "GPU\n  ✗ broken  driver\n  ! warning swap", profile=profile)
     async with app.run_test(size=(120, 36)) as pilot:
@@ -127,6 +127,8 @@ async def test_the_doctor_and_the_profile_of_the_focused_lane_are_made_in_a_thre
         await press(pilot, "escape", "tab", "tab", "P")
         await until(pilot, lambda: "20 steps of 1.2 ms" in shown(pilot))
         assert profiled == ["cpu", "gpu:0"] and "Profile of lane G: gpu:0" in shown(pilot)
+        bars = {line.split("%")[0].strip(): line.count("▓") for line in shown(pilot).splitlines() if "▓" in line}
+        assert list(bars.values()) == [28, 2], "shares as bars of 30 cells"
         await press(pilot, "escape", "escape")
         for name in demo.names:
             demo.fail(name)

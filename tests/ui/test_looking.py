@@ -244,3 +244,11 @@ def test_what_is_copied_is_what_a_terminal_gets(monkeypatch):
     monkeypatch.setattr(app, "_driver", type("Driver", (), {"write": staticmethod(written.append)}))
     app.copy_to_clipboard("é 1")
     assert written == [f"\x1b]52;c;{base64.b64encode('é 1'.encode()).decode()}\a"]
+
+
+async def test_what_is_read_off_keeps_its_room_beside_the_lanes_that_are_hidden():
+    app = app_of(racing_demo())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "z", "left", "left")
+        status = shown(pilot).splitlines()[-2]
+        assert "examples/s" in status and "…" not in status, status

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.statistics import trimmed
+from tfmon.analysis.means import trimmed
 from tfmon.model.lane_events import SliceLoad
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.readings import Missing, Reading

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis import statistics
-from tfmon.analysis.statistics import LEAST_PAIRS, Throughput
+from tfmon.analysis.means import LEAST_PAIRS
+from tfmon.analysis.statistics import Throughput
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tfmon.analysis.intervals import EARLY_ERROR, ERROR, NONE, Looks, always_valid
-from tfmon.analysis.statistics import LEAST_PAIRS, TRIM, WIDEST, Between, Comparison
+from tfmon.analysis.means import LEAST_PAIRS, TRIM, WIDEST
+from tfmon.analysis.statistics import Between, Comparison
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING

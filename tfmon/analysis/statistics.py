@@ -1,28 +1,26 @@
 """Throughput of lanes and their ratios from slices, each with a 95 % interval that holds on a noisy machine.
 
 Slices of one round are measured right after each other, so each round gives one ratio, a pair, which slow changes
-(heat, other load) hardly touch. What it makes to be the first of a round is estimated and taken out. The centre is
-the trimmed mean of the logarithms, without the lowest and the highest fifth; its standard error is Tukey and
-McLaughlin's, with winsorised variance. A few disturbed slices hardly widen it, unlike that of the plain mean.
+(heat, other load) hardly touch. What coming first in a round makes is estimated and taken out. The centre is
+the trimmed mean of the logarithms, see `means`.
 
 How many standard errors the interval reaches depends on how it is looked at, see `intervals`. Two equal processes
 differ in speed as long as they live, by how their memory is laid out. That is a part of every interval: its
 deviation is estimated from the processes of the race and what earlier races told, see `between_processes`.
 
 All functions take logarithms by round, see `log_speeds`, so that a lane's are computed once for all its figures.
-
-Source: Tukey, McLaughlin (1963), Sankhyā A 25. A test compares with `scipy.stats.mstats.trimmed_mean_ci`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import NamedTuple, TypeAlias
 
-from tfmon.analysis.intervals import NONE, Looks, student
+from tfmon.analysis.intervals import Looks, student
+from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, estimate_of, trimmed
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
@@ -41,8 +39,6 @@ class LogSpeed(NamedTuple):
 LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
 """The speed of a lane in each slice, by its round."""
 
-TRIM = 0.2
-"""Share of the values cut off at each end."""
 BETWEEN_PROCESSES_SD = 0.008
 """Between-process standard deviation where nothing else is known: that of the log ratio of two equal processes.
 
@@ -53,10 +49,6 @@ SUPPOSED_DEGREES = 4
 """Degrees of freedom that it counts for, beside what is measured."""
 MOST_DEGREES = 10
 """Most degrees of freedom that earlier races count for: a machine may change."""
-LEAST_PAIRS = 5
-"""Fewer pairs give no interval, and fewer of a process nothing about it."""
-WIDEST = math.log(1_000)
-"""Half an interval from which on it says nothing, so that there is none."""
 DRIFT = 0.05
 """Change of throughput within a race, or distance of a pair from the others, from which on it is reported."""
 FAR = 3.5 / 0.6745
@@ -64,8 +56,6 @@ FAR = 3.5 / 0.6745
 
 Source: Iglewicz, Hoaglin (1993), How to Detect and Handle Outliers.
 """
-AT_THE_END = Looks()
-"""One look, at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,30 +74,6 @@ class Throughput:
         """Return the throughput of a lane that ran these slices."""
         logs = log_speeds(slices)
         return cls(slices, logs, speed(logs), drift(logs))
-
-
-@dataclass(frozen=True, slots=True)
-class Center:
-    """A trimmed mean."""
-
-    value: float
-    error: float
-    """Its standard error."""
-    degrees: int
-    """Degrees of freedom of the standard error."""
-    count: int
-    """Values behind it."""
-    estimated: int = 0
-    """Figures besides the mean that were estimated from them."""
-
-    def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval; infinite where there is none yet."""
-        errors = looks.errors(self.count - self.estimated, self.degrees)
-        return errors * self.error if errors < NONE else NONE
-
-    def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the mean with its interval, None where there is none yet."""
-        return _estimate(self.value, self.reach(looks), self.count, looks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +109,7 @@ class Comparison:
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the ratio with its interval, None where there is none yet."""
-        return _exponential(_estimate(self.center.value, self.reach(looks), self.center.count, looks))
+        return _exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 
 @dataclass(slots=True)
@@ -200,7 +166,6 @@ def gain(
     looks: Looks = AT_THE_END,
     *,
     one_process: bool = True,
-    prior: BetweenProcesses | None = None,
 ) -> Estimate | None:
     """Return one lane's throughput under new settings over that under the old ones; None from too few pairs.
 
@@ -215,7 +180,7 @@ def gain(
     if one_process:
         center = trimmed(logs.logs)
         return None if center is None else _exponential(center.estimate(looks))
-    found = _compare(logs, prior)
+    found = _compare(logs, None)
     return None if found is None else found.estimate(looks)
 
 
@@ -248,30 +213,6 @@ def outliers(first: LogSpeeds, second: LogSpeeds) -> int:
     middle = median(logs)
     far = max(FAR * median([abs(value - middle) for value in logs]), math.log1p(DRIFT))
     return sum(abs(value - middle) > far for value in logs)
-
-
-def trimmed(values: Collection[float], estimated: int = 0) -> Center | None:
-    """Return the trimmed mean of values; None for fewer than `LEAST_PAIRS`.
-
-    Args:
-        values: The values.
-        estimated: How many figures besides the mean were estimated from them, and taken out.
-    """
-    count = len(values)
-    if count < LEAST_PAIRS:
-        return None
-    ordered = sorted(values)
-    cut = int(TRIM * count)
-    kept = ordered[cut : count - cut]
-    low, high, sum_kept = kept[0], kept[-1], math.fsum(kept)
-    mean = sum_kept / len(kept)
-    middle = (sum_kept + cut * (low + high)) / count  # The mean of the winsorised values.
-    squares = math.fsum([(value - middle) ** 2 for value in kept])
-    variance = (squares + cut * ((low - middle) ** 2 + (high - middle) ** 2)) / (count - 1 - estimated)
-    error = math.sqrt(variance / count) / (1 - 2 * TRIM)
-    if not math.isfinite(error):
-        return None
-    return Center(mean, error, len(kept) - 1 - estimated, count, estimated)
 
 
 def order_effect(logs: Sequence[float], first_leads: Sequence[bool]) -> float | None:
@@ -343,10 +284,6 @@ def _compare(pairs: _Pairs, prior: BetweenProcesses | None) -> Comparison | None
     firsts, seconds = (list(column) for column in zip(*pairs.processes, strict=True))
     processes = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
     return Comparison(center, between_processes(logs, processes, prior))
-
-
-def _estimate(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
-    return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
 
 
 def _exponential(logs: Estimate | None) -> Estimate | None:

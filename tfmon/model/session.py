@@ -104,7 +104,17 @@ def why_mode_stays(known: Snapshot) -> str:
     """Return why the lanes cannot share the machine in another way; empty where they can."""
     if len(known.lanes) == 1:
         return "one lane has the machine for itself: turns take two"
-    return "the race is over and its result stays: r races again" if known.over else ""
+    if known.over:
+        return "the race is over and its result stays: r races again"
+    ended = [lane.spec.id or lane.spec.name for lane in known.lanes if lane.over and lane.steady.windows]
+    if ended:
+        return f"{' and '.join(ended)} ended, and what was measured stays: r starts again"
+    return ""
+
+
+def _measured_anew(lanes: tuple[LaneState, ...]) -> tuple[LaneState, ...]:
+    """Return the lanes with a new measurement; one that has ended keeps what it came to."""
+    return tuple(lane if lane.over else restart_measurement(lane) for lane in lanes)
 
 
 def concerns(known: Snapshot, event: Event) -> bool:
@@ -137,13 +147,13 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case ModeChanged():
             lanes = known.lanes
             if event.mode != known.race.mode:
-                lanes = tuple(map(restart_measurement, lanes))
+                lanes = _measured_anew(lanes)
             return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=lanes)
         case ExclusiveChanged():
             lanes = known.lanes
             alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over
             if known.race.mode == CONCURRENT and alone:
-                lanes = tuple(map(restart_measurement, lanes))
+                lanes = _measured_anew(lanes)
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
             lanes = tuple(

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tfmon.analysis import statistics
+from tfmon.analysis.means import LEAST_PAIRS, trimmed
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
@@ -19,7 +20,7 @@ from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, guard
 
 SLICES = "of each race's slices"
-ENOUGH = f"an interval takes {statistics.LEAST_PAIRS} slices in turns"
+ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def change_of(first: LaneState, second: LaneState, prior: BetweenProcesses | Non
     of the difference is the root of the sum of their squares and of the between-process variance.
     """
     logs = [
-        statistics.trimmed([math.log(one.examples_per_s) for one in lane.slices if one.examples > 0])
+        trimmed([math.log(one.examples_per_s) for one in lane.slices if one.examples > 0])
         for lane in (first, second)
     ]
     before, after = logs

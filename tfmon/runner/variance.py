@@ -102,7 +102,7 @@ def _read_entry(value: object) -> BetweenProcesses | None:
     if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers):
         return None
     squares, degrees, races = (float(one) for one in numbers if isinstance(one, int | float))
-    return BetweenProcesses(squares, min(degrees, MOST_DEGREES), int(races)) if degrees > 0 else None
+    return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
 
 
 def _read() -> dict[str, Any]:

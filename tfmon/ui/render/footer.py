@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
-from tfmon.model.session import Snapshot
+from tfmon.model.session import Snapshot, why_mode_stays
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import final
 from tfmon.ui.render.bars import Zone
@@ -83,7 +83,7 @@ def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[_Ite
         yield _item(3, "pause", "pause", "pause_or_resume", keys)
     elif any(lane.phase == PAUSED for lane in lanes):
         yield _item(3, "pause", "resume", "pause_or_resume", keys)
-    if len(snapshot.lanes) > 1 and not script:
+    if not why_mode_stays(snapshot) and not script:
         yield _item(8, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys)
     if lanes:
         yield _item(5, "restart", "restart", "restart", keys)

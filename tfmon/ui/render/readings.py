@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from tfmon import units
 from tfmon.analysis.attribution import Shares
@@ -12,7 +14,7 @@ from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.naming import ordered_settings
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, Kept, Row, cells, wrap
+from tfmon.ui.render.rows import BLANK, Row, cells, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
 from tfmon.ui.requests import short_name
 
@@ -244,39 +246,39 @@ def knobs_row(lane: LaneState, width: int) -> Row:
     Knobs in which the lanes differ come first, marked. Where they do not all fit, the last of those without a
     request and without a difference are dropped first.
     """
-    parts = (lane.in_effect, lane.differs, lane.requested, bool(lane.points))
-    return _knobs.draw((lane.spec.name, width), parts, lambda: _knobs_row(lane, width))
+    requested = {name: show(one.value) for name, one in lane.requested.items()}
+    knobs = [
+        (name, show(value), differs, requested.pop(name, "")) for name, value, differs in ordered_settings(lane)
+    ]
+    knobs += [(name, "", name in (lane.differs or ()), value) for name, value in requested.items()]
+    return _knobs_row(tuple(knobs), width, TEXT if lane.points else DIM)
 
 
-_knobs: Kept[Row] = Kept()
+_Knob: TypeAlias = tuple[str, str, bool, str]
+"""Its name, its value in effect, whether the lanes differ in it, and the value that is requested."""
 
 
-def _knobs_row(lane: LaneState, width: int) -> Row:
-    differs = lane.differs or ()
-    names = [name for name, _, _ in ordered_settings(lane)]
-    names += [name for name in lane.requested if name not in names]
+@functools.lru_cache(maxsize=64)
+def _knobs_row(knobs: tuple[_Knob, ...], width: int, style: str) -> Row:
+    left = list(knobs)
     while True:
-        row = labelled("knobs", *_knob_spans(lane, names))
-        idle = [name for name in names if name not in lane.requested]
-        equal = [name for name in idle if name not in differs]
-        if cells(row) <= width or not idle or len(names) < 2:
+        row = labelled("knobs", *_knob_spans(left, style))
+        idle = [knob for knob in left if not knob[3]]
+        equal = [knob for knob in idle if not knob[2]]
+        if cells(row) <= width or not idle or len(left) < 2:
             return row
-        names.remove((equal or idle)[-1])
+        left.remove((equal or idle)[-1])
 
 
-def _knob_spans(lane: LaneState, names: Sequence[str]) -> Row:
-    settings, differs = lane.in_effect, lane.differs or ()
-    style = TEXT if lane.points else DIM
+def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
     spans: list[tuple[str, str]] = []
-    for name in names:
-        differing = name in differs
-        spans += [(" · " if spans else "", DIM), (f"{DIFFERS}{short_name(name)}", STRONG if differing else DIM)]
-        if not differing:
-            spans[-1] = (short_name(name), DIM)
-        if name in settings:
-            spans.append((f" {show(settings[name])}", STRONG if differing else style))
-        if name in lane.requested:
-            spans.append((f" → {show(lane.requested[name].value)} requested", DIM))
+    for name, value, differs, requested in knobs:
+        mark, name_style, value_style = (DIFFERS, STRONG, STRONG) if differs else ("", DIM, style)
+        spans += [(" · " if spans else "", DIM), (f"{mark}{short_name(name)}", name_style)]
+        if value:
+            spans.append((f" {value}", value_style))
+        if requested:
+            spans.append((f" → {requested} requested", DIM))
     return tuple(spans) or ((UNKNOWN, DIM),)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import textwrap
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from rich.cells import cell_len as _cell_len
 from rich.cells import set_cell_size
@@ -14,7 +14,6 @@ from rich.cells import set_cell_size
 Span: TypeAlias = tuple[str, str]
 """Text and the name of its style; see `tfmon.ui.render.style`."""
 Row: TypeAlias = tuple[Span, ...]
-Drawn = TypeVar("Drawn")
 
 TEXT = "text"
 BLANK: Row = ()
@@ -140,29 +139,6 @@ def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
         ((f"  {name if place == 0 else '':<{LABEL_CELLS}}", style), (line, TEXT))
         for place, line in enumerate(lines)
     ]
-
-
-class Kept(Generic[Drawn]):
-    """What was drawn at a place, and from what: drawn again once that is another.
-
-    For what a dictionary makes impossible to hash. Parts that are the same objects are not compared.
-    Thread: the app's only.
-    """
-
-    def __init__(self, most: int = 64) -> None:
-        self._most = most
-        self._kept: dict[Hashable, tuple[tuple[object, ...], Drawn]] = {}
-
-    def draw(self, place: Hashable, parts: tuple[object, ...], make: Callable[[], Drawn]) -> Drawn:
-        """Return what is drawn from these parts."""
-        kept = self._kept.get(place)
-        if kept is not None and kept[0] == parts:
-            return kept[1]
-        if len(self._kept) >= self._most:
-            self._kept.clear()
-        drawn = make()
-        self._kept[place] = parts, drawn
-        return drawn
 
 
 def plain(rows: Sequence[Row]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import Binding, BindingType
@@ -13,7 +13,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, PAGE_KEYS, RACE_KEYS, STOP, Key, key_of
 from tfmon.ui.render.glossary import SECTIONS
-from tfmon.ui.render.rows import BLANK, Row, entry, wrap
+from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, TROUBLE, WARN
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.one_lane import OneLanePage
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from tfmon.ui.app import MonitorApp
 
 _STYLES = (("✗", TROUBLE), ("!", WARN))
+_SHARE = re.compile(r"^    .* (\d+(?:\.\d+)?) %(?= |$)")
+"""A line of a table that has a share."""
+_SHORTEST_BAR, _LONGEST_BAR = 8, 30
 
 
 class HelpPage(ScrollPage):
@@ -190,7 +193,7 @@ class ProfilePage(ScrollPage, OneLanePage):
         if self._in_progress == self._about(lane):
             said = "the lane trains 20 steps under TensorFlow's profiler; they do not count…"
         elif report is not None:
-            return report_rows(report, self._note, width)
+            return with_bars(report_rows(report, self._note, width), width)
         elif lane.over:
             said = f"{lane.title} does not train, so there is nothing to profile"
         else:
@@ -210,6 +213,24 @@ def report_rows(report: str, note: str, width: int) -> list[Row]:
     for line in report.splitlines():
         rows += _rows(line, width)
     return [*rows, BLANK, *(((f"  {line}", DIM),) for line in wrap(note, width - 4, 4))]
+
+
+def with_bars(rows: Sequence[Row], width: int) -> list[Row]:
+    """Return the rows of a report with a bar beside each share, where there is room at their right."""
+    shares = [_SHARE.search("".join(text for text, _ in row)) for row in rows]
+    at = max((cells(row) for row, share in zip(rows, shares, strict=True) if share), default=0) + 2
+    length = min(_LONGEST_BAR, width - at - 2)
+    if length < _SHORTEST_BAR:
+        return list(rows)
+    drawn = []
+    for row, share in zip(rows, shares, strict=True):
+        if share is None:
+            drawn.append(row)
+            continue
+        filled = min(length, round(float(share[1]) / 100 * length))
+        gap = (" " * (at - cells(row)), TEXT)
+        drawn.append((*row, gap, ("▓" * filled, STRONG), ("░" * (length - filled), DIM)))
+    return drawn
 
 
 def _rows(line: str, width: int) -> Iterator[Row]:
