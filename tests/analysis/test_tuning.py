@@ -275,6 +275,4 @@ def test_a_change_without_a_clear_gain_is_said_to_be_reverted():
     vain = Attempt("cpu", OFF, AUTO, outcome=REVERTED, gain=Estimate(1.0, 0.98, 1.02, 18))
     slower = replace(vain, gain=Estimate(0.8, 0.78, 0.82, 6))
     assert attempt_text(lane, vain).endswith("no clear gain, reverted")
-    assert attempt_text(lane, slower).endswith("-20 % (CI -22 to -18), reverted"), (
-        "a clear loss"
-    )
+    assert attempt_text(lane, slower).endswith("-20 % (CI -22 to -18), reverted"), "a clear loss"
