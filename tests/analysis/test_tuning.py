@@ -14,6 +14,7 @@ from tfmon.analysis.statistics import gain
 from tfmon.analysis.tuning import (
     LOOKS,
     advised,
+    attempt_text,
     best_of,
     decide,
     find_kept,
@@ -267,3 +268,11 @@ class TestWords:
         assert news(demo.session.snapshot()) == "cache on: +38 % (CI +31 to +44), kept"
         demo.apply("cpu", "cache", False)
         assert news(demo.session.snapshot()) == ""
+
+
+def test_a_change_without_a_clear_gain_is_said_to_be_reverted():
+    lane = racing_demo().session.snapshot().lanes[0]
+    vain = Attempt("cpu", OFF, AUTO, outcome=REVERTED, gain=Estimate(1.0, 0.98, 1.02, 18))
+    slower = replace(vain, gain=Estimate(0.8, 0.78, 0.82, 6))
+    assert attempt_text(lane, vain).endswith("no clear gain, reverted")
+    assert attempt_text(lane, slower).endswith("-20 % (CI -22 to -18), reverted"), "a clear loss"
