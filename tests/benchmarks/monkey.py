@@ -1,8 +1,9 @@
 """Presses random keys, clicks, scrolls and resizes over real lanes, as a cat on the keyboard would.
 
-It says its seed, which repeats the acts. Every twenty acts it asks for the race again, in 120 columns, and the
-screen must show it. It ends with 1 if that fails, and for what `soak.py` checks: a crash, a traceback, a process
-that is left, a terminal that is not restored, a recording that ends before its last event, a figure that grew.
+It says its seed, which repeats the acts; where one of them leaves tfmon, it starts again with the next seed.
+Every twenty acts it asks for the race again, in 120 columns, and the screen must show it. It ends with 1 if that
+fails, and for what `soak.py` checks: a crash, a traceback, a process that is left, a terminal that is not
+restored, a recording that ends before its last event, a figure that grew.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Monkey(Soak):
     """One run."""
 
     pause_s = (0.05, 0.5)
+    may_leave = True
 
     def __init__(self, *, seed: int) -> None:
         super().__init__(real=True, seed=seed)
@@ -94,7 +96,8 @@ class Monkey(Soak):
         self.press(*["\x1b"] * 5)
 
         def shows_the_race(text: str) -> bool:
-            return not self.terminal.process.isalive() or text.lstrip().startswith("tfmon")
+            above = text.splitlines()[:2]  # the tabs are above the header
+            return not self.terminal.process.isalive() or any(row.lstrip().startswith("tfmon") for row in above)
 
         try:
             self.terminal.wait_for(shows_the_race, timeout_s=30)
@@ -109,16 +112,21 @@ def main() -> int:
     before = Path.cwd()
     folder = os.environ["TFMON_RECORDINGS"] = tempfile.mkdtemp(prefix="tfmon-monkey-")
     os.chdir(folder)  # the screen is saved there
-    monkey = Monkey(seed=given.seed)
+    ends_at, seed, wrong = time.monotonic() + 60 * given.minutes, given.seed, []
     try:
-        monkey.run(60 * given.minutes)
-        wrong = monkey.wrong + monkey.end()
+        while (left_s := ends_at - time.monotonic()) > 0 and not wrong:
+            monkey = Monkey(seed=seed)
+            try:
+                monkey.run(left_s)
+                wrong = monkey.wrong + monkey.end()
+            finally:
+                if monkey.terminal.process.isalive():
+                    monkey.terminal.process.close(force=True)
+            monkey.report()
+            seed += 1
     finally:
-        if monkey.terminal.process.isalive():
-            monkey.terminal.process.close(force=True)
         os.chdir(before)
         shutil.rmtree(folder, ignore_errors=True)
-    monkey.report()
     for line in wrong or ["nothing was wrong"]:
         print(line)
     return 1 if wrong else 0

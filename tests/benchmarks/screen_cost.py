@@ -45,13 +45,14 @@ ESCAPE = "\x1b[27u"
 TWO = ("cpu,prefetch=off", "cpu,prefetch=auto")
 EIGHT = tuple(f"cpu,batch_size={2**power}" for power in range(2, 10))
 PAGES = (
-    ("?", "What the figures"),
-    ("k", "prefetch"),
-    ("\r", "throughput"),
-    ("l", "log of"),
-    ("x", "rossover"),
+    ("?", " Help ", ESCAPE),
+    ("k", "[k knobs]", ESCAPE),
+    ("i", "[i lane]", ESCAPE),
+    ("l", "[l log]", ESCAPE),
+    ("R", "[R runs]", ESCAPE),
+    ("z", "lane 1 of 2", "z"),
 )
-"""Keys that open a page, and words that only it shows."""
+"""Keys that open a page, words that only it shows, and the key that goes back."""
 
 
 class Figures:
@@ -143,10 +144,11 @@ def page_times(program: Link, pages: int) -> list[float]:
     """Open and close pages in turn and return the time until each is shown, in seconds, but the first of each."""
     times = []
     for number in range(pages + len(PAGES)):
-        took = press(program, *PAGES[number % len(PAGES)])
+        key, words, back = PAGES[number % len(PAGES)]
+        took = press(program, key, words)
         if number >= len(PAGES):
             times.append(took)
-        press(program, ESCAPE, "keys act on all")
+        press(program, back, "keys act on all")
     return times
 
 

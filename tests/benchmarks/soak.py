@@ -50,6 +50,8 @@ class Soak:
 
     pause_s = (1.0, 4.0)
     """Between two acts, at least and at most."""
+    may_leave = False
+    """Whether an act may leave tfmon, as a click on the word does."""
 
     def __init__(self, *, real: bool, seed: int) -> None:
         self.random = random.Random(seed)
@@ -143,7 +145,9 @@ class Soak:
     def end(self) -> list[str]:
         """Quit, and return what was wrong."""
         wrong = []
-        if not self.terminal.process.isalive():
+        if self.may_leave and not self.terminal.process.isalive() and self.terminal.process.exitstatus in (0, 1):
+            self.done["leave"] += 1
+        elif not self.terminal.process.isalive():
             wrong.append(f"tfmon ended with {self.terminal.process.exitstatus}: {self.terminal.raw[-2_000:]}")
         else:
             self.lanes()
