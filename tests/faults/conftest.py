@@ -42,7 +42,7 @@ class FaultyGroup(RacingGroup):
         return self.lane("gpu:0")
 
     def wait_for_stall(self) -> None:
-        wait_for(lambda: self.faulty.heartbeat.stalled_since_ns is not None, 30, "a stall")
+        wait_for(lambda: self.faulty.heartbeat.stalled_since_ns is not None, 120, "a stall")
 
 
 @pytest.fixture
