@@ -95,10 +95,15 @@ def percent(value: float) -> str:
 
 def discarded(shares: Mapping[str, float]) -> str:
     """Write which share of the measured time is discarded, by reason: discarded 9 %: pause 6 %, compiling 3 %."""
+    share, reasons = discarded_parts(shares)
+    return f"discarded {share}" + (f": {', '.join(reasons)}" if reasons else "")
+
+
+def discarded_parts(shares: Mapping[str, float]) -> tuple[str, list[str]]:
+    """Return the same in parts: `9 %`, and `pause 6 %`, `compiling 3 %`."""
     if not shares:
-        return "discarded nothing"
-    reasons = [f"{reason} {_share(share)}" for reason, share in shares.items()]
-    return f"discarded {_share(sum(shares.values()))}: {', '.join(reasons)}"
+        return "nothing", []
+    return _share(sum(shares.values())), [f"{reason} {_share(share)}" for reason, share in shares.items()]
 
 
 def _share(value: float) -> str:

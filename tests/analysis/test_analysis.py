@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.events import SECOND, window
 from support.ui import racing_demo
 
 from tfmon.analysis import statistics
@@ -13,7 +12,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.crossover import curve_of
 from tfmon.analysis.verdict import find_verdict
-from tfmon.model.lane_statistics import Measurements, SliceSpeed
+from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import REVERTED, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 
@@ -50,19 +49,6 @@ def test_the_analysis_before_changes_nothing_but_the_time_it_takes():
     assert found.lanes[0].throughput is not before.lanes[0].throughput
     fewer = replace(after, lanes=after.lanes[:1])
     assert analyse(fewer, found) == analyse(fewer), "another race"
-
-
-def test_discarded_windows_are_added_up_over_the_lanes_and_one_with_two_reasons_is_one():
-    marks = ((("warm-up", "stall"), ("stall",), ()), (("warm-up",), ()))
-    lanes = []
-    for lane, windows in zip(SNAPSHOT.lanes, marks, strict=True):
-        measured = Measurements()
-        for number, reasons in enumerate(windows):
-            measured = measured.plus(window(number * SECOND, marks=reasons))
-        lanes.append(replace(lane, measurements=measured))
-    found = analyse(replace(SNAPSHOT, lanes=tuple(lanes)))
-    assert list(found.discarded.items()) == [("stall", 2), ("warm-up", 2)]
-    assert [(one.discarded_windows, one.windows) for one in found.lanes] == [(2, 3), (1, 2)]
 
 
 def test_what_was_tried_is_not_advised_and_experiments_are_in_it():

@@ -45,7 +45,7 @@ def test_the_ratio_of_cpu_time_is_that_of_the_computing_however_little_of_the_cp
 
 def test_stolen_time_is_told_and_what_is_not_reported_has_its_reason():
     stolen = replace(QUIET, stolen_ns=50 * MS)
-    assert "the hypervisor took 10 % of a core" in contention([slices(*[stolen] * 5)] * 2).text()
+    assert "this virtual machine loses 10 % of a core to others" in contention([slices(*[stolen] * 5)] * 2).text()
     unknown = replace(QUIET, delay_ns=None, stolen_ns=None)
     found = contention([slices(*[unknown] * 5)])
     assert (found.slices_share, found.stolen_share, found.text()) == (NO_DELAYS, NO_STOLEN, "")

@@ -73,14 +73,14 @@ class TestNothingToSay:
         demo.race(4.8)
         for name in demo.names:
             demo.enter(name, "done")
-        text = "no verdict: measured 4 of 8 rounds; about 6 s more would do"
+        text = "no verdict: measured 4 of 8 rounds; about 5 s more would do"
         assert find_verdict(demo.session.snapshot()).text == text
 
     def test_a_race_for_one_look_at_its_end_needs_as_many_rounds_as_others_where_it_was_interrupted(self):
         lanes = lane("cpu", [100.0] * 6), lane("gpu:0", [300.0] * 6)
         assert find_verdict(ended(*lanes, interval=FIXED)).winner == "gpu:0"
         stopped = find_verdict(ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT"))
-        assert stopped.text == "no verdict: measured 6 of 8 rounds; about 5 s more would do"
+        assert stopped.text == "no verdict: measured 6 of 8 rounds; about 4 s more would do"
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))

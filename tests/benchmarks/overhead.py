@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -98,8 +99,8 @@ def run_lane(metric_fd: int, request_fd: int) -> None:
             with out.open("a", encoding="utf-8") as file:
                 file.write(f"{round_number} {steps / took_ns * 1e9}\n")
 
-    loop.Loop = SwitchedLoop  # type: ignore[misc]
-    child.run(metric_fd, request_fd)
+    with mock.patch.object(loop, "Loop", SwitchedLoop):
+        child.run(metric_fd, request_fd)
 
 
 # ---------------------------------------------------------------- this process

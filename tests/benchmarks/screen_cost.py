@@ -16,6 +16,7 @@ more: what the screen is then behind is the wait for a key. `memory` opens and c
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import statistics
 import sys
@@ -158,9 +159,9 @@ def add_times(figures: Figures, part: str, place: str, times: list[float]) -> No
     figures.add(f"{part}: 95 % within", place, "ms", sorted(times)[int(0.95 * (len(times) - 1))] * 1e3)
 
 
-def measure_two(figures: Figures, place: str, folder: Path, options: object, wanted: set[str]) -> None:
+def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Namespace, wanted: set[str]) -> None:
     """Measure all that a race of two lanes shows."""
-    seconds, scripted = options.seconds, options.scripted  # type: ignore[attr-defined]
+    seconds, scripted = options.seconds, options.scripted
     if "paint" in wanted:
         began = time.monotonic()
         program = run(folder, TWO, scripted)
@@ -179,9 +180,9 @@ def measure_two(figures: Figures, place: str, folder: Path, options: object, wan
         program.press(ESCAPE)
     if "keys" in wanted:
         program.press("\x0c")
-        add_times(figures, "key to echo", place, key_times(program, options.presses))  # type: ignore[attr-defined]
+        add_times(figures, "key to echo", place, key_times(program, options.presses))
     if "pages" in wanted:
-        add_times(figures, "page to open", place, page_times(program, options.presses))  # type: ignore[attr-defined]
+        add_times(figures, "page to open", place, page_times(program, options.presses))
     if "memory" in wanted:
         page_times(program, 100)
         before = psutil.Process(program.pid).memory_info().rss

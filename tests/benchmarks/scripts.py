@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -109,12 +110,12 @@ def measure(what: str, starts: int, pairs: int, units: int) -> dict[str, object]
     }  # fmt: skip
 
 
-def text(found: dict[str, object]) -> str:
+def text(found: dict[str, Any]) -> str:
     """Return a line about what was found."""
     limit = LIMITS[str(found["what"])]
     if found["what"] == "wait":
         return f"wait: {found['waited_s']:.2f} s seen of {found['slept_s']:.2f} s slept; wanted: {limit}"
-    (low, high), (least, most) = found["cost_us_ci95"], found["speed_kept_ci95"]  # type: ignore[misc]
+    (low, high), (least, most) = found["cost_us_ci95"], found["speed_kept_ci95"]
     return (
         f"{found['what']}: {found['cost_us']:.2f} µs more (95 %: {low:.2f} to {high:.2f}) than "
         f"{found['without_us']:.1f} µs; keeps {found['speed_kept']:.2%} (95 %: {least:.2%} to {most:.2%}); "

@@ -34,13 +34,11 @@ from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.session import Snapshot
-from tfmon.runner.planner import RaceOptions
+from tfmon.runner.planner import FRESH_FROM_S, RaceOptions
 from tfmon.runner.program import Program
 
 LOOPS = 40_000
 """Work of a step, about 2 ms; what a step takes besides is less than 3 % of it."""
-FRESH_FROM_S = 60.0
-"""Headless races that are as long get fresh processes."""
 
 WORK = '''"""A step of so many loops, all of them on the CPU."""
 

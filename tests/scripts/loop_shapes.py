@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfmon.script import watching
+from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_feed import the_feed
 
 tf.config.set_logical_device_configuration(
@@ -539,7 +540,7 @@ def main() -> None:
         run, expected = SHAPES[name]
         lane = Lane()
         lane.fed = the_feed().totals()[1]
-        watcher.__init__(lambda lane=lane: watching._tensorflow.joined(lane) or lane)  # type: ignore[misc]
+        StepWatcher.__init__(watcher, lambda lane=lane: watching._tensorflow.joined(lane) or lane)
         run()
         watcher.finish()
         lane.take_feed()

@@ -36,14 +36,14 @@ SETTINGS = {"batch_size": 10}
 class Lane(LaneControl):
     """A lane whose steps take what the test says, with a clock that only they move."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, device: str = "cpu") -> None:
         self.now_ns = 0
         time = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
         monkeypatch.setattr(control, "time", time)
         monkeypatch.setattr(step_clock, "time", time)
         self.events: list[Any] = []
         self.room = True
-        super().__init__(self, dict(SETTINGS), Sampler(), lambda: (None, None))
+        super().__init__(self, dict(SETTINGS), Sampler(), lambda: (None, None), device)
         self.become_ready()
 
     def send(self, event: Any) -> None:
@@ -53,6 +53,9 @@ class Lane(LaneControl):
         if self.room:
             self.events.append(event)
         return self.room
+
+    def window_sent(self) -> None:
+        pass
 
     def set_knob(self, request: SetKnob) -> None:
         self.settings = {**self.settings, request.knob: request.value}
@@ -128,10 +131,7 @@ class TestSlices:
         assert lane.of(PhaseEntered)[-1].phase == RACING, "a pause that comes too late"
 
     def test_only_the_start_of_a_slice_is_discarded_though_the_pipe_is_full(self, lane: Lane) -> None:
-        def refuse(_event: Any) -> bool:
-            return False
-
-        lane.offer = refuse  # type: ignore[method-assign]
+        lane.room = False
         (window,) = lane.slice(1, 0.5, 1_000_000)
         assert window.steps == 500, "the last window of a slice is sent in any case"
 
@@ -144,14 +144,12 @@ class TestSlices:
         first, *_ = lane.slice(1, 2.0, step_ns)
         assert (first.marks, first.steps) == ((SLICE_START,), steps)
 
-    def test_the_stretches_of_a_gpu_are_longer(self) -> None:
+    def test_the_stretches_of_a_gpu_are_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         slices = Slices("gpu")
         slices.begin(RunSlice(round=1, seconds=1.0), 0, 0, 0)
         assert slices.due_ns(0) == LONG_STRETCH_NS
         assert not slices.stretch_over(LONG_STRETCH_NS - 1, 99)
-        sink: Any = None
-        lane = LaneControl(sink, {}, Sampler(), lambda: (None, None), "gpu")
-        assert lane.slices.stretch_ns == LONG_STRETCH_NS
+        assert Lane(monkeypatch, "gpu").slices.stretch_ns == LONG_STRETCH_NS
 
     def test_the_start_lasts_until_the_lane_is_no_longer_getting_faster(self, lane: Lane) -> None:
         lane.handle(RunSlice(round=1, seconds=2.0))

@@ -90,7 +90,7 @@ def test_the_zoom_explains_the_lane_without_cutting_a_word(size, lane):
     for part in ("dispatch", "compute", "input", "p95", "cpu ", "knobs", "60 s ago"):
         assert part in text, part
     if size == (200, 50):
-        assert "1 warm-up" in text and "loss" in text and "shows all" not in text
+        assert "warm-up <1 %" in text and "loss" in text and "shows all" not in text
     elif size == (80, 24):
         assert "i shows " in text, "what has no room is said, with the key that shows it"
 

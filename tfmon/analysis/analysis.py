@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,11 +40,6 @@ class LaneAnalysis:
         """Windows that do not count, by reason; one with two reasons is in both."""
         return self.lane.discarded
 
-    @property
-    def discarded_windows(self) -> int:
-        """How many windows do not count, each once."""
-        return self.lane.measurements.discarded_windows
-
 
 @dataclass(frozen=True, slots=True)
 class TuningAnalysis:
@@ -66,8 +60,6 @@ class Analysis:
     verdict: Verdict
     lanes: tuple[LaneAnalysis, ...]
     """In the order of the snapshot's lanes."""
-    discarded: Mapping[str, int]
-    """Windows of all lanes that do not count, by reason, in the order of the reasons."""
     news: str
     """What is tried on a lane, or what came of the last change that is in effect; empty if there is nothing."""
     curve: Curve | None
@@ -98,9 +90,6 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         name = lane.spec.name
         same = name in known and known[name].slices is lane.slices
         throughputs[name] = known[name] if same else Throughput.of(lane.slices)
-    discarded: Counter[str] = Counter()
-    for lane in snapshot.lanes:
-        discarded.update(lane.discarded)
     experiment = snapshot.experiment
     return Analysis(
         snapshot=snapshot,
@@ -109,7 +98,6 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
             LaneAnalysis(lane, tuning.advised(snapshot, lane), throughputs[lane.spec.name])
             for lane in snapshot.lanes
         ),
-        discarded=dict(sorted(discarded.items())),
         news=tuning.news(snapshot),
         curve=curve_of(snapshot, experiment) if isinstance(experiment, CrossoverState) else None,
         tuning=_tuning_of(snapshot),

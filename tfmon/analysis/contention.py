@@ -43,7 +43,8 @@ class Contention:
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
             told.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
         if not isinstance(self.stolen_share, Missing) and self.stolen_share > TOLD:
-            told.append(f"the hypervisor took {100 * self.stolen_share:.0f} % of a core")
+            lost = f"this virtual machine loses {100 * self.stolen_share:.0f} % of a core to others"
+            told.append(f"{lost}; the figures include that")
         if told and self.cpu_ratio is not None:
             told.append(f"by CPU time per example the ratio is {units.ratio(self.cpu_ratio)}")
         return ("the machine is too busy for a quick answer: " if told and undecided else "") + "; ".join(told)

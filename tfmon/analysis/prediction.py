@@ -52,6 +52,16 @@ def least_rounds(race: Race, lanes: int, *, over: bool = False) -> int:
     return next(pairs for pairs in range(LEAST_PAIRS, 10_000) if always_valid(pairs, error) < NONE)
 
 
+def round_s(slices: Slices) -> float | None:
+    """Return how long a round has taken so far, in seconds; None before a lane has trained in two."""
+    paces = [
+        (lane[-1].at_ns - lane[0].at_ns) / (lane[-1].round - lane[0].round) / 1e9
+        for lane in slices
+        if lane and lane[-1].round > lane[0].round
+    ]
+    return sum(paces) / len(paces) if paces else None
+
+
 def seconds_left(race: Race, slices: Slices, comparison: Comparison, looks: Looks) -> float | None:
     """Return about how many seconds more give an answer, or the width that ends the race.
 

@@ -12,7 +12,7 @@ from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.prediction import least_rounds, looks_of, seconds_left
+from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
 from tfmon.analysis.statistics import Comparison, Throughput
 from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import short_name
@@ -83,7 +83,6 @@ class Verdict:
     left_s: float | None = None
     """About how much longer until there is an answer, or until the width that ends the race; None if there is
     one, or if more time of this race gives none."""
-
     also: tuple[str, ...] = ()
     """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
 
@@ -235,16 +234,15 @@ def _longer_text(
 
 def _more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
     """Say how much longer the race had to last for so many rounds more; empty where no round was measured."""
-    ends = [one.at_ns for lane in lanes for one in lane.slices]
-    rounds = [one.round for lane in lanes for one in lane.slices]
+    ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
     if not ends or missing < 1:
         return ""
-    apart = max(rounds) - min(rounds)
-    since_ns = min(ends) if apart else snapshot.race.started_ns
-    if since_ns is None:
-        return ""
-    seconds = missing * (max(ends) - since_ns) / max(1, apart) / 1e9
-    return f"; about {max(1, math.ceil(seconds))} s more would do"
+    pace_s = round_s([lane.slices for lane in lanes])
+    if pace_s is None:
+        if snapshot.race.started_ns is None:
+            return ""
+        pace_s = (max(ends) - snapshot.race.started_ns) / 1e9
+    return f"; about {max(1, math.ceil(missing * pace_s))} s more would do"
 
 
 def _pace(lane: tuple[LaneState, Throughput]) -> float:

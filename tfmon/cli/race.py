@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
     from tfmon.runner.planner import RaceOptions
 
-FRESH_FROM_S = 60.0
-"""Races without a screen that are as long get fresh processes."""
 HEADLESS_SECONDS = 30.0
 """Length of a race without a screen for which no end is given."""
 LEAST_CI = 0.025
@@ -200,6 +198,7 @@ def _start(
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_json, to_text
+    from tfmon.runner.planner import FRESH_FROM_S
     from tfmon.runner.program import Program
 
     headless = headless or as_json

@@ -215,8 +215,6 @@ class Measurements:
     """Slices before that, by the settings they ran under; the latest last."""
     discarded: dict[str, int] = field(default_factory=dict)
     """Windows discarded from steady state, by reason; one with two reasons is in both."""
-    discarded_windows: int = 0
-    """The same windows, each counted once."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
     """Their time, by reason; that of a window with several reasons is counted once, see `main_reason`."""
     windows: int = 0
@@ -235,7 +233,6 @@ class Measurements:
             return replace(
                 counted,
                 discarded=_counted(self.discarded, window.marks),
-                discarded_windows=self.discarded_windows + 1,
                 discarded_ns=_plus(self.discarded_ns, main_reason(window.marks), window.span_ns),
             )
         return replace(
@@ -272,7 +269,6 @@ class Measurements:
             slices=slices,
             latest=tuple(one for one in self.latest if one not in hit),
             discarded=_counted(self.discarded, [reason] * len(hit)),
-            discarded_windows=self.discarded_windows + len(hit),
             discarded_ns=_plus(self.discarded_ns, reason, sum(one.span_ns for one in hit)),
         )
 

@@ -19,12 +19,12 @@ from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.recordings.header import RecordingError
 from tfmon.reports.race import to_text
+from tfmon.runner import stages
 from tfmon.runner.headless import interruption
 from tfmon.runner.program import Program
 from tfmon.runner.repeat import command_line
 from tfmon.runner.runs import RecordedRuns
 from tfmon.runner.settings import ScreenSettings
-from tfmon.runner.stages import StageTimes, state_file
 from tfmon.ui.app import MonitorApp
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         TfmonError: the screen failed; the lanes have ended.
     """
     yield_to_lanes()
-    stages = StageTimes(state_file(), program.session.snapshot().machine.hostname)
-    stages.listen(program.session)
+    times = stages.StageTimes(stages.path(), program.session.snapshot().machine.hostname)
+    times.listen(program.session)
     program.announce(info)
     app = MonitorApp(
         program.session,
@@ -57,7 +57,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         runs=RecordedRuns(),
         table=lambda: to_text(analyse(program.session.snapshot())),
         repeat=program.repeat,
-        usual=stages.usual,
+        usual=times.usual,
         theme=screen.theme,
         lane_colours=screen.lane_colours,
         readonly=screen.readonly,
@@ -79,7 +79,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
             ending = app.run(mouse=screen.mouse)
         finally:
             program.close()
-            stages.save()
+            times.save()
     if app.broken is not None:
         raise _screen_failed(app.broken)
     return interrupted.reason if ending != "quit" else ""

@@ -27,6 +27,10 @@ MOST_LANES = 16
 """More lanes are rejected: none of them would get a share of the machine worth measuring."""
 
 
+FRESH_FROM_S = 60.0
+"""Races that nobody watches and that are as long get fresh processes, if the user does not say otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class RaceOptions:
     """What the command line says of a race."""

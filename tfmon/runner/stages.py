@@ -5,18 +5,15 @@ The last durations of each stage are kept in the state folder, by machine: sever
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tfmon.model.events import Event, LaneStarted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import BUILDING, IMPORTING, STARTING, TRACING, WARMING_UP
 from tfmon.model.session import Session, Snapshot
+from tfmon.runner import state_file
 
 KEEP = 7
 """Durations that are kept of each stage; the median of these is what it usually takes."""
@@ -27,11 +24,9 @@ _OF_A_SCENARIO = (BUILDING, TRACING, WARMING_UP)
 _STAGES = (STARTING, IMPORTING, *_OF_A_SCENARIO)
 
 
-def state_file() -> Path:
+def path() -> Path:
     """Return where durations are remembered; it may not exist yet."""
-    from platformdirs import user_state_path
-
-    return user_state_path("tfmon", appauthor=False) / "stages.json"
+    return state_file.path("stages")
 
 
 class StageTimes:
@@ -66,12 +61,7 @@ class StageTimes:
         if not self._changed:
             return
         kept = dict(list(self._known.items())[-MOST_STAGES:])
-        with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-            fresh.write_text(json.dumps({**_read(self._path), self._machine: kept}), encoding="utf-8")
-            fresh.replace(self._path)
-            self._changed = False
+        self._changed = not state_file.write(self._path, {**_read(self._path), self._machine: kept})
 
     def _hear(self, event: Event, session: Session) -> None:
         if isinstance(event, LaneStarted):
@@ -104,15 +94,9 @@ def _key(stage: str, snapshot: Snapshot, kind: str) -> str:
 
 def _read(path: Path) -> dict[str, dict[str, list[float]]]:
     """Return what the file holds by machine; only what has the right form."""
-    try:
-        told: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if not isinstance(told, dict):
-        return {}
     return {
         machine: {stage: past for stage, past in stages.items() if _is_past(past)}
-        for machine, stages in told.items()
+        for machine, stages in state_file.read(path).items()
         if isinstance(stages, dict)
     }
 

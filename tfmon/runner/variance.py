@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
+from tfmon.runner import state_file
 
-FOLDER_VARIABLE = "TFMON_STATE"
-"""Environment variable that names another folder."""
 NOISY = 2 * BETWEEN_PROCESSES_SD
 """Where the standard error of the speed of one process is larger, a race tells nothing of others."""
 MOST = 300
@@ -24,11 +18,7 @@ MOST = 300
 
 def path() -> Path:
     """Return the file; it may not exist."""
-    from platformdirs import user_state_path
-
-    named = os.environ.get(FOLDER_VARIABLE)
-    folder = Path(named) if named else user_state_path("tfmon", appauthor=False)
-    return folder / "between-processes.json"
+    return state_file.path("between-processes")
 
 
 def recall(machine: Machine, scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
@@ -39,7 +29,7 @@ def recall(machine: Machine, scenario: str, devices: Sequence[str]) -> BetweenPr
         scenario: The scenario's name.
         devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
     """
-    return _read_entry(_read().get(_key(machine, scenario, devices)))
+    return _read_entry(state_file.read(path()).get(_key(machine, scenario, devices)))
 
 
 def remember_race(machine: Machine, scenario: str, devices: Sequence[str], found: Comparison) -> None:
@@ -55,12 +45,12 @@ def remember(machine: Machine, scenario: str, devices: Sequence[str], learnt: Be
 
     Nothing is remembered where the file cannot be written.
     """
-    table, key = _read(), _key(machine, scenario, devices)
+    table, key = state_file.read(path()), _key(machine, scenario, devices)
     before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
     part = min(1.0, MOST_DEGREES / degrees) if degrees > 0 else 0.0
     table[key] = {"squares": squares * part, "degrees": degrees * part, "races": before.races + 1}
-    _write({name: table[name] for name in list(table)[-MOST:]})
+    state_file.write(path(), {name: table[name] for name in list(table)[-MOST:]})
 
 
 def forget() -> int:
@@ -69,15 +59,15 @@ def forget() -> int:
     Raises:
         OSError: the file cannot be removed.
     """
-    count = len(_read())
+    count = len(state_file.read(path()))
     path().unlink(missing_ok=True)
     return count
 
 
 def lines() -> list[str]:
     """Return what is remembered, a line each."""
-    found = [(key, entry) for key, value in _read().items() if (entry := _read_entry(value)) is not None]
-    return [f"{key}: {_text(entry)}" for key, entry in sorted(found, key=lambda one: one[0])]
+    table = sorted(state_file.read(path()).items())
+    return [f"{key}: {_text(entry)}" for key, value in table if (entry := _read_entry(value)) is not None]
 
 
 def _text(entry: BetweenProcesses) -> str:
@@ -103,26 +93,3 @@ def _read_entry(value: object) -> BetweenProcesses | None:
         return None
     squares, degrees, races = (float(one) for one in numbers if isinstance(one, int | float))
     return BetweenProcesses(squares, degrees, int(races)) if degrees > 0 else None
-
-
-def _read() -> dict[str, Any]:
-    """Return what is in the file; nothing for one that is not there or broken."""
-    try:
-        table = json.loads(path().read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return table if isinstance(table, dict) else {}
-
-
-def _write(table: Mapping[str, Any]) -> None:
-    """Replace the file as a whole, so that no reader sees half of it."""
-    place = path()
-    with contextlib.suppress(OSError):
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=place.parent, prefix=place.name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(table, file, indent=1)
-            Path(name).replace(place)
-        except OSError:
-            Path(name).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from tfmon.model.lane_state import FAILED
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.runner import headless
-from tfmon.runner.planner import RaceOptions
+from tfmon.runner.planner import FRESH_FROM_S, RaceOptions
 from tfmon.runner.program import Program
 
 NARROW = 0.1
@@ -30,8 +30,6 @@ ALL_S = 540.0
 """All claims together take about so long, with what is left for the slowest starts of 10 minutes."""
 START_S = 6.0
 """Time that a claim takes besides its race before one was measured: TensorFlow is loaded twice."""
-LONG_S = 60.0
-"""Races that are as long get fresh processes."""
 
 
 def verify_claims(
@@ -92,7 +90,7 @@ def _verify(
     if claim.needs == "mac" and platform.system() != "Darwin":
         return untestable("it needs a Mac"), None, ""
     lanes = (claim.first, claim.second)
-    program = Program(RaceOptions(lanes=lanes, python=python, seconds=seconds, fresh=seconds >= LONG_S))
+    program = Program(RaceOptions(lanes=lanes, python=python, seconds=seconds, fresh=seconds >= FRESH_FROM_S))
     try:
         plan = program.plan(info)
     except TfmonError as error:

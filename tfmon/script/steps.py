@@ -15,10 +15,10 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol
+from typing import Any
 
-from tfmon.model.lane_events import Progressed
 from tfmon.script.looking import place
+from tfmon.script.loop_report import TRAINING, VALIDATION, LoopReport, Recorder
 
 MOST_REPEATS = 16
 """The same update this often on one batch is one step; once more, and each of them is a step."""
@@ -26,43 +26,6 @@ VALIDATION_PULLS = 3
 """So many pulls in a row of an iterator that has never fed an update are validation."""
 LOOP_NS = 200_000_000
 """Shortest time between two counts of the steps of a loop inside of a graph: a count waits for the device."""
-TRAINING, VALIDATION = "training", "validation"
-NO_DATASET = "the loop reads no dataset"
-LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
-
-
-class Recorder(Protocol):
-    """What a lane does with steps; `script.lane.Lane` is the usual one."""
-
-    feed: Any
-    """What counts the batches that graphs pull themselves."""
-
-    def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step, now or at a time before, and wait while the lane is paused."""
-
-    def end_step(self, *, steps: int, loss: object, examples: int, input_ns: int, ended_ns: int | None) -> None:
-        """End a step, now or at a time before."""
-
-    def cancel_step(self) -> None:
-        """Forget the step that was begun."""
-
-    def stop_clock(self) -> None:
-        """Measure nothing until the next step begins."""
-
-    def obey(self) -> bool:
-        """Do what was requested, and wait while the lane is paused."""
-
-    def report_progress(self, progress: Callable[[], Progressed]) -> None:
-        """Report how far the loop is, now and with each window."""
-
-    def cannot_know(self, what: str, reason: str) -> None:
-        """Report what stays unknown, and why."""
-
-    def take_feed(self) -> None:
-        """Count what the feed has counted."""
-
-    def skip_feed(self) -> None:
-        """Do not count what the feed has counted since it was taken."""
 
 
 class Source:
@@ -112,9 +75,7 @@ class StepWatcher:
         self._primary: Source | None = None
         self._by_site = False
         self._step = self._last_rows = 0
-        self._epoch, self._doing = 1, ""
-        self._batches: int | None = None
-        self._told: set[str] = set()
+        self._report = LoopReport()
 
     def forget(self) -> None:
         """Begin a step without anything in it."""
@@ -162,7 +123,7 @@ class StepWatcher:
             return False
         if not self.aside:
             self.finish()
-            self._doing = ""
+            self._report.doing = ""
         self.aside += 1
         return True
 
@@ -230,8 +191,7 @@ class StepWatcher:
             self.lane.cancel_step()
             self._begun = False
         if self._primary is None or source is self._primary or not self._primary.open:
-            self._batches = source.steps
-            self._epoch += 1
+            self._report.epoch_over(source.steps)
         if self.lane is not None and not self.updates:
             self.lane.stop_clock()
 
@@ -247,7 +207,7 @@ class StepWatcher:
             lane.obey()
         source.strange += not source.trained
         if source.strange == VALIDATION_PULLS:
-            self._report(VALIDATION)
+            self._say(VALIDATION)
 
     def _pull_after_update(self, source: Source) -> None:
         """End the step if this pull begins the next one, or if it shows that validation has begun."""
@@ -269,7 +229,7 @@ class StepWatcher:
             if not source.trained and source.strange >= VALIDATION_PULLS:
                 self._end(self._last_end_ns)
                 self.lane.stop_clock()
-                self._report(VALIDATION)
+                self._say(VALIDATION)
 
     # ------------------------------------------------------------ updates
 
@@ -374,8 +334,8 @@ class StepWatcher:
         self._began_ns = min(firsts, default=time.monotonic_ns())
         self.lane.begin_step(self._began_ns)
         self._begun = True
-        if self._doing != TRAINING:
-            self._report(TRAINING)
+        if self._report.doing != TRAINING:
+            self._say(TRAINING)
 
     def _end(self, ended_ns: int | None, steps: int = 1) -> None:
         """End the step, now or with its last update, and tell the lane what it was."""
@@ -400,7 +360,12 @@ class StepWatcher:
             self.lane.end_step(
                 steps=steps, loss=self._loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns
             )
-            self._say_what_is_unknown(counted or examples > 0)
+            self._report.tell_unknown(
+                self.lane,
+                examples=counted or examples > 0,
+                loss=self._loss is not None,
+                in_graph=self._iterations is not None,
+            )
         else:
             self.lane.cancel_step()
         self.forget()
@@ -412,32 +377,8 @@ class StepWatcher:
             self._primary = again
         return self._primary or (fed[-1] if fed else None)
 
-    # ------------------------------------------------------------ reports
-
-    def _say_what_is_unknown(self, examples: bool) -> None:
+    def _say(self, doing: str) -> None:
+        """Report what the loop does from now on."""
         assert self.lane is not None
-        for what, known, reason in (
-            ("examples", examples, NO_DATASET if self._iterations is None else LOOP_IN_GRAPH),
-            ("loss", self._loss is not None, "the training step returns none"),
-        ):
-            if known:
-                self._told.add(what)
-            elif what not in self._told:
-                self._told.add(what)
-                self.lane.cannot_know(what, reason)
-
-    def _report(self, doing: str) -> None:
-        assert self.lane is not None
-        self._doing = doing
-        self.lane.report_progress(self._progress)
-
-    def _progress(self) -> Progressed:
-        primary = self._primary
-        return Progressed(
-            at_ns=time.monotonic_ns(),
-            doing=self._doing,
-            epoch=self._epoch if self._batches is not None or primary is not None else 0,
-            batch=primary.steps if primary is not None else 0,
-            batches=self._batches,
-            epochs_done=self._epoch - 1,
-        )
+        self._report.doing = doing
+        self.lane.report_progress(lambda: self._report.progress(self._primary.steps if self._primary else None))

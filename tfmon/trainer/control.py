@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -44,7 +45,7 @@ class EventSink(Protocol):
         """Send an event if there is room for it; return whether it was sent."""
 
 
-class LaneControl:
+class LaneControl(ABC):
     """Closes windows, obeys slices and pauses, and confirms knobs; a subclass trains the steps or watches them.
 
     A window consists of stretches: each ends with a wait for the device, and usually with the window.
@@ -136,9 +137,9 @@ class LaneControl:
 
     # ------------------------------------------------------------ knobs
 
+    @abstractmethod
     def set_knob(self, request: SetKnob) -> None:
         """Change a knob, or refuse the request; the subclass knows how."""
-        raise NotImplementedError
 
     def knob_changed(self, request: SetKnob) -> None:
         """Record that the next step is the first under a requested value."""
@@ -245,6 +246,7 @@ class LaneControl:
             self.window_sent()
         self.clock.report_ns += time.monotonic_ns() - at_ns
 
+    @abstractmethod
     def window_sent(self) -> None:
         """Do what belongs to the report of a window; its time is reporting time."""
 

@@ -236,6 +236,9 @@ class Loop(LaneControl):
                 case _:
                     self.handle(message)
 
+    def window_sent(self) -> None:
+        """Do nothing more: a scenario has no progress to report."""
+
     def set_knob(self, request: SetKnob) -> None:
         """Have the setup for a request built, or refuse the request."""
         try:

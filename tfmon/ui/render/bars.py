@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.model.knobs import show
+from tfmon.model.knobs import short_name, show
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
@@ -15,7 +15,7 @@ from tfmon.ui.render.final import elapsed, shows
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, fit, spread
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN, strong
-from tfmon.ui.requests import effect, in_effect, reachable, short_name, targets
+from tfmon.ui.requests import effect, in_effect, reachable, targets
 from tfmon.ui.view import View
 
 _COMMON = ("batch_size", "prefetch")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfmon import units
+from tfmon.model.knobs import short_name
 from tfmon.model.lane_statistics import KnobMark
 from tfmon.ui.render.style import Charset
-from tfmon.ui.requests import short_name
 
 SPAN_S = 60
 LABEL_CELLS = 6

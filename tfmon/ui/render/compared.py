@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.prediction import least_rounds
-from tfmon.model.knobs import show
+from tfmon.analysis.prediction import least_rounds, round_s
+from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
@@ -58,7 +58,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
     told = []
     for knob in differs:
         values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)
-        told.append(f"{knob.removesuffix('_size').replace('_', ' ')} {', '.join(values)}")
+        told.append(f"{short_name(knob)} {', '.join(values)}")
     return " · ".join(told)
 
 
@@ -109,26 +109,15 @@ def _rounds(lanes: Sequence[LaneState]) -> set[int]:
 
 def seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
     """Return about how long the rounds take that an interval still needs; None while that is not known."""
-    round_s, complete = _round_s(snapshot, lanes), _rounds(lanes)
-    if round_s is None:
-        return None
+    complete, pace_s = _rounds(lanes), round_s([lane.slices for lane in lanes])
+    if pace_s is None:
+        if snapshot.race.slice_s is None:
+            return None
+        pace_s = len(lanes) * snapshot.race.slice_s
     ends = [one.at_ns for lane in lanes for one in lane.slices if one.round == max(complete, default=0)]
     begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
-    spent_s = min(round_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
-    return max(0, least_rounds(snapshot.race, len(lanes)) - len(complete)) * round_s - spent_s
-
-
-def _round_s(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
-    """Return how long the rounds so far took, or, before there are two, their slices; None if not known."""
-    paces = [
-        (lane.slices[-1].at_ns - lane.slices[0].at_ns) / (lane.slices[-1].round - lane.slices[0].round)
-        for lane in lanes
-        if len(lane.slices) > 1 and lane.slices[-1].round > lane.slices[0].round
-    ]
-    slice_s = snapshot.race.slice_s
-    if not paces and slice_s is None:
-        return None
-    return sum(paces) / len(paces) / 1e9 if paces else len(lanes) * (slice_s or 0.0)
+    spent_s = min(pace_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
+    return max(0, least_rounds(snapshot.race, len(lanes)) - len(complete)) * pace_s - spent_s
 
 
 def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:

@@ -10,13 +10,12 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.crossover import Curve, CurvePoint, ahead_text, ended_text
 from tfmon.analysis.curve_chart import LABEL_CELLS, draw_curve
 from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, outcome_text
-from tfmon.model.knobs import show
+from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, STOPPED, UNDONE, Attempt, CrossoverState, TuneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, fit, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, lane_style, strong
-from tfmon.ui.requests import short_name
 
 __all__ = ["LABEL_CELLS", "chart_rows", "crossover_rows", "tune_rows"]
 

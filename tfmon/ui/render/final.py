@@ -5,7 +5,7 @@ Nothing here depends on the time, on keys or on what the machine does afterwards
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import PurePath
 
 from tfmon import units
@@ -82,19 +82,12 @@ def _trained(lane: LaneState) -> str:
 
 
 def _discarded(analysis: Analysis) -> str:
-    windows = sum(one.windows for one in analysis.lanes)
-    gone = sum(one.discarded_windows for one in analysis.lanes)
-    return _share(gone, windows, analysis.discarded)
-
-
-def _share(gone: int, windows: int, reasons: Mapping[str, int]) -> str:
-    """Write how many windows are discarded, with the reasons, the commonest first."""
-    if not windows:
-        return ""
-    if not gone:
-        return f"discarded: none of {units.count(windows)} windows"
-    told = ", ".join(f"{why} {units.count(n)}" for why, n in sorted(reasons.items(), key=lambda one: -one[1]))
-    return f"discarded: {units.count(gone)} of {units.count(windows)} windows ({told})"
+    """Return what was discarded of each lane's time; of one lane, or where all tell the same, once."""
+    told = {one.lane.spec.id: units.discarded(one.lane.discarded_shares) for one in analysis.lanes if one.windows}
+    if len(set(told.values())) < 2:
+        return next(iter(told.values()), "")
+    parts = [f"{id} {text.removeprefix('discarded ')}" for id, text in told.items()]
+    return f"discarded: {'; '.join(parts)}"
 
 
 def _recorded(snapshot: Snapshot) -> str:
@@ -156,5 +149,5 @@ def _advice(bottleneck: Bottleneck | None) -> str:
 def _told(found: LaneAnalysis, room: int) -> str:
     """Return for how long the lane was measured, and, where so many cells hold it, what was discarded."""
     measured = f"measured for {units.seconds(found.lane.steady.span_ns / 1e9)}"
-    told = f"{measured}; {_share(found.discarded_windows, found.windows, found.discarded)}"
+    told = f"{measured}; {units.discarded(found.lane.discarded_shares)}"
     return told if len(told) < room * 0.9 else measured

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfmon.model.knobs import Knob
+from tfmon.model.knobs import Knob, short_name
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot, why_mode_stays
@@ -15,7 +15,7 @@ from tfmon.ui.render.bars import Zone
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, crop, fit
 from tfmon.ui.render.style import DIM, KEY, TEXT
-from tfmon.ui.requests import shared_value, short_name, targets
+from tfmon.ui.requests import shared_value, targets
 from tfmon.ui.view import View
 
 _GAP = 2

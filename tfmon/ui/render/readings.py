@@ -9,14 +9,13 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.model.knobs import show
+from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.naming import ordered_settings
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.ui.render import lifecycle
 from tfmon.ui.render.rows import BLANK, Row, cells, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, banded
-from tfmon.ui.requests import short_name
 
 LABEL_CELLS = 8
 _WIDE = 44
@@ -246,16 +245,25 @@ def knobs_row(lane: LaneState, width: int) -> Row:
     Knobs in which the lanes differ come first, marked. Where they do not all fit, the last of those without a
     request and without a difference are dropped first.
     """
+    return _knobs_row(_knobs(lane), width, TEXT if lane.points else DIM)
+
+
+_Knob: TypeAlias = tuple[str, str, bool, str]
+"""Its name, its value in effect, whether the lanes differ in it, and the value that is requested."""
+
+
+def knob_words(lane: LaneState) -> list[str]:
+    """Return every knob of a lane as its row in the pane says it, without colours."""
+    return ["".join(text for text, _ in _knob_spans([knob], TEXT)) for knob in _knobs(lane)]
+
+
+def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
     requested = {name: show(one.value) for name, one in lane.requested.items()}
     knobs = [
         (name, show(value), differs, requested.pop(name, "")) for name, value, differs in ordered_settings(lane)
     ]
     knobs += [(name, "", name in (lane.differs or ()), value) for name, value in requested.items()]
-    return _knobs_row(tuple(knobs), width, TEXT if lane.points else DIM)
-
-
-_Knob: TypeAlias = tuple[str, str, bool, str]
-"""Its name, its value in effect, whether the lanes differ in it, and the value that is requested."""
+    return tuple(knobs)
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing
 from tfmon.ui.keys import key_of
@@ -28,7 +27,6 @@ from tfmon.ui.render.readings import labelled, time_parts
 from tfmon.ui.render.rows import BLANK, Row, Span, cells, fit, wrap
 from tfmon.ui.render.series import metric_of
 from tfmon.ui.render.style import DIM, KEY, STRONG, TEXT, WARN
-from tfmon.ui.requests import short_name
 from tfmon.ui.view import SCALES, View
 
 _GAP = 3
@@ -148,7 +146,6 @@ _ORDER = (
     "gpu",
     "gpu details",
     "others",
-    "discarded",
     "knobs",
     "note",
 )
@@ -159,7 +156,6 @@ _PRIORITY = (
     "knobs",
     "gpu",
     "gpu details",
-    "discarded",
     "note",
     "memory",
     "others",
@@ -201,14 +197,13 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
         "step": [readings.step_row(lane, width)],
         "time": list(_time(pane, width)),
         "loss": [readings.loss_row(lane)],
-        "done": [readings.done_row(lane, width)],
+        "done": [readings.done_row(lane, width, discarded=False), *_discarded(lane, width)],
         "cpu": [readings.cpu_row(lane, snapshot.machine.usable_cores, width, pane.accent)],
         "memory": [readings.memory_row(lane)],
         "gpu": [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)],
         "gpu details": gpu_rows,
         "others": _others(pane, width),
-        "discarded": list(_discarded(lane, width)),
-        "knobs": _wrapped("knobs", _knobs(lane), width),
+        "knobs": _wrapped("knobs", readings.knob_words(lane), width),
         "note": [readings.note_row(lane, snapshot.at_ns)],
     }
 
@@ -248,14 +243,10 @@ def _stretched(bar: Row, room: int) -> Row:
     return tuple((text[0] * (times * len(text)), style) for text, style in bar if text)
 
 
-def _discarded(lane: LaneState, width: int) -> Iterator[Row]:
-    discarded = lane.measurements.discarded_windows
-    windows = units.count(lane.measurements.windows)
-    yield labelled(
-        "windows", (f"{windows}, {units.count(discarded)} of them discarded" if discarded else windows, TEXT)
-    )
-    for reason, count in sorted(lane.discarded.items(), key=lambda one: -one[1]):
-        yield from _wrapped("", [f"{units.count(count)} {reason}"], width)
+def _discarded(lane: LaneState, width: int) -> list[Row]:
+    """Return which share of the lane's time is discarded, with every reason."""
+    share, reasons = units.discarded_parts(lane.discarded_shares)
+    return _wrapped("", [f"discarded {share}", *reasons], width)
 
 
 def _others(pane: Pane, width: int) -> list[Row]:
@@ -267,17 +258,6 @@ def _others(pane: Pane, width: int) -> list[Row]:
             if not isinstance(value, Missing):
                 said.append(f"{words} {value:.0f} % of a core")
     return _wrapped("others", said, width) if said else []
-
-
-def _knobs(lane: LaneState) -> list[str]:
-    settings = lane.settings or lane.spec.settings
-    said = []
-    for name in [*settings, *(one for one in lane.requested if one not in settings)]:
-        words = f"{short_name(name)} {show(settings[name])}" if name in settings else short_name(name)
-        if name in lane.requested:
-            words += f" ({show(lane.requested[name].value)} requested)"
-        said.append(words)
-    return said
 
 
 def _wrapped(label: str, parts: Sequence[str], width: int, between: str = " · ") -> list[Row]:

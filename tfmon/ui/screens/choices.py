@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from textual.binding import BindingType
 
-from tfmon.model.knobs import Knob
+from tfmon.model.knobs import Knob, short_name
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
 from tfmon.ui.render.table import Column, Entry, matches
 from tfmon.ui.render.tabs import Hint
-from tfmon.ui.requests import shared_value, short_name, step_knob, targets
+from tfmon.ui.requests import shared_value, step_knob, targets
 from tfmon.ui.screens.lists import ListPage
 from tfmon.ui.screens.page import Dialog, bound
 from tfmon.ui.view import View

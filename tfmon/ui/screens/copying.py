@@ -10,12 +10,11 @@ from textual.binding import BindingType
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.errors import TfmonError
-from tfmon.model.knobs import show
+from tfmon.model.knobs import short_name, show
 from tfmon.model.naming import ordered_settings
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, Row, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN
-from tfmon.ui.requests import short_name
 from tfmon.ui.screens.page import closer
 from tfmon.ui.screens.scroll import ScrollPage
 

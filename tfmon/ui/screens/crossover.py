@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -11,6 +10,7 @@ from textual.binding import Binding, BindingType
 
 from tfmon import units
 from tfmon.analysis.crossover import differ_only_in, expected_pairs, range_around, values_of
+from tfmon.analysis.prediction import round_s
 from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CrossoverState
@@ -62,19 +62,6 @@ def candidates(snapshot: Snapshot) -> list[Candidate]:
 def _alike(knob: Knob, first: LaneState, second: LaneState) -> bool:
     specs = [replace(lane.spec, settings=lane.in_effect) for lane in (first, second)]
     return differ_only_in(knob.name, *specs)
-
-
-def pair_s(lanes: tuple[LaneState, ...]) -> float:
-    """Return how long a pair of slices takes here: the median over the rounds so far."""
-    for lane in lanes:
-        rounds = [
-            (after.at_ns - before.at_ns) / 1e9
-            for before, after in zip(lane.slices, lane.slices[1:], strict=False)
-            if after.round == before.round + 1
-        ]
-        if rounds:
-            return statistics.median(rounds)
-    return PAIR_S
 
 
 class CrossoverDialog(Dialog):
@@ -146,7 +133,8 @@ class CrossoverDialog(Dialog):
         if wrong:
             return [*rows, *_said(wrong, width)]
         rows += _said(f"{len(values)} values: {', '.join(values)}", width, TEXT)
-        least, most = (pairs * pair_s(snapshot.lanes) for pairs in expected_pairs(len(values)))
+        pace_s = round_s([lane.slices for lane in snapshot.lanes]) or PAIR_S
+        least, most = (pairs * pace_s for pairs in expected_pairs(len(values)))
         restarts = "; each value also restarts both lanes" if knob.kind == "restart" else ""
         time = f"about {units.clock(least)}, up to {units.clock(most)} where the lead changes{restarts}"
         rows += _said(time, width, STRONG)

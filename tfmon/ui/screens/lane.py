@@ -188,9 +188,9 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
     yield "memory", _said(lane.private_bytes, units.memory, " that no other process shares")
-    share, _, reasons = units.discarded(lane.discarded_shares).removeprefix("discarded ").partition(": ")
+    share, reasons = units.discarded_parts(lane.discarded_shares)
     windows = units.count(lane.measurements.windows)
-    yield "discarded", f"{share} of the time of {windows} windows" + (f": {reasons}" if reasons else "")
+    yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")
     if lane.process > 1:
         yield "processes", f"{lane.process}, one after the other"
     for reason in lane.measurements.constant:

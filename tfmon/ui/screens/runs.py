@@ -10,7 +10,7 @@ from textual import events
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.model.ports import RunInfo, Runs
+from tfmon.model.ports import OpenReplay, RunInfo, Runs
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import Row
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN
@@ -146,11 +146,11 @@ class RunsPage(ListPage):
         self.monitor.unsay()
         self.app.push_screen(DiffPage(self.monitor, text))
 
-    def _replay(self, opened: object) -> None:
+    def _replay(self, opened: OpenReplay) -> None:
         from tfmon.ui.screens.replay_over import show_replay
 
         self.monitor.unsay()
-        show_replay(self.monitor, opened)  # type: ignore[arg-type]
+        show_replay(self.monitor, opened)
 
     def action_mark(self) -> None:
         """Mark the chosen run, or take its mark away; a third mark takes that of the first."""

@@ -1,0 +1,91 @@
+"""What is told of a training loop besides its steps: epochs, validation, and what cannot be known of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tfmon.model.lane_events import Progressed
+
+TRAINING, VALIDATION = "training", "validation"
+NO_DATASET = "the loop reads no dataset"
+LOOP_IN_GRAPH = "the loop over the data runs inside of a graph"
+
+
+class Recorder(Protocol):
+    """What a lane does with steps; `script.lane.Lane` is the usual one."""
+
+    feed: Any
+    """What counts the batches that graphs pull themselves."""
+
+    def begin_step(self, at_ns: int | None = None) -> bool:
+        """Begin a step, now or at a time before, and wait while the lane is paused."""
+
+    def end_step(self, *, steps: int, loss: object, examples: int, input_ns: int, ended_ns: int | None) -> None:
+        """End a step, now or at a time before."""
+
+    def cancel_step(self) -> None:
+        """Forget the step that was begun."""
+
+    def stop_clock(self) -> None:
+        """Measure nothing until the next step begins."""
+
+    def obey(self) -> bool:
+        """Do what was requested, and wait while the lane is paused."""
+
+    def report_progress(self, progress: Callable[[], Progressed]) -> None:
+        """Report how far the loop is, now and with each window."""
+
+    def cannot_know(self, what: str, reason: str) -> None:
+        """Report what stays unknown, and why."""
+
+    def take_feed(self) -> None:
+        """Count what the feed has counted."""
+
+    def skip_feed(self) -> None:
+        """Do not count what the feed has counted since it was taken."""
+
+
+class LoopReport:
+    """How far a loop is, and what was told of it. Thread: that of the loop."""
+
+    def __init__(self) -> None:
+        self.doing = ""
+        """`training` or `validation`; empty before either was told."""
+        self._epoch = 1
+        self._batches: int | None = None
+        self._told: set[str] = set()
+
+    def epoch_over(self, batches: int) -> None:
+        """Record that an epoch of so many batches has ended."""
+        self._batches = batches
+        self._epoch += 1
+
+    def progress(self, batch: int | None) -> Progressed:
+        """Return how far the loop is; `batch` counts those of the epoch, None where no dataset is read."""
+        return Progressed(
+            at_ns=time.monotonic_ns(),
+            doing=self.doing,
+            epoch=self._epoch if self._batches is not None or batch is not None else 0,
+            batch=batch or 0,
+            batches=self._batches,
+            epochs_done=self._epoch - 1,
+        )
+
+    def tell_unknown(self, lane: Recorder, *, examples: bool, loss: bool, in_graph: bool) -> None:
+        """Tell a lane once what a step has not told: its examples or its loss.
+
+        Args:
+            lane: Where it is told.
+            examples: Whether the examples are known.
+            loss: Whether the loss is known.
+            in_graph: Whether the loop runs inside of a graph.
+        """
+        for what, known, reason in (
+            ("examples", examples, LOOP_IN_GRAPH if in_graph else NO_DATASET),
+            ("loss", loss, "the training step returns none"),
+        ):
+            if not known and what not in self._told:
+                lane.cannot_know(what, reason)
+            self._told.add(what)
