@@ -26,9 +26,16 @@ class FullPipe:
         return False
 
 
+class WithoutKnobs(Meter):
+    """A meter that no request reaches."""
+
+    def set_knob(self, request) -> None:
+        raise AssertionError(request)
+
+
 @pytest.fixture
 def meter() -> Meter:
-    meter = Meter(FullPipe(), {})
+    meter = WithoutKnobs(FullPipe(), {})
     meter.warm = True
     meter.start_step()
     meter.end_step(steps=5, examples=160)
