@@ -227,16 +227,21 @@ class TestRestart:
         assert (other.slices, other.settings) == ((), {"prefetch": 7}), "something else is measured"
 
     def test_a_slice_keeps_who_used_the_cpu_in_it(self):
-        load = SliceLoad(span_ns=SECOND, examples=9, cpu_ns=SECOND, delay_ns=60 * MS, others_ns=60 * MS)
+        load = SliceLoad(span_ns=SECOND, examples=9, cpu_ns=SECOND, delay_ns=60 * MS, others_ns=900 * MS, cores=2)
         state = lane("cpu", window(round=1), SliceEnded(at_ns=1, round=1, load=load))
         late = advance(state, SliceEnded(at_ns=2, round=2, load=replace(load, cpu_ns=1)))
         assert [one.load for one in late.slices] == [load]
         assert load.contended
-        assert not replace(load, others_ns=40 * MS).contended, "its own threads waited for each other"
-        assert replace(load, others_ns=0, stolen_ns=60 * MS).contended
+        assert not replace(load, cpu_ns=1_900 * MS, others_ns=90 * MS, delay_ns=SECOND).contended, (
+            "its own threads waited for each other"
+        )
+        assert not replace(load, others_ns=700 * MS).contended, "others used what was idle"
+        assert not replace(load, cores=4).contended
+        assert replace(load, others_ns=0, stolen_ns=900 * MS).contended
         assert not replace(load, delay_ns=40 * MS).contended
         assert replace(load, delay_ns=None).contended is None
         assert replace(load, others_ns=None).contended is None
+        assert replace(load, cores=None).contended is None
 
     @pytest.mark.parametrize(("source", "kept"), [("same", 1), ("another", 0)])
     def test_slices_are_kept_under_their_settings_while_the_scenario_is_the_same(self, source, kept):

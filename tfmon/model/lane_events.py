@@ -18,7 +18,10 @@ PROTOCOL = 2
 Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
 """What is counted or summed up. In ns the limit is three years; no window has so many steps or examples."""
 CONTENDED = 0.05
-"""Share of its CPU time that a lane waits for a core from which on a slice is contended."""
+"""Share of its CPU time that a lane waits for a core, and of all cores that others use, from which on a slice is
+contended."""
+FULL = 0.9
+"""Share of all cores from which on there is none left that others could use without taking it from the lane."""
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
 """A bin of `lane_statistics`, up to 2^64 ns."""
 
@@ -199,17 +202,21 @@ class SliceLoad:
     """CPU time of all other programs of the machine; None where that is not reported."""
     stolen_ns: Amount | None = None
     """CPU time that the hypervisor gave to other machines; None where that is not reported."""
+    cores: Amount | None = None
+    """How many cores the lane may use; None where that is not known."""
 
     @property
     def contended(self) -> bool | None:
         """Whether other programs took CPU time from the lane; None where that is not known.
 
-        The lane's threads also wait for each other, so that others must have used the CPU as well.
+        The lane's threads also wait for each other, a quarter of their time with small steps, so that others must
+        have used the CPU as well, and no core may have been left for them.
         """
-        if self.delay_ns is None or self.others_ns is None:
+        if self.delay_ns is None or self.others_ns is None or self.cores is None:
             return None
-        taken_ns = self.others_ns + (self.stolen_ns or 0)
-        return self.delay_ns > CONTENDED * self.cpu_ns and taken_ns > CONTENDED * self.span_ns
+        taken_ns, all_ns = self.others_ns + (self.stolen_ns or 0), self.cores * self.span_ns
+        waited = self.delay_ns > CONTENDED * self.cpu_ns
+        return waited and taken_ns > CONTENDED * all_ns and self.cpu_ns + taken_ns > FULL * all_ns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

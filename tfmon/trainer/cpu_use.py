@@ -56,6 +56,7 @@ class CpuMeter:
             delay_ns=delay_ns,
             others_ns=others_ns,
             stolen_ns=stolen_ns,
+            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         )
 
     def _read_delays(self) -> dict[str, int] | None:
