@@ -1,4 +1,4 @@
-"""Keys change the pipeline that a script wrote itself: at its next epoch, without a change of what it trains."""
+"""Keys change the pipeline that a script wrote itself, at its next epoch or at once, and not what it trains on."""
 
 from __future__ import annotations
 
@@ -25,27 +25,65 @@ data = tf.data.Dataset.from_tensor_slices(x).shuffle(640, seed=3).batch(32)
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 optimizer = keras.optimizers.SGD(0.01)
 
+traced = []
+
 @tf.function
 def step(x):
+    traced.append(x.shape[0])
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(tf.square(model(x) - 1))
     optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
     return loss
 
-def train(batches):
+def train(batches, sleep=0.002, lines=0):
     order = 0.0
     for number, x in enumerate(batches):
         loss = step(x)
-        order = order * 1.001 + float(x[0, 0])
-        time.sleep(0.002)
+        for value in x[:, 0].numpy():
+            order = order * 1.001 + float(value)
+        time.sleep(sleep)
+        if lines and number % lines == lines - 1:
+            print(f"epoch {order:.5f} {float(loss):.6f} {int(optimizer.iterations)}", flush=True)
     print(f"epoch {order:.5f} {float(loss):.6f} {int(optimizer.iterations)}", flush=True)
 """
-EPOCHS = "for _ in range(int(sys.argv[1])): train(data)"
-ONE_ITERATOR = "train(data.repeat())"
+EPOCHS = "for _ in range(int(sys.argv[1])): train(data)\nprint('traced', *traced)"
+VALIDATES = """
+held = tf.data.Dataset.from_tensor_slices(x).batch(32)
+for _ in range(100_000):
+    for number, batch in enumerate(data):
+        step(batch)
+        time.sleep(0.002)
+        if number % 7 == 6:
+            print("held", *{int(tf.shape(one)[0]) for one in held}, flush=True)
+"""
+ENDLESS = "train(data.repeat(), float(sys.argv[2]), 1)"
+FIT = """
+model.compile(optimizer, "mse")
+endless = tf.data.Dataset.zip((data, data)).repeat()
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        time.sleep(float(sys.argv[1]))
+model.fit(endless, steps_per_epoch=50, epochs=100_000, verbose=0, callbacks=[Slow()])
+"""
 
 
 def epochs(lines: list[str]) -> list[str]:
     return [line for line in lines if re.match(r"epoch ", line)]
+
+
+def printed(race) -> list[str]:
+    return [line for event in race.of(LanePrinted) for line in event.lines]
+
+
+def change(race, knob: str, value: object) -> KnobApplied:
+    """Request a value, and return when it is in effect."""
+    before = len(race.of(KnobApplied))
+    race.lanes.set_knob(race.name, knob, value)
+    race.until(lambda: len(race.of(KnobApplied)) > before or race.of(KnobRefused), f"{knob} {value}")
+    assert not race.of(KnobRefused), race.of(KnobRefused)[-1].reason
+    applied = race.of(KnobApplied)[-1]
+    assert (applied.knob, applied.value) == (knob, value)
+    return applied
 
 
 def test_a_change_at_the_next_epoch_keeps_order_and_weights(watch, script):
@@ -53,25 +91,118 @@ def test_a_change_at_the_next_epoch_keeps_order_and_weights(watch, script):
     race = watch(path, "10000")
     race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
     offered = {event.knob: event.value for event in race.of(KnobOffered)}
-    assert (offered["prefetch"], offered["input_threads"]) == ("off", "auto")
+    assert offered == {"prefetch": "auto", "input_threads": "auto", "batch_size": 32, "learning_rate": 0.01}
     for knob, value in (("prefetch", 2), ("input_threads", 1), ("prefetch", "off"), ("prefetch", "auto")):
-        before = len(race.of(KnobApplied))
-        race.lanes.set_knob(race.name, knob, value)
-        race.until(lambda before=before: len(race.of(KnobApplied)) > before, f"{knob} {value}")
-        applied = race.of(KnobApplied)[-1]
-        assert (applied.knob, applied.value) == (knob, value)
-        assert applied.step % 20 == 1, "the first step of an epoch"
+        assert change(race, knob, value).step % 20 == 1, "the first step of an epoch"
     last = race.of(KnobApplied)[-1].step
     race.until(lambda: race.of(Window)[-1].step > last + 40, "two epochs more")
     assert race.lane.settings["prefetch"] == "auto"
-    watched = epochs([line for event in race.of(LanePrinted) for line in event.lines])
+    watched = epochs(printed(race))
     alone = subprocess.run([sys.executable, path, str(len(watched))], capture_output=True, text=True, check=True)
     assert watched == epochs(alone.stdout.splitlines())
 
 
-def test_the_command_line_sets_it_and_an_endless_iterator_refuses_it(watch, script):
-    race = watch(script(LOOP + ONE_ITERATOR), prefetch=2)
+def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, script):
+    count = 150
+    path = script(LOOP + EPOCHS)
+    race = watch(path, str(count))
     race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
-    assert race.lane.settings["prefetch"] == 2
-    race.lanes.set_knob(race.name, "prefetch", "auto")
-    assert "one iterator for ever" in race.until_event(KnobRefused).reason
+    for size in (64, 32):
+        change(race, "batch_size", size)
+        since = len(race.of(Window))
+        race.until(
+            lambda since=since, size=size: any(
+                window.examples == size * window.steps for window in race.of(Window)[since:]
+            ),
+            f"batches of {size}",
+        )
+    race.until(lambda: race.lane.ended is not None, "the end")
+    assert race.lane.ended.exit_code == 0
+    *lines, traced = printed(race)
+    assert traced == "traced 32 64", "once for each size"
+    assert race.lane.steps == int(lines[-1].split()[-1]) < 20 * count
+    assert sum(one.examples + one.sampled_examples for one in race.of(Window)) == 640 * count
+    alone = subprocess.run([sys.executable, path, str(count)], capture_output=True, text=True, check=True)
+    assert [line.split()[1] for line in epochs(lines)] == [
+        line.split()[1] for line in epochs(alone.stdout.splitlines())
+    ]
+
+
+def test_validation_in_between_is_not_changed_and_ends_no_epoch(watch, script):
+    race = watch(script(LOOP + VALIDATES))
+    race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
+    assert change(race, "batch_size", 80).step % 20 == 1
+    assert change(race, "prefetch", 1).step % 8 == change(race, "prefetch", 2).step % 8
+    assert {line for line in printed(race) if line.startswith("held")} == {"held 32"}
+
+
+def test_an_endless_loop_is_changed_at_once(watch, script):
+    path = script(LOOP + ENDLESS)
+    race = watch(path, "0", "0.1", prefetch=1)
+    race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
+    assert race.lane.settings["prefetch"] == 1
+    for knob, value in (("prefetch", 2), ("prefetch", "auto"), ("prefetch", 1), ("batch_size", 64)):
+        assert change(race, knob, value).gap_ns < 1e9
+    assert "0 µs" in race.lane.not_measured["pipeline"] or "µs a batch" in race.lane.not_measured["pipeline"]
+    change(race, "batch_size", 32)
+    race.until(lambda: not race.lane.not_measured["pipeline"], "the script's own iterator again")
+    race.lanes.set_knob(race.name, "prefetch", "off")
+    assert "it runs with prefetch 1: that can only be raised" in race.until_event(KnobRefused).reason
+    watched = epochs(printed(race))
+    alone = subprocess.Popen([sys.executable, path, "0", "0"], stdout=subprocess.PIPE, text=True)
+    own = {next(alone.stdout).split()[1] for _ in range(3 * len(watched))}
+    alone.kill()
+    assert {line.split()[1] for line in watched} <= own
+
+
+def test_a_change_at_once_that_costs_too_much_is_refused_with_its_cost(watch, script):
+    race = watch(script(LOOP + ENDLESS), "0", "0.001", prefetch=1)
+    race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
+    race.lanes.set_knob(race.name, "prefetch", 2)
+    reason = race.until_event(KnobRefused).reason
+    assert re.search(r"reads one iterator for ever.*costs \d+ µs a batch, \d+\.\d% of a step of", reason)
+
+
+def test_fit_with_a_number_of_steps_is_changed_at_once(watch, script):
+    race = watch(script(LOOP + FIT), "0.1", prefetch=1)
+    race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
+    assert "batch_size" not in {event.knob for event in race.of(KnobOffered)}
+    for value in (2, 1):
+        change(race, "prefetch", value)
+    assert race.lane.settings["prefetch"] == 1
+
+
+TWO = """
+other = keras.optimizers.SGD(0.5)
+for x in data.repeat():
+    step(x)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(model(x) - 1))
+    other.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+    time.sleep(0.002)
+"""
+RATES = """
+seen = []
+for x in data.repeat():
+    step(x)
+    rate = float(optimizer.learning_rate)
+    if seen[-1:] != [rate]:
+        seen.append(rate)
+        print("rate", round(rate, 6), flush=True)
+    time.sleep(0.002)
+"""
+
+
+def test_the_learning_rate_of_a_loop_is_a_knob(watch, script):
+    race = watch(script(LOOP + RATES), learning_rate=0.25)
+    race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
+    assert race.lane.settings["learning_rate"] == 0.25
+    change(race, "learning_rate", 0.125)
+    race.until(lambda: len(printed(race)) == 2, "the new rate")
+    assert printed(race) == ["rate 0.25", "rate 0.125"], "from the first step on"
+
+
+def test_of_several_optimizers_none_is_a_knob(watch, script):
+    race = watch(script(LOOP + TWO))
+    race.until(lambda: race.lane.steady.windows >= 1, "steady windows")
+    assert "learning_rate" not in {event.knob for event in race.of(KnobOffered)}

@@ -12,8 +12,8 @@ starts, imports, trains and ends as it would without tfmon.
   inherit. The lock survives `exec`, is not passed on by `fork`, and ends with its process, so that the next one to
   train can become the lane. All other processes train unwatched; their CPU and memory count all the same.
 - **Hooks** (`hooking`) replace methods of TensorFlow (`tf_hooks`) and Keras (`keras_watch`). They tell a
-  `StepWatcher` (`steps`) of pulls and updates, and it tells where steps begin and end. It stands aside while Keras
-  trains.
+  `StepWatcher` (`steps`, `sources`) of pulls and updates, and it tells where steps begin and end. It follows one
+  thread, and stands aside while Keras trains (`followed`).
 - **Steps** (`meter`). The script calls `begin_step` and `end_step`, through hooks or `tfmon.report`. What the lane
   does between them is `trainer.control.LaneControl`, which is also what the loop of a scenario does around its
   steps. Windows of the warm-up are sent, marked as such.
@@ -23,7 +23,7 @@ starts, imports, trains and ends as it would without tfmon.
 - **The end.** The monitor judges the exit code. `Stop`, and the end of the monitor, are a Ctrl+C in the main
   thread; `lanes.guard` ends what is left.
 - **Signals** are the script's: none is caught here. The stacks of its threads are sent through the pipe.
-- **Knobs.** The learning rate and stopping after the epoch under Keras, the script's pipeline (`pipeline`), whose
-  changes wait for its next epoch, and what the script offers with
-  `report.knob`. They are reported as `KnobOffered`.
+- **Knobs** (`offered`). The learning rate (`learning_rate`), stopping after the epoch under Keras, the script's
+  pipeline (`pipeline`, `datasets`, `reads`), whose changes wait for its next epoch or are made at once
+  (`running`), and what the script offers with `report.knob`. They are reported as `KnobOffered`.
 """

@@ -18,16 +18,16 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tfmon.model.knobs import Knob, KnobError
+from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
 from tfmon.script import process, watching
 from tfmon.script.hooking import FILES, hidden, unseen
 from tfmon.script.lane import Lane
+from tfmon.script.learning_rate import offer_rate
 from tfmon.script.looking import rows_of
 from tfmon.script.watching import hooks, watcher
 
 FILES.add(__file__)
-LEARNING_RATE = "learning_rate"
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
@@ -86,15 +86,15 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
             return own(*args, **kwargs)
         callback = _callback(keras, lane, args[0], doing)
         bound.arguments["callbacks"] = [callback, *_flat(given or [])]
-        pipeline = watching.pipeline
+        pipeline = watching.pipeline if doing == "fit" else None
         if pipeline is not None:
-            pipeline.one_iterator = bound.arguments.get("steps_per_epoch") is not None
+            pipeline.fit_begins(one_iterator=bound.arguments.get("steps_per_epoch") is not None)
         try:
             return own(*bound.args, **bound.kwargs)
         finally:
             callback.watcher.close()
             if pipeline is not None:
-                pipeline.one_iterator = False
+                pipeline.fit_ends()
 
     return _aside(watched)
 
@@ -201,9 +201,12 @@ class Watcher:
         lane, feed = self._lane, self._lane.feed
         per_call = _steps_per_call(self._model)
         follow = getattr(feed, "follow", None)
+        pipeline = watching.pipeline
 
         @functools.wraps(own)
         def timed(*args: Any) -> Any:  # noqa: ANN401
+            if pipeline is not None:
+                pipeline.keras_reads(args[0])
             lane.begin_step()
             if follow is not None:
                 follow(args[0])
@@ -281,41 +284,14 @@ class Watcher:
     # ------------------------------------------------------------ knobs
 
     def _offer_knobs(self) -> None:
-        rate = _learning_rate(self._keras, self._model)
-        if rate is not None:
-            knob = Knob(
-                LEARNING_RATE, default=rate, help="The optimizer's learning rate, until the script sets it.",
-                kind="live", choices=(), low=0.0,
-            )  # fmt: skip
-            self._lane.offer(knob, self._set_learning_rate)
+        offer_rate(self._lane, self._model.optimizer)
         self._lane.offer(STOP, lambda value: None)
-
-    def _set_learning_rate(self, value: float) -> None:
-        try:
-            self._model.optimizer.learning_rate = value
-        except (TypeError, AttributeError) as error:
-            raise KnobError(f"learning_rate: {error}") from error
 
 
 def _steps_per_call(model: Any) -> int:  # noqa: ANN401
     """Return how many steps a call of the train function makes; legacy Keras keeps it in a variable."""
     steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
     return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
-
-
-def _learning_rate(keras: Any, model: Any) -> float | None:  # noqa: ANN401
-    """Return the optimizer's learning rate; None if it cannot be set, as with a schedule."""
-    optimizer = getattr(model, "optimizer", None)
-    schedules = keras.optimizers.schedules.LearningRateSchedule
-    if optimizer is None or isinstance(getattr(optimizer, "_learning_rate", None), schedules):
-        return None
-    try:
-        # Keras keeps it in 32 bits; seven digits give back what was written in the script.
-        rate = optimizer.learning_rate
-        rate = rate.numpy() if hasattr(rate, "numpy") else keras.ops.convert_to_numpy(rate)
-        return float(f"{float(rate):.7g}")
-    except (TypeError, ValueError, AttributeError):
-        return None
 
 
 def _loss_of(result: Any) -> Any:  # noqa: ANN401

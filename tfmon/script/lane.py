@@ -9,10 +9,10 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import Knob, KnobError, KnobValue, show
 from tfmon.model.lane_events import (
     PROTOCOL,
     Built,
@@ -28,6 +28,7 @@ from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.script import libraries
 from tfmon.script.meter import Meter
+from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
 from tfmon.trainer.channel import Inbox, Mailbox
 from tfmon.trainer.slices import WINDOW_NS
@@ -55,11 +56,11 @@ class Lane(Meter):
         )
         self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
         self._thread = threading.get_ident()
-        self._clock_stopped_ns = 0
-        self._ending = False
-        self._later: set[str] = set()
+        self._clock_stopped_ns, self._ending = 0, False
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
+        self.between_windows: Callable[[], object] = list
+        """Is called after each window, between two steps."""
         self._say_hello()
         Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
         self._timeout.start()
@@ -101,10 +102,8 @@ class Lane(Meter):
 
     def report_model(self, parameters: int) -> None:
         """Report the size of the model that trains now."""
-        settings = dict(self.knobs.settings)
-        self.reporter.send(
-            Built(at_ns=time.monotonic_ns(), parameters=parameters, examples=None, settings=settings)
-        )
+        now_ns, settings = time.monotonic_ns(), dict(self.knobs.settings)
+        self.reporter.send(Built(at_ns=now_ns, parameters=parameters, examples=None, settings=settings))
 
     def cannot_know(self, what: str, reason: str) -> None:
         """Report why something about this lane's steps stays unknown."""
@@ -115,17 +114,15 @@ class Lane(Meter):
         self._progress = progress
         self.reporter.offer(progress())
 
-    def offer(self, knob: Knob, apply: Callable[[Any], None], *, later: bool = False) -> KnobValue:
+    def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
         """Offer a knob, and return its value; an impossible value of the command line ends the script.
 
         Args:
             knob: the knob.
-            apply: is called with each new value between two steps; KnobError refuses it.
-            later: a new value takes effect at `begin_pending` only.
+            apply: is called with each new value between two steps; KnobError refuses it, and if it returns
+                something true, the value takes effect at `begin_pending`.
         """
         known = knob.name in self.knobs
-        if later:
-            self._later.add(knob.name)
         try:
             value = self.knobs.offer(knob, apply)
         except KnobError as error:
@@ -212,6 +209,7 @@ class Lane(Meter):
     def window_sent(self) -> None:
         """Report the script's progress with each window."""
         super().window_sent()
+        self.between_windows()
         if self._progress is not None:
             self.reporter.offer(self._progress())
 
@@ -250,19 +248,18 @@ class Lane(Meter):
 
     def set_knob(self, request: SetKnob) -> None:
         """Set one of the script's knobs, or have it wait for `begin_pending`, or refuse the request."""
-        later = request.knob in self._later
         try:
-            self.knobs.set(request.knob, request.value, later=later)
+            waits = self.knobs.set(request.knob, request.value)
         except KnobError as error:
             self.refuse_knob(request, str(error))
-            return
-        if not later:
-            self.knob_changed(request)
             return
         earlier = self._pending.pop(request.knob, None)
         if earlier is not None:
             self.refuse_knob(earlier, f"{show(request.value)} was requested after it")
-        self._pending[request.knob] = request
+        if waits:
+            self._pending[request.knob] = request
+        else:
+            self.knob_changed(request)
 
     def begin_pending(self) -> dict[str, KnobValue]:
         """Put the requested values in effect that wait for a new beginning, and return them."""
@@ -290,8 +287,7 @@ class Lane(Meter):
         self.stop_clock()
         with self.reporter.lock:
             self.send_rest()
-        unfinished = self.slices.current or self._timeout.current
-        if unfinished is not None:
+        if (unfinished := self.slices.current or self._timeout.current) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:
             self.enter(PAUSED)
@@ -302,55 +298,3 @@ class Lane(Meter):
         if not self._ending:
             self._ending = True
             os.kill(os.getpid(), signal.SIGINT)
-
-
-class OfferedKnobs:
-    """The knobs that a script offers, and their values in effect.
-
-    Thread: the one that trains.
-    """
-
-    def __init__(self, requested: Mapping[str, KnobValue]) -> None:
-        """Offer none yet; `requested` has the values of the command line."""
-        self.settings: dict[str, KnobValue] = {}
-        """The values in effect."""
-        self._requested = requested
-        self._offered: dict[str, tuple[Knob, Callable[[Any], None]]] = {}
-
-    def __contains__(self, name: str) -> bool:
-        """Return whether a knob was offered."""
-        return name in self._offered
-
-    @property
-    def not_offered(self) -> str:
-        """Name of a knob that the command line sets and the script does not offer; empty for none."""
-        return next((name for name in self._requested if name not in self._offered), "")
-
-    def offer(self, knob: Knob, apply: Callable[[Any], None]) -> KnobValue:
-        """Add a knob, and return its value: the one in effect, or that of the command line, or its default.
-
-        `apply` is called with each new value between two steps, in the thread that trains; KnobError refuses it.
-
-        Errors: KnobError for an impossible value of the command line.
-        """
-        known = knob.name in self._offered
-        self._offered[knob.name] = knob, apply
-        if known:
-            return self.settings[knob.name]
-        self.settings[knob.name] = value = knob.default
-        requested = self._requested.get(knob.name)
-        if requested is not None:
-            value = knob.parse(str(requested)) if isinstance(requested, str) else knob.check(requested)
-            apply(value)
-            self.settings[knob.name] = value
-        return value
-
-    def set(self, name: str, value: KnobValue, *, later: bool = False) -> None:
-        """Change a value, or check only whether it can be changed later.
-
-        Errors: KnobError for an unknown knob or an impossible value.
-        """
-        value = find([knob for knob, _ in self._offered.values()], name).check(value)
-        self._offered[name][1](value)
-        if not later:
-            self.settings[name] = value

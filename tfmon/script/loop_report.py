@@ -57,6 +57,11 @@ class LoopReport:
         self._batches: int | None = None
         self._told: set[str] = set()
 
+    @property
+    def epochs_done(self) -> int:
+        """Epochs that have ended."""
+        return self._epoch - 1
+
     def epoch_over(self, batches: int) -> None:
         """Record that an epoch of so many batches has ended."""
         self._batches = batches
@@ -70,7 +75,7 @@ class LoopReport:
             epoch=self._epoch if self._batches is not None or batch is not None else 0,
             batch=batch or 0,
             batches=self._batches,
-            epochs_done=self._epoch - 1,
+            epochs_done=self.epochs_done,
         )
 
     def tell_unknown(self, lane: Recorder, *, examples: bool, loss: bool, in_graph: bool) -> None:

@@ -1,7 +1,7 @@
 """Notices that PyTorch or JAX trains without `tfmon.report`, which alone sees their steps.
 
-Source: PyTorch's hook after the step of any optimizer; calls of `jax.grad` and `jax.value_and_grad`, since JAX has
-no hook for an update.
+Source: PyTorch's hook after the step of any optimizer. JAX has no hook for an update, so a script that has loaded
+it and calls `jax.grad` or `jax.value_and_grad`, or reports nothing for a while, is told.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from tfmon.script.hooking import unseen
 
 ENOUGH_S = 5.0
 """A script that has not reported a step this long after the first update is told how to."""
+LOADED_S = 30.0
+"""The same for JAX, whose updates may not be seen, from when it was loaded on."""
 LINES = "from tfmon import report; and after each step: report.step(examples=len(x), loss=loss)"
 
 
@@ -23,7 +25,7 @@ class OtherLibrary:
     def __init__(self, say: Callable[[str], None]) -> None:
         """Wait for a library; `say` is called with the reason, in a thread of its own, if no step was reported."""
         self._say = say
-        self._timer: threading.Timer | None = None
+        self._noticed = False
 
     def watch(self, module: Any) -> None:  # noqa: ANN401
         """Watch PyTorch or JAX, which is loaded."""
@@ -32,9 +34,10 @@ class OtherLibrary:
             register(lambda *_args: self._trains("PyTorch"))
             return
         for name in ("grad", "value_and_grad"):
-            setattr(module, name, self._noticed(getattr(module, name)))
+            setattr(module, name, self._noticing(getattr(module, name)))
+        self._say_after(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
 
-    def _noticed(self, own: Any) -> Any:  # noqa: ANN401
+    def _noticing(self, own: Any) -> Any:  # noqa: ANN401
         import functools
 
         @functools.wraps(own)
@@ -49,8 +52,11 @@ class OtherLibrary:
         return gradients
 
     def _trains(self, name: str) -> None:
-        if self._timer is not None:
-            return
-        self._timer = threading.Timer(ENOUGH_S, self._say, (f"{name} trains here. Add: {LINES}",))
-        self._timer.name, self._timer.daemon = "tfmon-others", True
-        self._timer.start()
+        if not self._noticed:
+            self._noticed = True
+            self._say_after(ENOUGH_S, f"{name} trains here. Add: {LINES}")
+
+    def _say_after(self, seconds: float, reason: str) -> None:
+        timer = threading.Timer(seconds, self._say, (reason,))
+        timer.name, timer.daemon = "tfmon-others", True
+        timer.start()

@@ -1,37 +1,44 @@
-"""Knobs on a script's own input pipeline: how far it makes batches ready ahead, and with how many threads.
+"""Knobs on a script's own input pipeline: batches ready ahead, threads, and the size of its batches.
 
-The size of a prefetch is fixed when a dataset is made. So a change takes effect where the script iterates over a
-dataset anew, at its next epoch: the iterator then reads a dataset with another prefetch at its end, over the same
-dataset of the script. The order of the elements stays. Until a knob is changed nothing is replaced.
+The size of a prefetch or a batch is fixed when a dataset is made. So a change takes effect where the script
+iterates over its dataset anew, at its next epoch: the iterator then reads the same dataset with another end
+(`script.datasets`). A loop that never iterates anew is changed at once, where that costs next to nothing
+(`script.running`). The order of the elements stays. Until a knob is changed nothing is replaced.
 
 Source: `tf.data.Dataset.__iter__`, whose path is the same in TensorFlow 2.18 and 2.21.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tfmon.model.knobs import PREFETCH, Knob, KnobError, KnobValue
+from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
 from tfmon.model.lane_pipes import SETTINGS
+from tfmon.script.datasets import (
+    BY_TFMON,
+    INPUT_THREADS,
+    batch_of,
+    is_cut_by_map,
+    prefetch_of,
+    settings_of,
+    with_settings,
+)
 from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.lane import Lane
+from tfmon.script.reads import Reads
+from tfmon.script.running import RunningIterator, cost_ns
+from tfmon.script.steps import StepWatcher
 
-AUTOTUNE = -1
-INPUT_THREADS = Knob(
-    "input_threads",
-    default="auto",
-    help="Threads that tf.data may use for the script's pipeline, from its next epoch on.",
-    kind="live",
-    choices=("auto", 1, 2, 4, 8),
-    low=1,
-    high=1024,
-    words=("auto",),
-)
-FOREVER = "the script reads one iterator for ever: a pipeline changes only where a new epoch iterates over it anew"
+MOST_COST = 0.01
+"""A change at once may cost so much of a step's time."""
+FIXED_BY_FIT = "`fit` trains a fixed number of batches an epoch, so their size cannot be changed"
 FILES.add(__file__)
 
 
@@ -41,127 +48,244 @@ class Pipeline:
     Thread: the one that trains.
     """
 
-    def __init__(
-        self,
-        hooks: Hooks,
-        joined: Callable[[], Lane | None],
-        mine: Callable[[], bool],
-        reads: Callable[[], object],
-    ) -> None:
+    def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepWatcher) -> None:
         """Change nothing yet.
 
         Args:
             hooks: where the replaced method is kept.
             joined: returns this process's lane, None before its first step.
-            mine: whether the calling thread trains, as far as that is known.
-            reads: returns the iterator that the loop reads first, None if there is none.
+            loop: the loop that trains.
         """
-        self.one_iterator = False
-        """Whether Keras trains all epochs from one iterator now, because it was told their number of batches."""
-        self._hooks, self._joined, self._mine, self._reads = hooks, joined, mine, reads
+        self._hooks, self._joined, self._loop = hooks, joined, loop
+        self._one_iterator = False
+        self._keras_reads: Any = None
+        self._reads = Reads()
+        self._values = _requested()
+        """What differs from the script's own settings."""
         self._own: dict[str, KnobValue] = {}
-        self._values = self._requested()
+        self._changed_at_once: Callable[[], Any] = _nothing
+        self._cost_ns = 0
 
     def install(self) -> None:
         """Replace what begins an iteration; TensorFlow is loaded."""
         import tensorflow as tf
         from tensorflow.python.eager import context
 
-        self._tf, self._eager = tf, context.executing_eagerly
+        self._eager = context.executing_eagerly
+        self._endless, self._unknown = tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
 
-    def joined(self, lane: Lane) -> None:
-        """Offer the knobs of the pipeline that the script has begun to read."""
-        if not self._own or PREFETCH.name in lane.knobs:
+    # ------------------------------------------------------------ who reads what
+
+    def fit_begins(self, *, one_iterator: bool) -> None:
+        """Record that Keras trains; from one iterator, if it was told the number of batches of an epoch."""
+        self._one_iterator = one_iterator
+
+    def fit_ends(self) -> None:
+        """Record that Keras has trained."""
+        self._one_iterator, self._keras_reads = False, None
+
+    def keras_reads(self, iterator: object) -> None:
+        """Record what the train function of Keras reads."""
+        if iterator is self._keras_reads:
             return
-        knobs = {
-            PREFETCH.name: replace(
-                PREFETCH, default=self._own[PREFETCH.name],
-                help="Batches that tf.data makes ready ahead, from the script's next epoch on.",
-            ),
-            INPUT_THREADS.name: replace(INPUT_THREADS, default=self._own[INPUT_THREADS.name]),
-        }  # fmt: skip
-        for knob in knobs.values():
-            lane.offer(knob, self._check, later=True)
+        self._keras_reads = iterator
+        try:
+            self._reads.trains(iterator)
+            lane = self._joined()
+            if lane is not None:
+                self._offer(lane, iterator, 0)
+        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+            self._hooks.failure(error)
 
-    @staticmethod
-    def _requested() -> dict[str, KnobValue]:
-        """Return what the command line sets, as far as it is possible; the lane refuses the rest."""
-        found: dict[str, KnobValue] = {}
-        requested = json.loads(os.environ.get(SETTINGS, "{}"))
-        for knob in (PREFETCH, INPUT_THREADS):
-            value = requested.get(knob.name)
-            try:
-                if value is not None:
-                    found[knob.name] = knob.parse(value) if isinstance(value, str) else knob.check(value)
-            except KnobError:
-                continue
-        return found
+    def trains(self, iterator: object) -> None:
+        """Record that what an iterator gives is trained from."""
+        self._reads.trains(iterator)
 
-    def _check(self, value: KnobValue) -> None:
-        iterator = self._reads()
+    # ------------------------------------------------------------ knobs
+
+    def joined(self, lane: Lane) -> None:
+        """Offer a lane, whose first update is about to be made, the knobs of what was read for it."""
+        feeds = self._loop.sources.feeds or ((self._reads.latest(), 0),)
+        iterator, rows = feeds[0]
+        self._offer(lane, iterator, rows if len(feeds) == 1 else 0)
+
+    def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:  # noqa: ANN401
+        """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
+        dataset = self._reads.dataset_of(iterator)
+        if dataset is None or PREFETCH.name in lane.knobs:
+            return
+        own, name = settings_of(dataset), BATCH_SIZE.name
+        if name in lane.knobs or rows not in (own.get(name), self._values.get(name)):
+            own.pop(name, None)
+        elif rows != self._values.get(name):
+            self._values.pop(name, None)
+        self._own = own
+        for knob in BY_TFMON:
+            if knob.name in own:
+                lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
+        lane.between_windows = self._settle
+
+    def _set(self, knob: Knob, value: KnobValue) -> bool:
+        """Put a value in effect at once, or return that it takes effect at the next epoch.
+
+        Raises: KnobError where neither is possible.
+        """
+        in_fit = bool(self._loop.aside)
+        if knob.name == BATCH_SIZE.name and in_fit:
+            raise KnobError(FIXED_BY_FIT)
+        if value == self._value(knob.name):
+            return False
+        iterator: Any = self._keras_reads if in_fit else self._loop.sources.reads
+        lasts = self._lasts(iterator, in_fit=in_fit)
+        if lasts is False:
+            return True
+        try:
+            self._change_at_once(iterator, knob, value)
+        except KnobError:
+            if lasts is None:
+                return True
+            raise
+        self._keep(knob.name, value)
+        return False
+
+    def _value(self, name: str) -> KnobValue | None:
+        return self._values.get(name, self._own.get(name))
+
+    def _keep(self, name: str, value: KnobValue) -> None:
+        """Record the value in effect."""
+        if value == self._own.get(name):
+            self._values.pop(name, None)
+        else:
+            self._values[name] = value
+
+    def _lasts(self, iterator: Any, *, in_fit: bool) -> bool | None:  # noqa: ANN401
+        """Return whether an iterator is read for ever; None if that is not known."""
+        if in_fit:
+            return self._one_iterator
         dataset = getattr(iterator, "_dataset", None)
-        if self.one_iterator or (
-            dataset is not None and int(dataset.cardinality()) == self._tf.data.INFINITE_CARDINALITY
-        ):
-            raise KnobError(FOREVER)
+        length = 0 if dataset is None else int(dataset.cardinality())
+        if length == self._unknown and not self._loop.report.epochs_done:
+            return None
+        return length == self._endless
+
+    def _change_at_once(self, iterator: Any, knob: Knob, value: KnobValue) -> None:  # noqa: ANN401
+        dataset, lane = getattr(iterator, "_dataset", None), self._joined()
+        forever = "the script reads one iterator for ever, so it has no next epoch"
+        if dataset is None or lane is None:
+            raise KnobError(f"{forever}, and this one cannot be changed at once")
+        if knob.name == INPUT_THREADS.name:
+            raise KnobError(f"{forever}, and the threads of a running one are fixed")
+        wanted = {**self._own, **self._values, knob.name: value}
+        running: RunningIterator = getattr(iterator, _RUNNING, None) or RunningIterator(iterator)
+        runs_with = prefetch_of(dataset)
+        ahead = beyond(wanted[PREFETCH.name], runs_with)
+        size = wanted.get(BATCH_SIZE.name)
+        cut = size if isinstance(size, int) and size != batch_of(dataset) else None
+        if ahead != "off" or cut is not None:
+            self._check_cost(lane, forever)
+        running.change(iterator, ahead, cut)
+        setattr(iterator, _RUNNING, running)
+        self._changed_at_once = weakref.ref(iterator)
+
+    def _check_cost(self, lane: Lane, forever: str) -> None:
+        """Check that one more pipeline costs next to nothing beside a step of the lane, and report its cost."""
+        self._cost_ns = self._cost_ns or cost_ns()
+        step_ns = lane.step_ns
+        share = self._cost_ns / step_ns if step_ns else 1.0
+        cost = f"{self._cost_ns / 1e3:.0f} µs a batch, {share:.1%} of a step of {step_ns / 1e6:.2f} ms"
+        if share >= MOST_COST:
+            raise KnobError(f"{forever}, and a change at once costs {cost}: more than {MOST_COST:.0%}")
+        lane.cannot_know(_PIPELINE, f"changed at once: one more pipeline costs about {cost}")
+
+    def _settle(self) -> None:
+        """Take a pipeline away that is not needed any more."""
+        iterator, lane = self._changed_at_once(), self._joined()
+        running: RunningIterator | None = getattr(iterator, _RUNNING, None)
+        if running is not None and running.settle(iterator) and lane is not None:
+            self._changed_at_once = _nothing
+            lane.cannot_know(_PIPELINE, "")
+
+    # ------------------------------------------------------------ the next epoch
 
     def _iter(self, own: Any) -> Any:  # noqa: ANN401
         def iterate(dataset: Any) -> Any:  # noqa: ANN401
             try:
-                changed = dataset
+                changed, place = dataset, None
                 try:
-                    if not self._hooks.off and self._eager() and self._mine():
-                        changed = self._changed(dataset)
+                    if not self._hooks.off and self._eager() and self._loop.mine:
+                        place = self._reads.place()
+                        changed = self._changed(dataset, place)
                 except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
                     self._hooks.failure(error)
-                return own(changed)
+                iterator = own(changed)
+                if place is not None:
+                    with contextlib.suppress(Exception):
+                        self._reads.opened(iterator, dataset, place)
+                return iterator
             except BaseException as error:
                 unseen(error)
                 raise
 
         return iterate
 
-    def _changed(self, dataset: Any) -> Any:  # noqa: ANN401
+    def _changed(self, dataset: Any, place: object) -> Any:  # noqa: ANN401
         """Return the dataset with what the knobs say; the same one while they say what the script does."""
-        own = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads_of(dataset)}
-        self._own = self._own or own
         lane = self._joined()
-        if lane is not None and lane.measures_this_thread:
-            self.joined(lane)
-            self._values.update(lane.begin_pending())
-        values = {name: value for name, value in self._values.items() if value != own[name]}
-        if not values:
+        trains = self._reads.trains_from(dataset, place)
+        begins = trains or (trains is None and not self._loop.sources.reads)
+        if begins and lane is not None and lane.measures_this_thread:
+            for name, value in lane.begin_pending().items():
+                self._keep(name, value)
+        if trains is False:
             return dataset
-        options = self._tf.data.Options()
-        changed = dataset
-        if PREFETCH.name in values:
-            changed = self._with_prefetch(dataset, values[PREFETCH.name], options)
-        if INPUT_THREADS.name in values:
-            threads = values[INPUT_THREADS.name]
-            options.threading.private_threadpool_size = 0 if threads == "auto" else threads
-        return changed.with_options(options)
+        wanted = dict(self._values)
+        no_batch = self._loop.aside or (trains is None and self._reads.any)
+        if no_batch or not self._may_cut(lane, dataset):
+            wanted.pop(BATCH_SIZE.name, None)
+        return with_settings(dataset, wanted)
 
-    def _with_prefetch(self, dataset: Any, value: KnobValue, options: Any) -> Any:  # noqa: ANN401
-        inner = dataset
-        while type(inner).__name__ in ("_OptionsDataset", "_PrefetchDataset"):
-            inner = inner._input_dataset
-        if value == "off":
-            options.experimental_optimization.inject_prefetch = False
-            return inner
-        return inner.prefetch(self._tf.data.AUTOTUNE if value == "auto" else value)
+    def _may_cut(self, lane: Lane | None, dataset: Any) -> bool:  # noqa: ANN401
+        """Return whether the batch size of the knob is that of a dataset: it is no knob of the script itself."""
+        if BATCH_SIZE.name in self._own:
+            return True
+        return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)
 
 
-def prefetch_of(dataset: Any) -> KnobValue:  # noqa: ANN401
-    """Return the prefetch at a dataset's end."""
-    while type(dataset).__name__ == "_OptionsDataset":
-        dataset = dataset._input_dataset
-    if type(dataset).__name__ != "_PrefetchDataset":
+_RUNNING, _PIPELINE = "_tfmon_running", "pipeline"
+
+
+def _nothing() -> None:
+    """Return nothing."""
+
+
+def beyond(wanted: KnobValue, own: KnobValue) -> KnobValue:
+    """Return how many batches more must be ready ahead than an iterator has ready itself.
+
+    Raises: KnobError where it has more ready than that.
+    """
+    if wanted == own:
         return "off"
-    size = int(dataset._buffer_size)
-    return "auto" if size == AUTOTUNE else size or "off"
+    if own == "off":
+        return wanted
+    if isinstance(own, int) and isinstance(wanted, int) and wanted > own:
+        return wanted - own
+    if isinstance(own, int) and wanted == "auto":
+        return wanted
+    raise KnobError(
+        f"the script reads one iterator for ever, and it runs with prefetch {show(own)}: that can only be raised"
+    )
 
 
-def threads_of(dataset: Any) -> KnobValue:  # noqa: ANN401
-    """Return the threads that a dataset has to itself."""
-    return int(dataset.options().threading.private_threadpool_size or 0) or "auto"
+def _requested() -> dict[str, KnobValue]:
+    """Return what the command line sets, as far as it is possible; the lane refuses the rest."""
+    found: dict[str, KnobValue] = {}
+    requested = json.loads(os.environ.get(SETTINGS, "{}"))
+    for knob in BY_TFMON:
+        value = requested.get(knob.name)
+        try:
+            if value is not None:
+                found[knob.name] = knob.parse(value) if isinstance(value, str) else knob.check(value)
+        except KnobError:
+            continue
+    return found

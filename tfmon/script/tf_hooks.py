@@ -19,6 +19,7 @@ from typing import Any
 
 from tfmon.script import hooking
 from tfmon.script.hooking import Hooks, hidden, unseen
+from tfmon.script.learning_rate import LoopOptimizers
 from tfmon.script.looking import first_of, iterations_of, loss_path, rows_in, rows_of, variables_in
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
@@ -52,6 +53,7 @@ class TensorFlowHooks:
         self._sources: dict[int, Any] = {}
         self._target: Any = None
         self._depth = 0
+        self.optimizers = LoopOptimizers()
 
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
@@ -222,8 +224,10 @@ class TensorFlowHooks:
                     outermost = not self._depth and not self.hooks.off
                     if outermost and not self._eager():
                         self._mark(optimizer)
+                        self._saw(optimizer)
                     elif outermost and self.watcher.here:
                         self._sources = {}
+                        self._saw(optimizer)
                         begun = self.watcher.update_begins(id(optimizer))
                 except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
                     self.hooks.failure(error)
@@ -306,6 +310,10 @@ class TensorFlowHooks:
             self.watcher.update_ends(None if scaled else loss, 0)
         except Exception as error:  # noqa: BLE001
             self.hooks.failure(error)
+
+    def _saw(self, optimizer: Any) -> None:  # noqa: ANN401
+        if not (self.watcher.off or self.watcher.aside) and self.watcher.mine:
+            self.optimizers.saw(optimizer)
 
     # ------------------------------------------------------------ marks
 

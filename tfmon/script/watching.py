@@ -35,8 +35,10 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         from tfmon.script.tf_hooks import TensorFlowHooks
 
         _tensorflow = TensorFlowHooks(watcher, hooks)
+        watcher.first_step_over = _first_step_over
         _tensorflow.install()
-        pipeline = Pipeline(hooks, process.joined, lambda: watcher.mine, lambda: watcher.reads)
+        pipeline = Pipeline(hooks, process.joined, watcher)
+        watcher.trains = pipeline.trains
         pipeline.install()
         os.register_at_fork(after_in_child=watcher.retire)
         return
@@ -72,6 +74,13 @@ def _join() -> Lane | None:
         pipeline.joined(lane)
     atexit.register(watcher.finish)
     return lane
+
+
+def _first_step_over() -> None:
+    """Offer the learning rate of what made the updates of the first step."""
+    lane = process.joined()
+    if lane is not None and _tensorflow is not None:
+        _tensorflow.optimizers.offer(lane)
 
 
 def _not_reported(reason: str) -> None:

@@ -1,0 +1,76 @@
+"""Which thread of a script is followed, and when: not where Keras trains, or the script reports its steps."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+from tfmon.script.loop_report import LoopReport, Recorder
+
+
+class Followed(ABC):
+    """The thread of the first update; calls from others are ignored."""
+
+    def __init__(self) -> None:
+        self.off = False
+        """True once this process is known not to be the lane, or the script reports its steps itself."""
+        self.lane: Recorder | None = None
+        self.aside = 0
+        """More than 0 while another watcher follows what the script does."""
+        self.report = LoopReport()
+        self._reported = self._updating = False
+        self._thread = 0
+
+    @property
+    def mine(self) -> bool:
+        """Whether the calling thread trains, or no thread is known to train yet."""
+        return self.lane is None or threading.get_ident() == self._thread
+
+    @property
+    def here(self) -> bool:
+        """Whether the calling thread is watched now."""
+        if self.off or self.aside or self._updating:
+            return False
+        ident = threading.get_ident()
+        if ident == self._thread:
+            return True
+        if self.lane is not None:
+            return False
+        self.begin_anew()
+        self._thread = ident
+        return True
+
+    def step_aside(self) -> bool:
+        """Leave what follows to another watcher; return whether `come_back` must be called."""
+        if self.off and not self._reported:
+            return False
+        if self.lane is not None and threading.get_ident() != self._thread:
+            return False
+        if not self.aside:
+            self.finish()
+            self.report.doing = ""
+        self.aside += 1
+        return True
+
+    def come_back(self) -> None:
+        """Watch again, also a script that reported its steps before."""
+        self.aside -= 1
+        if self._reported:
+            self.off = self._reported = False
+
+    def retire(self, *, reported: bool = False) -> None:
+        """Watch no more; until Keras has trained if the script has `reported` a step itself."""
+        self.off, self._reported = True, reported
+        self.forget()
+
+    @abstractmethod
+    def begin_anew(self) -> None:
+        """Begin to follow a thread: nothing is known of it."""
+
+    @abstractmethod
+    def forget(self) -> None:
+        """Begin a step without anything in it."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """End the step under way: no other follows for a while."""
