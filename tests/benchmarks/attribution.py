@@ -96,7 +96,7 @@ def compare(one: Known, seconds: float, captures: int) -> tuple[float, bool]:
     """Train a lane, print both shares; return the largest difference and if the verdict is right."""
     plan = plan_one_lane(one.scenario, one.lane)
     (planned,) = plan.lanes
-    with racing(plan) as (lanes, watch, _), tempfile.TemporaryDirectory() as folder:
+    with racing(plan) as (lanes, watch), tempfile.TemporaryDirectory() as folder:
         lanes.resume([planned.spec.name])
         profiles = []
         for number in range(captures):
@@ -314,7 +314,7 @@ def run_rate(options: argparse.Namespace) -> None:
     rates = []
     for scenario, lane in (("fine-grained-ops", "cpu,graph=on"), ("small-dense", "cpu"), ("retracing", "cpu")):
         plan = plan_one_lane(scenario, lane)
-        with racing(plan) as (lanes, watch, _):
+        with racing(plan) as (lanes, watch):
             lanes.resume([plan.lanes[0].spec.name])
             watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
             start = watch.heard
@@ -335,7 +335,7 @@ def run_profile(options: argparse.Namespace) -> None:
     plan = plan_one_lane(options.scenario, options.lane)
     name = plan.lanes[0].spec.name
     took, lost, stood = [], [], []
-    with racing(plan) as (lanes, watch, _), tempfile.TemporaryDirectory() as folder:
+    with racing(plan) as (lanes, watch), tempfile.TemporaryDirectory() as folder:
         lanes.resume([name])
         _train(watch, 2.0)
         for number in range(options.captures):

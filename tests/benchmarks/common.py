@@ -7,7 +7,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -107,18 +107,8 @@ class Watch:
             self._change.notify_all()
 
 
-class LaneSampling(HostProbe):
-    """The host's probe, which rests while the bare loop trains: sampling is a part of what tfmon costs."""
-
-    resting = False
-
-    def sample(self) -> Iterable[Event]:
-        """Take one reading, or none."""
-        return () if self.resting else super().sample()
-
-
 @contextlib.contextmanager
-def racing(plan: RacePlan, script: Path = BOOTSTRAP) -> Iterator[tuple[LaneGroup, Watch, LaneSampling]]:
+def racing(plan: RacePlan, script: Path = BOOTSTRAP) -> Iterator[tuple[LaneGroup, Watch]]:
     """Run a plan's one lane as the program does, with sampling at 1 Hz beside it; it is ready and paused.
 
     `script` is what its process runs.
@@ -126,14 +116,13 @@ def racing(plan: RacePlan, script: Path = BOOTSTRAP) -> Iterator[tuple[LaneGroup
     session = Session(read_machine(), time.monotonic_ns)
     watch = Watch(session)
     lanes = LaneGroup(session, lambda _scenario: plan, script)
-    sampling = LaneSampling(lanes.processes)
-    ticker = Ticker(sampling, session.accept, interval_s=1.0)
+    ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
     try:
         lanes.begin(plan)
         lanes.pause([plan.lanes[0].spec.name])
         ticker.start()
         watch.wait(lambda event: isinstance(event, PhaseEntered) and event.phase == READY, 0, GETTING_READY_S)
-        yield lanes, watch, sampling
+        yield lanes, watch
     finally:
         lanes.stop()
         ticker.close()

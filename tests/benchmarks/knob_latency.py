@@ -85,7 +85,7 @@ def measure(
     (lane,) = plan.lanes
     done: list[Press] = []
     chance = random.Random(0)
-    with racing(plan) as (lanes, watch, _):
+    with racing(plan) as (lanes, watch):
         lanes.resume([lane.spec.name])
         watch.wait(lambda event: isinstance(event, Window), 0, ANSWER_S)
         time.sleep(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,10 @@ from tfmon.model.lane_state import PAUSED, RACING, SLICE_START
 from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import control, step_clock
 from tfmon.trainer.control import PAUSE, PROFILE, WARM_UP, LaneControl
-from tfmon.trainer.cpu_use import TICK_NS, CpuMeter
+from tfmon.trainer.cpu_use import HAS_RUN_NS, TICK_NS, CpuMeter
 from tfmon.trainer.slices import LONG_STRETCH_NS, STRETCH_NS, WINDOW_NS, Slices
 from tfmon.trainer.step_clock import (
+    CAPACITY,
     COMPILING,
     KNOB_CHANGE,
     LONG_COLLECTION_NS,
@@ -68,7 +70,7 @@ class Lane(LaneControl):
         """Train a step."""
         self.now_ns += took_ns
         clock = self.clock
-        clock.times[0] = took_ns
+        clock.times[clock.kept] = took_ns
         clock.count(1)
         clock.done += 1
         clock.examples += 10
@@ -204,6 +206,25 @@ class TestSlices:
         lane.slice(2, 0.4, 1_000_000)
         (ended,) = lane.of(SliceEnded)
         assert ended.load is not None and ended.load.examples == 4_000
+
+    def test_a_process_that_ran_between_two_slices_did_not_wait_in_the_second(self, tmp_path: Path) -> None:
+        thread = tmp_path / "proc/self/task/7"
+        thread.mkdir(parents=True)
+        meter = CpuMeter(tmp_path)
+
+        def delay_in_a_slice(before_ns: int, after_ns: int) -> int | None:
+            (thread / "schedstat").write_text(f"5 {before_ns} 2\n")
+            meter.begin()
+            (thread / "schedstat").write_text(f"5 {after_ns} 2\n")
+            load = meter.end(1)
+            assert load is not None
+            return load.delay_ns
+
+        assert delay_in_a_slice(1_000, 4_000) == 3_000
+        until_ns = time.process_time_ns() + 2 * HAS_RUN_NS
+        while time.process_time_ns() < until_ns:
+            pass
+        assert delay_in_a_slice(9_000, 9_500) == 500
 
     def test_where_the_kernel_reports_nothing_only_its_own_time_is_known(self, tmp_path: Path) -> None:
         meter = CpuMeter(tmp_path)
@@ -355,6 +376,19 @@ class TestClock:
         assert clock.histogram == histogram.count([*times, 1])
         clock.reset(77)
         assert (clock.began_ns, clock.steps, clock.longest_ns, clock.histogram) == (77, 0, 0, {})
+
+    def test_more_times_than_the_ring_holds_are_all_counted(self) -> None:
+        clock = StepClock()
+        times = [1_000 + number for number in range(3 * CAPACITY)]
+        left = list(times)
+        while left:
+            stretch = left[: min(1_500, clock.room)]
+            del left[: len(stretch)]
+            for slot, time_ns in enumerate(stretch):
+                clock.times[clock.kept + slot] = time_ns
+            clock.count(len(stretch))
+        assert (clock.steps, clock.longest_ns) == (len(times), times[-1])
+        assert clock.histogram == histogram.count(times)
 
     def test_without_numpy_they_are_counted_the_same(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(step_clock, "HAS_NUMPY", False)

@@ -131,14 +131,14 @@ class Meter(LaneControl):
         clock.examples += examples
         clock.input_ns += input_ns
         clock.call_ns += call_ns
-        if steps == 1 and self._uncounted < CAPACITY:
-            clock.times[self._uncounted] = took_ns
-            self._uncounted += 1
+        written = clock.kept + self._uncounted
+        more = min(steps, CAPACITY - written)
+        if more == 1:
+            clock.times[written] = took_ns // steps
         else:
-            after = min(self._uncounted + steps, CAPACITY)
-            for slot in range(self._uncounted, after):
+            for slot in range(written, written + more):
                 clock.times[slot] = took_ns // steps
-            self._uncounted = after
+        self._uncounted += more
         clock.done += steps
         clock.last_end_ns = now_ns
         if ended_ns is not None:
@@ -150,7 +150,7 @@ class Meter(LaneControl):
                 self.finish_capture()
         elif self.unconfirmed:
             self.confirm_knobs(now_ns, took_ns)
-        full = self._uncounted >= CAPACITY
+        full = clock.kept + self._uncounted >= CAPACITY
         if self._waiting or full or now_ns >= self.slices.due_ns(self.stretch_began_ns):
             self.end_stretch()
 

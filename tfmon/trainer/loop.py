@@ -120,7 +120,7 @@ class Loop(LaneControl):
         calm, speed = 0, 0.0
         while not self._stopped:
             examples = clock.examples
-            self._stepper.until(before_ns + WINDOW_NS // 4, CAPACITY)
+            self._stepper.until(before_ns + WINDOW_NS // 4, clock.room)
             self._stepper.read_loss()
             now_ns = time.monotonic_ns()
             last, speed = speed, (clock.examples - examples) / max(1, now_ns - before_ns)
@@ -156,7 +156,7 @@ class Loop(LaneControl):
             at_ns = self._stepper.until(0, 1)
             self.confirm_knobs(at_ns, at_ns - before_ns)
         while (left := self._steps_left) > 0:
-            if self._stepper.until(end_ns, min(CAPACITY, left)) >= end_ns or self._mailbox.waiting:
+            if self._stepper.until(end_ns, min(clock.room, left)) >= end_ns or self._mailbox.waiting:
                 break
         loss = self._stepper.read_loss()
         self.finish_stretch(time.monotonic_ns(), loss, last=self._steps_left <= 0)

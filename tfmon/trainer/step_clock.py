@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.model.lane_statistics import BINS_PER_OCTAVE, add
+from tfmon.model.lane_statistics import BINS_PER_OCTAVE
 
 try:
     import numpy as np
@@ -24,7 +24,7 @@ else:
     HAS_NUMPY = True
 
 CAPACITY = 8_192
-"""Most steps between two counts."""
+"""Most step times that are kept before they are counted into the histogram."""
 LONG_COLLECTION_NS = 5_000_000
 """A garbage collection that takes longer marks its window."""
 KNOB_CHANGE, GARBAGE_COLLECTION = "knob change", "garbage collection"
@@ -41,12 +41,15 @@ MOST_CAUSE_CHARACTERS = 120
 class StepClock:
     """Collects a window: the caller adds to the sums, and writes step times into a ring that is never reallocated.
 
+    Counting into the histogram is left for the end of the window: rarely used code takes several times as long
+    between training steps, which have just emptied the CPU's caches, as it does in a loop by itself.
+
     Units: nanoseconds of `time.monotonic_ns`.
     """
 
     def __init__(self) -> None:
         self.times = array("q", bytes(8 * CAPACITY))
-        """Step times that are not in the histogram yet."""
+        """Step times that are not in the histogram yet; the caller writes new ones from `kept` on."""
         self.done = 0
         """Steps of all windows, and those in none."""
         self.last_end_ns = 0
@@ -57,32 +60,53 @@ class StepClock:
         """Begin a window."""
         self.began_ns = at_ns
         self.steps = 0
+        self.kept = 0
         self.examples = 0
         self.input_ns = 0
         self.call_ns = 0
         self.sync_ns = 0
         self.report_ns = 0
-        self.longest_ns = 0
         self.traced_steps = 0
         self.traced_ns = 0
-        self.histogram: dict[int, int] = {}
         self.marks: set[str] = set()
+        self._histogram: Counter[int] = Counter()
+        self._longest_ns = 0
 
     def count(self, steps: int) -> None:
-        """Count the first `steps` times of the ring into the window's histogram."""
-        if not HAS_NUMPY:
-            few = self.times[:steps]
-            counted = Counter(math.floor(math.log2(max(time, 1)) * BINS_PER_OCTAVE) for time in few)
-            longest_ns = max(few)
-        else:
-            times = np.frombuffer(self.times, dtype=np.int64, count=steps)
-            bins = np.floor(np.log2(np.maximum(times, 1)) * BINS_PER_OCTAVE).astype(np.int64)
-            found, amounts = np.unique(bins, return_counts=True)
-            counted = Counter(dict(zip(found.tolist(), amounts.tolist(), strict=True)))
-            longest_ns = int(times.max())
-        self.histogram = add(self.histogram, counted)
-        self.longest_ns = max(self.longest_ns, longest_ns)
+        """Count steps into the window, whose times the caller has written behind those that are kept."""
         self.steps += steps
+        self.kept += steps
+        if self.kept >= CAPACITY // 2:
+            self._count_kept()
+
+    @property
+    def room(self) -> int:
+        """How many more step times can be written."""
+        return CAPACITY - self.kept
+
+    @property
+    def histogram(self) -> dict[int, int]:
+        """How many steps of the window took how long, as in `Window`."""
+        self._count_kept()
+        return dict(self._histogram)
+
+    @property
+    def longest_ns(self) -> int:
+        """The window's longest step."""
+        self._count_kept()
+        return self._longest_ns
+
+    def _count_kept(self) -> None:
+        """Count the times that are kept into the histogram."""
+        if not self.kept:
+            return
+        times, self.kept = self.times[: self.kept], 0
+        self._longest_ns = max(self._longest_ns, max(times))
+        if HAS_NUMPY:
+            logarithms = np.log2(np.maximum(np.frombuffer(times, dtype=np.int64), 1)) * BINS_PER_OCTAVE
+            self._histogram.update(np.floor(logarithms).astype(np.int64).tolist())
+        else:
+            self._histogram.update(math.floor(math.log2(max(time, 1)) * BINS_PER_OCTAVE) for time in times)
 
 
 @dataclass(slots=True)

@@ -55,7 +55,7 @@ class Stepper:
         """
         clock_ns, step, batches = time.monotonic_ns, self.step, self.feed.batches
         clock, waiting = self._clock, self._waiting
-        times = clock.times
+        times, place = clock.times, clock.kept
         size, reads = self.feed.batch_examples, self.reads_loss
         traces = self.traces
         assert traces is not None
@@ -74,7 +74,7 @@ class Stepper:
                 self.read_loss()
                 ended_ns = clock_ns()
                 sync_ns += ended_ns - called_ns
-            times[steps] = ended_ns - began_ns
+            times[place + steps] = ended_ns - began_ns
             steps += 1
             input_ns += fed_ns - began_ns
             call_ns += called_ns - fed_ns
@@ -97,7 +97,10 @@ class Stepper:
 
     def read_loss(self) -> float | None:
         """Return the last step's loss; reading it waits until the device has finished the step."""
-        return None if self.loss is None else float(np.mean(self.loss))
+        if self.loss is None:
+            return None
+        loss = np.asarray(self.loss)
+        return float(loss if loss.ndim == 0 else loss.mean())
 
     def sample(self, sampler: Sampler, step_ns: float) -> None:
         """Train one step between two barriers, in no window; `step_ns` is what a plain step takes.
