@@ -8,7 +8,7 @@ import pytest
 from support.measured_lanes import KNOBS
 from support.measured_lanes import measured_lane as lane
 
-from tfmon.analysis.advice import Advice, advice_for, code_for
+from tfmon.analysis.advice import Advice, advice_for, code_for, code_to_keep
 from tfmon.model.knobs import Knob
 
 
@@ -70,3 +70,33 @@ def test_the_code_that_does_it_is_at_hand():
     assert "prefetch(tf.data.AUTOTUNE)" in code_for(Advice("prefetch", "auto", ""))[0]
     assert "batch(128)" in code_for(Advice("batch_size", 128, ""))[0]
     assert "variant fast" in code_for(Advice("variant", "fast", ""))[0]
+
+
+OWN = (
+    Knob("prefetch", "auto", "", "live", ("off", 1, 2, "auto"), 1, 1024),
+    Knob("learning_rate", 0.01, "", "live", low=0),
+    Knob("input_threads", "auto", "", "live", ("auto", 1, 2), 1, 8),
+    Knob("rate", 0.5, "", "live", low=0),
+    Knob("batch_size", 32, "", "live", low=1),
+    Knob("stop_after_epoch", False, "", "live"),
+)
+
+
+@pytest.mark.parametrize(
+    ("knob", "value", "line"),
+    [
+        ("prefetch", "off", "options.experimental_optimization.inject_prefetch = False"),
+        ("prefetch", 2, "dataset = dataset.prefetch(2)"),
+        ("input_threads", 2, "options.threading.private_threadpool_size = 2"),
+        ("learning_rate", 0.05, "optimizer.learning_rate = 0.05"),
+        ("batch_size", 64, "dataset = dataset.batch(64)"),
+        ("rate", 0.25, 'rate = report.knob("rate", 0.25)'),
+    ],
+)
+def test_what_was_changed_in_a_script_has_the_code_that_keeps_it(knob, value, line):
+    own = {one.name: one.default for one in OWN}
+    script = replace(lane(settings={**own, knob: value}), command="python train.py")
+    ((_, lines),) = code_to_keep(script, OWN)
+    assert line in "\n".join(lines)
+    assert not list(code_to_keep(replace(script, settings={**own, "stop_after_epoch": True}), OWN))
+    assert not list(code_to_keep(replace(script, command=""), OWN)), "a scenario is not the user's file"

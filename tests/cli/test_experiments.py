@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
 
 import pytest
@@ -108,6 +109,42 @@ def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object(tfmo
     assert {knob: found["settings"][knob] for knob in found["best"]["settings"]} == found["best"]["settings"]
 
 
+LOOP = """
+import numpy as np, tensorflow as tf, time
+def slow(x):
+    time.sleep(0.004)
+    return x
+data = tf.data.Dataset.from_tensor_slices(np.ones((1_000, 4), "float32")).batch(10)
+data = data.map(lambda x: tf.ensure_shape(tf.numpy_function(slow, [x], tf.float32), [None, 4]))
+options = tf.data.Options()
+options.experimental_optimization.inject_prefetch = False
+data, weights = data.with_options(options), tf.Variable(tf.ones((4, 1)))
+@tf.function
+def step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(x @ weights))
+    weights.assign_sub(0.01 * tape.gradient(loss, weights))
+    return loss
+while True:
+    for x in data:
+        step(x)
+        time.sleep(0.004)
+"""
+
+
+@pytest.mark.tensorflow
+def test_a_loop_of_ones_own_that_waits_for_its_input_is_given_a_prefetch(tfmon, tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text(LOOP)
+    done = tfmon("tune", "--no-record", "--json", "--lane", "cpu", "--", sys.executable, path)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    tried = {attempt["tried"]: attempt for attempt in found["attempts"]}
+    assert tried["prefetch auto"]["outcome"] == "kept" and tried["prefetch auto"]["gain_ci95"][0] > 1.2
+    assert found["best"]["settings"]["prefetch"] == "auto"
+    assert any("prefetch(tf.data.AUTOTUNE)" in line for line in found["best"]["code"])
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -116,6 +153,8 @@ def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object(tfmo
         (("crossover", "small-dense", "--lane", "cpu"), 2, "a crossover compares two lanes"),
         (("crossover", "small-dense", "--from", "5", "--to", "7"), 2, "fewer than two powers of two from 5 to 7"),
         (("tune", "small-dense", "--lane", "gpu:7"), 3, "gpu:7 is not there"),
+        (("tune",), 2, "tune a scenario, or a command of your own"),
+        (("tune", "small-dense", "--", "python", "x.py"), 2, "tune a scenario, or a command of your own"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

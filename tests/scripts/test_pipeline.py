@@ -66,6 +66,20 @@ class Slow(keras.callbacks.Callback):
 model.fit(endless, steps_per_epoch=50, epochs=100_000, verbose=0, callbacks=[Slow()])
 """
 
+GENERATOR = """
+def count():
+    number = 0
+    while True:
+        yield [number / 1_000] * 4
+        number += 1
+
+spec = tf.TensorSpec((4,), tf.float32)
+for x in tf.data.Dataset.from_generator(count, output_signature=spec).batch(8):
+    step(x)
+    print("got", *(round(float(value) * 1_000) for value in x[:, 0]), flush=True)
+    time.sleep(0.1)
+"""
+
 
 def epochs(lines: list[str]) -> list[str]:
     return [line for line in lines if re.match(r"epoch ", line)]
@@ -153,6 +167,16 @@ def test_an_endless_loop_is_changed_at_once(watch, script):
     own = {next(alone.stdout).split()[1] for _ in range(3 * len(watched))}
     alone.kill()
     assert {line.split()[1] for line in watched} <= own
+
+
+def test_a_generator_without_an_end_gives_every_element_in_batches_of_another_size(watch, script):
+    race = watch(script(LOOP + GENERATOR))
+    race.until(lambda: race.lane.steady.windows >= 2, "steady windows")
+    for size in (20, 3, 8):
+        change(race, "batch_size", size)
+        race.until(lambda size=size: len(printed(race)[-1].split()) == 1 + size, f"batches of {size}")
+    numbers = [int(word) for line in printed(race) for word in line.split()[1:]]
+    assert numbers == list(range(len(numbers)))
 
 
 def test_a_change_at_once_that_costs_too_much_is_refused_with_its_cost(watch, script):

@@ -260,6 +260,7 @@ class Demo:
         at_ns: int,
         marks: tuple[str, ...] = (),
         turn: int | None = None,
+        loss: float | None = None,
     ) -> None:
         """One window of a fifth of a second, up to `at_ns`."""
         batch = self.settings[lane]["batch_size"]
@@ -277,7 +278,8 @@ class Demo:
                 sampled_call_ns=round(step_ms * 3e5),
                 sampled_tail_ns=round(step_ms * 5e5) if lane.startswith("gpu") else 10_000,
                 sampled_copy_ns=round(step_ms * 1e5) if lane.startswith("gpu") else None,
-                histogram=histogram.count(spread), loss=1.9 + 0.4 * math.exp(-done / 3_000),
+                histogram=histogram.count(spread),
+                loss=1.9 + 0.4 * math.exp(-done / 3_000) if loss is None else loss,
                 settings=self.settings[lane], marks=marks, round=turn,
                 gpu_memory_allocated_bytes=38 * 2**20 if lane.startswith("gpu") else None,
                 gpu_memory_peak_bytes=51 * 2**20 if lane.startswith("gpu") else None,

@@ -9,8 +9,8 @@ from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
-from tfmon.model.events import LaneEnded, LaneStalled, Suspended
-from tfmon.model.lane_events import Hello, StackReported
+from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted, Suspended
+from tfmon.model.lane_events import Hello, NotMeasured, StackReported
 from tfmon.model.readings import ClockReason, HostSample, Missing
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.readings import time_parts, time_row
@@ -197,3 +197,16 @@ async def test_a_lane_that_cannot_tell_or_has_ended_is_not_profiled():
         await pilot.press("S", "K")
         assert "has ended already" in app.view.message
     assert demo.controls.calls == []
+
+
+def test_a_script_lane_shows_the_code_that_keeps_what_was_changed_and_what_cannot_be_known():
+    demo = racing_demo()
+    assert "To keep" not in page(demo, "cpu")
+    demo.session.accept(
+        LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"prefetch": 2}, command="python train.py")
+    )
+    reason = "the loop reads no dataset"
+    demo.session.accept(NotMeasured(lane="cpu", at_ns=demo.clock(), what="examples", reason=reason))
+    told = page(demo, "cpu")
+    assert "To keep what was changed, in the script" in told
+    assert "dataset = dataset.prefetch(2)" in told and reason in told

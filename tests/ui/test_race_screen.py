@@ -392,3 +392,18 @@ def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds()
     demo.enter("cpu", "done")
     pane = text(page(demo, charset="ascii"))
     assert "7 669 examples/s" in pane and "not measured" not in pane
+
+
+def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():
+    demo = racing_demo()
+    for name in demo.names:
+        started = LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python train.py")
+        demo.session.accept(started)
+        demo.settings[name], demo.steps[name] = {"batch_size": 10}, 0
+        demo.enter(name, "racing")
+        for _ in range(40):
+            demo.clock.ahead(0.2)
+            demo.train(name, 1_000, 2.6, demo.clock(), loss=1.0 + (name == "cpu"))
+    shown = " ".join(text(page(over(demo), width=200)).split())
+    assert "cpu 8.0 s, gpu:0 8.1 s of training for the same 800 steps; loss at the end: cpu 2.0000" in shown
+    assert "at the same step differ by 1.0000" in shown and "one may train something else" in shown

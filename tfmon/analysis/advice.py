@@ -110,6 +110,33 @@ def code_for(advice: Advice) -> tuple[str, ...]:
     return _CODE.get((advice.knob, advice.value), (f"# {advice.knob} = {show(advice.value)} in the scenario",))
 
 
+def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each value of a script's lane that is not the script's own, and the lines that set it for good."""
+    for knob in knobs if lane.command else ():
+        value = lane.settings.get(knob.name, knob.default)
+        if value != knob.default and knob.name != "stop_after_epoch":
+            yield Advice(knob.name, value, "").text, _lines_to_keep(knob.name, value)
+
+
+def _lines_to_keep(name: str, value: KnobValue) -> tuple[str, ...]:
+    end = "dataset = dataset.with_options(options)"
+    match name:
+        case "prefetch" if value == "off":
+            no_prefetch = "options.experimental_optimization.inject_prefetch = False"
+            return "options = tf.data.Options()", no_prefetch, f"{end}  # and no prefetch at its end"
+        case "prefetch":
+            size = "tf.data.AUTOTUNE" if value == "auto" else value
+            return (f"dataset = dataset.prefetch({size})  # at its end",)
+        case "input_threads":
+            threads = 0 if value == "auto" else value
+            return "options = tf.data.Options()", f"options.threading.private_threadpool_size = {threads}", end
+        case "learning_rate":
+            return (f"optimizer.learning_rate = {show(value)}  # or where the optimizer is made",)
+        case "batch_size":
+            return code_for(Advice(name, value, ""))
+    return (f'{name} = report.knob("{name}", {value!r})',)
+
+
 def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Advice]:
     for one in _TRIES.get(kind, ()):
         knob = _find(knobs, one.knob)

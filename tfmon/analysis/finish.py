@@ -21,10 +21,22 @@ NORMAL = 1.4826
 
 def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the lines about the end of a script's race; none before all lanes have done the same work."""
+    return tuple(line for line in (time_to_finish(snapshot), *loss_warnings(snapshot)) if line)
+
+
+def time_to_finish(snapshot: Snapshot) -> str:
+    """Return how long each lane of a script's race has trained for the same work; empty before its end."""
+    return _times(snapshot.lanes) if _ended(snapshot) else ""
+
+
+def loss_warnings(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return a warning for each two lanes of a script's race that may have trained something else."""
+    return tuple(_differences(snapshot.lanes)) if _ended(snapshot) else ()
+
+
+def _ended(snapshot: Snapshot) -> bool:
     lanes = snapshot.lanes
-    if len(lanes) < 2 or any(lane.phase != DONE or not lane.command for lane in lanes):
-        return ()
-    return tuple(line for line in (_times(lanes), *_differences(lanes)) if line)
+    return len(lanes) > 1 and all(lane.phase == DONE and lane.command for lane in lanes)
 
 
 def _times(lanes: Sequence[LaneState]) -> str:

@@ -91,15 +91,15 @@ def crossover(
     _run(info, race_options, planned, progress, crossover_to_json if as_json else crossover_to_text)
 
 
-@click.command(short_help="Find settings that train faster.")
-@click.argument("scenario")
+@click.command(cls=options.TakesCommand, short_help="Find settings that train faster.")
+@click.argument("scenario", required=False)
 @options.one_lane
 @options.settings
 @options.record
 @options.as_json
 @options.python
 def tune(
-    scenario: str,
+    scenario: str | None,
     lane: str | None,
     settings: tuple[str, ...],
     record: str | None,
@@ -109,20 +109,25 @@ def tune(
 ) -> None:
     """Find settings under which SCENARIO trains faster on one device.
 
+    Or your own training script, unchanged: tfmon tune -- python train.py --epochs 30
+
     The lane trains on while tfmon tries, one change after the other, what may help against its bottleneck. Slices
     with and without the change alternate. A change that makes the lane faster is kept; it ends when nothing
     helps any more. Ctrl+C ends it and prints what is known by then.
     """
     from tfmon.analysis.tuning import news
-    from tfmon.catalog import find_scenario
+    from tfmon.catalog import command_scenario, find_scenario
     from tfmon.model.race import TuneState
     from tfmon.reports.experiments import tuning_to_json, tuning_to_text
     from tfmon.runner.planner import RaceOptions
 
+    command = options.own_command()
+    if bool(command) is (scenario is not None):
+        raise UsageError("tune a scenario, or a command of your own after --", "tfmon tune -- python train.py")
     race_options = RaceOptions(
         lanes=(lane,) if lane else (),
         settings=settings,
-        python=options.interpreter(python),
+        python=options.interpreter(python, command),
         one_lane=True,
         fresh=True,
     )
@@ -131,7 +136,7 @@ def tune(
         return news(snapshot) if snapshot.lanes[0].points else "the lane gets ready"
 
     _run(
-        find_scenario(scenario),
+        command_scenario(command) if command else find_scenario(str(scenario)),
         options.with_recording(race_options, record, no_record),
         lambda lanes: TuneState(lanes[0].name, everything=True),
         progress,

@@ -26,7 +26,7 @@ from tfmon.model.race import KEPT, REFUSED, STOPPED, Attempt, Block, TuneState
 SLICES = 2
 """Slices in a row under one setting, where a change costs next to nothing."""
 SLICES_IN_A_BLOCK = LOOKS[0]
-"""The same where it costs a new process, or an epoch until the cache is full: one look a block."""
+"""The same where it costs a new process, or an epoch until a cache is full or a script obeys: one look a block."""
 SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
 """A slice holds about so many steps, within these bounds: at least a quarter of it is warm-up, see the trainer,
 and shorter slices give more pairs in the same time."""
@@ -128,7 +128,8 @@ class Tuning:
         """
         self._epoch_trained = starts_changed
         self._driver.controls.set_exclusive(attempt.lane, self._slice_s())
-        in_blocks = attempt.restarts or self._fills_a_cache(attempt)
+        waits = bool(self._lane().command)
+        in_blocks = waits or attempt.restarts or self._fills_a_cache(attempt)
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
         first = looks_at(attempt)[0]
         outcome = reason = ""
@@ -203,7 +204,7 @@ class Tuning:
         """Set what differs, and wait until the lane trains under it."""
         for knob, value in settings.items():
             lane = self._lane()
-            if lane.over or lane.settings.get(knob) != value:
+            if lane.over or knob in lane.requested or lane.settings.get(knob) != value:
                 self._driver.set_knob([lane.spec.name], knob, value)
 
     def _request(self, settings: Mapping[str, KnobValue]) -> None:

@@ -15,6 +15,7 @@ from tfmon.model.lane_events import (
     KnobRefused,
     LaneFailed,
     LibrariesLoaded,
+    NotMeasured,
     PhaseEntered,
     Profiled,
     ProfileFailed,
@@ -66,6 +67,8 @@ def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trou
             yield "event", f"{in_effect}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
         case KnobRefused():
             yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
+        case NotMeasured() if event.reason:
+            yield "event", f"{event.what}: {event.reason}"
         case Profiled():
             yield "event", "profiled"
         case ProfileFailed():

@@ -146,6 +146,8 @@ class Pipeline:
             if lasts is None:
                 return True
             raise
+        except Exception as error:
+            raise KnobError(f"the running pipeline cannot be changed: {error}") from error
         self._keep(knob.name, value)
         return False
 
@@ -167,7 +169,7 @@ class Pipeline:
         length = 0 if dataset is None else int(dataset.cardinality())
         if length == self._unknown and not self._loop.report.epochs_done:
             return None
-        return length == self._endless
+        return bool(length == self._endless)
 
     def _change_at_once(self, iterator: Any, knob: Knob, value: KnobValue) -> None:  # noqa: ANN401
         dataset, lane = getattr(iterator, "_dataset", None), self._joined()
@@ -202,9 +204,12 @@ class Pipeline:
         """Take a pipeline away that is not needed any more."""
         iterator, lane = self._changed_at_once(), self._joined()
         running: RunningIterator | None = getattr(iterator, _RUNNING, None)
-        if running is not None and running.settle(iterator) and lane is not None:
-            self._changed_at_once = _nothing
-            lane.cannot_know(_PIPELINE, "")
+        try:
+            if running is not None and running.settle(iterator) and lane is not None:
+                self._changed_at_once = _nothing
+                lane.cannot_know(_PIPELINE, "")
+        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+            self._hooks.failure(error)
 
     # ------------------------------------------------------------ the next epoch
 

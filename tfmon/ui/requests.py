@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import Analysis
-from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.knobs import BATCH_SIZE, Knob, KnobError, KnobValue, find, show
 from tfmon.model.knobs import short_name as short_name
 from tfmon.model.lane_state import FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
 from tfmon.model.ports import ExperimentError
@@ -130,6 +130,9 @@ def _effect(knob: Knob, lanes: tuple[tuple[str, KnobValue, int | None], ...]) ->
 
 def no_knob(snapshot: Snapshot, name: str) -> str:
     """Return why a knob cannot be changed that the race does not have."""
+    fits = any(lane.progress is not None and lane.progress.epochs for lane in snapshot.lanes)
+    if fits and name == BATCH_SIZE.name:
+        return "`fit` trains a fixed number of batches an epoch, so only the script can set their size"
     if any(lane.command for lane in snapshot.lanes):
         return f"the script sets {short_name(name)} itself: Enter shows the code that may help; k lists its knobs"
     return f"this scenario has no knob {short_name(name)}"

@@ -11,6 +11,7 @@ from pathlib import PurePath
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.finish import loss_warnings, time_to_finish
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import readings
@@ -67,6 +68,7 @@ def _result(analysis: Analysis, view: View, width: int, height: int) -> list[Row
     text = verdict.text if len(snapshot.lanes) > 1 else _trained(snapshot.lanes[0])
     lines: list[tuple[str, str]] = [(line, STRONG) for line in wrap(text, width, max(1, min(3, height)))]
     for text, style in (
+        *((line, strong(WARN)) for line in loss_warnings(snapshot)), (time_to_finish(snapshot), TEXT),
         (analysis.news, STRONG), (snapshot.race.interrupted, strong(WARN)), (verdict.note, TEXT),
         (_discarded(analysis), DIM), ("" if view.replay else _recorded(snapshot), DIM),
     ):  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import BindingType
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.finish import finish_lines
 from tfmon.errors import TfmonError
 from tfmon.model.knobs import short_name, show
 from tfmon.model.naming import ordered_settings
@@ -69,7 +70,7 @@ def verdict_lines(analysis: Analysis) -> list[str]:
     """Return the verdict as a sentence, what limits it, and what each lane trains under as far as they differ."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
-    lines = [f"{scenario}{verdict.text}", *([verdict.note] if verdict.note else [])]
+    lines = [f"{scenario}{verdict.text}", *([verdict.note] if verdict.note else []), *finish_lines(snapshot)]
     return lines + list(_differing(snapshot))
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.advice import RETRACING_CODE, code_for
+from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import LaneState
@@ -106,6 +106,7 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
     snapshot = analysis.snapshot
     rows = [*_bottleneck_rows(analysis.lane(lane.spec.name).bottleneck, width)]
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
+    rows += _kept_rows(lane, snapshot)
     sections: list[tuple[str, Lines]] = [
         ("Lane", _of_lane(lane)),
         ("Heartbeat", lifecycle.lines(lane, snapshot)),
@@ -175,6 +176,16 @@ def _bottleneck_rows(bottleneck: Bottleneck | None, width: int) -> Iterator[Row]
         yield from _code_rows(code_for(advice))
 
 
+def _kept_rows(lane: LaneState, snapshot: Snapshot) -> Iterator[Row]:
+    """Yield the code that makes what was changed in a script's lane permanent."""
+    for place, (text, lines) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
+        if not place:
+            yield BLANK
+            yield (("  To keep what was changed, in the script", STRONG),)
+        yield ((f"  {text}", STRONG),)
+        yield from _code_rows(lines)
+
+
 def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
     for line in lines:
         yield ((f"      {line}", DIM),)
@@ -199,6 +210,7 @@ def _of_lane(lane: LaneState) -> Lines:
         yield "step call", f"{100 * lane.computing_share:.0f} % of it computes, by a profile of a few steps"
     if lane.traced:
         yield "last trace", lane.traced
+    yield from ((what, reason) for what, reason in lane.not_measured.items() if reason)
 
 
 def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
