@@ -1,22 +1,27 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--what step,call,fit,wait] [--pairs 100] [--starts 3] [--units 64] [--json]
+    python tests/benchmarks/scripts.py [--what step,call,fit,wait,at-once,at-epoch] [--pairs 100] [--starts 3]
+        [--units 64] [--json]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
 two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
 with a tf.function, `call` the call of a function that trains nothing, `fit` a step of Keras, on one model with two
 train functions. A value is the median of a block of pairs, since neighbours in time are alike; printed is the mean
 of all blocks of all starts, with a 95 % interval of Student's t. `wait` compares the wait for input in the lane's
-windows with how long the pipeline slept.
+windows with how long the pipeline slept. `at-once` and `at-epoch` change the prefetch of a running loop;
+printed is by how much the steps around a change are further apart than others.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +32,7 @@ from tfmon.analysis.intervals import student
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.events import Event
-from tfmon.model.lane_events import Window
+from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 from tfmon.model.race import CONCURRENT, Race
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
@@ -40,36 +45,50 @@ STEPS, CALLS = 100, 2_000
 """As in loop_cost.py."""
 BLOCK = 10
 """Pairs whose median is one value."""
-LIMITS = {"step": "10 µs", "call": "0.3 µs", "fit": "at least 99 % of the speed", "wait": "within 5 %"}
+LIMITS = {
+    "step": "10 µs", "call": "0.3 µs", "fit": "at least 99 % of the speed", "wait": "within 5 %",
+    "at-once": "250 ms", "at-epoch": "no gap of its own",
+}  # fmt: skip
+STEADY_WINDOWS, PAUSE_S = 3, 0.05
+"""Windows before the first change; what a step of `at-once` and `at-epoch` takes."""
 Pairs = list[tuple[float, float]]
+Watched = tuple[Session, LaneGroup, Path]
 
 
-def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], float]:
-    """Return the seconds of every pair, without tfmon's hooks and with them; the windows; the seconds slept."""
+@contextlib.contextmanager
+def lane_of(what: str, pairs: int, units: int, hear: Callable[[Event], None]) -> Iterator[Watched]:
+    """Run loop_cost.py in a lane, with session and sampling in this process; it is ended afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         spec = LaneSpec("cpu", name="cpu")
         output = Path(folder) / "output"
-        words = f"{sys.executable} {SCRIPT} {what} {pairs} {units} >{output}"
+        words = f"exec {sys.executable} {SCRIPT} {what} {pairs} {units} >{output}"
         lane = LanePlan(spec, {}, lane_environment(spec, None))
         command = ("/bin/sh", "-c", words)
         plan = RacePlan(Race(mode=CONCURRENT), SCRIPT, (lane,), Path(sys.executable), command)
-        session, windows = Session(read_machine(), time.monotonic_ns), []
-
-        def hear(event: Event) -> None:
-            if isinstance(event, Window):
-                windows.append(event)
-
+        session = Session(read_machine(), time.monotonic_ns)
         session.listen(hear)
         lanes = LaneGroup(session, lambda _scenario: plan)
         ticker = Ticker(HostProbe(lanes.processes), session.accept, interval_s=1.0)
         try:
             lanes.begin(plan)
             ticker.start()
-            while not lanes.all_over:
-                time.sleep(0.2)
+            yield session, lanes, output
         finally:
             ticker.close()
             lanes.stop()
+
+
+def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], float]:
+    """Return the seconds of every pair, without tfmon's hooks and with them; the windows; the seconds slept."""
+    windows: list[Window] = []
+
+    def hear(event: Event) -> None:
+        if isinstance(event, Window):
+            windows.append(event)
+
+    with lane_of(what, pairs, units, hear) as (session, lanes, output):
+        while not lanes.all_over:
+            time.sleep(0.2)
         lines = [line.split() for line in output.read_text().splitlines()]
     said = [(float(words[1]), float(words[2])) for words in lines if words[0] == "pair"]
     slept = sum(float(words[1]) for words in lines if words[0] == "slept")
@@ -77,6 +96,24 @@ def one_start(what: str, pairs: int, units: int) -> tuple[Pairs, list[Window], f
     if (len(said) != pairs and what != "wait") or not state.steps:
         raise SystemExit(f"the script was not watched to its end: {state.steps} steps, {len(said)} pairs")
     return said, windows, slept
+
+
+def gaps(what: str, changes: int) -> list[float]:
+    """Return the milliseconds by which steps around changes of the prefetch are further apart than others."""
+    heard: queue.Queue[Event] = queue.Queue()
+    found: list[float] = []
+    with lane_of(what, changes, 64, heard.put) as (session, lanes, _):
+        while not (state := session.snapshot().lanes) or state[0].steady.windows < STEADY_WINDOWS:
+            time.sleep(0.2)
+        for number in range(changes):
+            lanes.set_knob("cpu", "prefetch", (2, 1)[number % 2])
+            while not isinstance(event := heard.get(timeout=60), KnobApplied):
+                if isinstance(event, KnobRefused):
+                    raise SystemExit(f"the change was refused: {event.reason}")
+            usual_ms = session.snapshot().lanes[0].steady.step_ms(0.5) or 1e3 * PAUSE_S
+            found.append(event.gap_ns / 1e6 - usual_ms)
+            time.sleep(1.0)
+    return found
 
 
 def mean_and_ci(values: list[float]) -> tuple[float, float, float]:
@@ -97,6 +134,10 @@ def measure(what: str, starts: int, pairs: int, units: int) -> dict[str, object]
         _, windows, slept = one_start(what, max(3, pairs // 20), units)
         waited = sum(window.input_ns + window.sampled_input_ns for window in windows) / 1e9
         return {"what": what, "waited_s": waited, "slept_s": slept, "ratio": waited / slept}
+    if what in ("at-once", "at-epoch"):
+        apart = gaps(what, max(6, pairs // 10))
+        mean, *ci = mean_and_ci(apart)
+        return {"what": what, "gap_ms": mean, "gap_ms_ci95": ci, "longest_ms": max(apart), "changes": len(apart)}
     found = [one_start(what, pairs, units)[0] for _ in range(starts)]
     units_of_work = CALLS if what == "call" else STEPS
     cost = [1e6 / units_of_work * (on - off) for each in found for off, on in each]
@@ -115,6 +156,12 @@ def text(found: dict[str, Any]) -> str:
     limit = LIMITS[str(found["what"])]
     if found["what"] == "wait":
         return f"wait: {found['waited_s']:.2f} s seen of {found['slept_s']:.2f} s slept; wanted: {limit}"
+    if "gap_ms" in found:
+        low, high = found["gap_ms_ci95"]
+        return (
+            f"{found['what']}: steps {found['gap_ms']:.1f} ms further apart (95 %: {low:.1f} to {high:.1f}), "
+            f"at most {found['longest_ms']:.1f}, over {found['changes']} changes; wanted: {limit}"
+        )
     (low, high), (least, most) = found["cost_us_ci95"], found["speed_kept_ci95"]
     return (
         f"{found['what']}: {found['cost_us']:.2f} µs more (95 %: {low:.2f} to {high:.2f}) than "
@@ -124,7 +171,7 @@ def text(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    chosen = options_of(__doc__, what="step,call,fit,wait", pairs=100, starts=3, units=64, json=False)
+    chosen = options_of(__doc__, what=",".join(LIMITS), pairs=100, starts=3, units=64, json=False)
     for what in chosen.what.split(","):
         found = measure(what, chosen.starts, max(2 * BLOCK, chosen.pairs), chosen.units)
         print(json.dumps(found) if chosen.json else text(found), flush=True)
