@@ -15,9 +15,9 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 LOOP = """
 import itertools, sys, time
+import tensorflow as tf
 import keras
 import numpy as np
-import tensorflow as tf
 
 keras.utils.set_random_seed(1)
 x = np.arange(20 * 32 * 4, dtype="float32").reshape(-1, 4) / 2560
@@ -136,6 +136,7 @@ def test_another_batch_size_keeps_the_order_and_counts_every_example(watch, scri
     lines = printed(race)
     assert printed(race, "traced") == ["traced 32 64"], "once for each size"
     assert race.lane.steps == int(lines[-1].split()[-1]) < 20 * count
+    assert sum(one.traced_steps for one in race.of(Window)) <= 3, "the first step, and each of the two changes"
     assert sum(one.examples + one.sampled_examples for one in race.of(Window)) == 640 * count
     alone = subprocess.run([sys.executable, path, str(count)], capture_output=True, text=True, check=True)
     assert [line.split()[1] for line in lines] == [line.split()[1] for line in epochs(alone.stdout.splitlines())]

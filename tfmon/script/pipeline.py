@@ -12,21 +12,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
-import os
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
-from tfmon.model.lane_pipes import SETTINGS
 from tfmon.script.datasets import (
     BY_TFMON,
     INPUT_THREADS,
     batch_of,
     is_cut_by_map,
     prefetch_of,
+    requested_settings,
     settings_of,
     with_settings,
 )
@@ -60,7 +58,7 @@ class Pipeline:
         self._one_iterator = False
         self._keras_reads: Any = None
         self._reads = Reads()
-        self._values = _requested()
+        self._values = requested_settings()
         """What differs from the script's own settings."""
         self._own: dict[str, KnobValue] = {}
         self._changed_at_once: Callable[[], Any] = _nothing
@@ -248,7 +246,14 @@ class Pipeline:
         no_batch = self._loop.aside or (trains is None and self._reads.any)
         if no_batch or not self._may_cut(lane, dataset):
             wanted.pop(BATCH_SIZE.name, None)
-        return with_settings(dataset, wanted)
+        if not wanted:
+            return dataset
+        made = getattr(dataset, _MADE, None)
+        if made is None or made[0] != wanted:
+            made = wanted, with_settings(dataset, wanted)
+            if made[1] is not dataset:
+                setattr(dataset, _MADE, made)
+        return made[1]
 
     def _may_cut(self, lane: Lane | None, dataset: Any) -> bool:  # noqa: ANN401
         """Return whether the batch size of the knob is that of a dataset: it is no knob of the script itself."""
@@ -257,7 +262,7 @@ class Pipeline:
         return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)
 
 
-_RUNNING, _PIPELINE = "_tfmon_running", "pipeline"
+_RUNNING, _MADE, _PIPELINE = "_tfmon_running", "_tfmon_made", "pipeline"
 
 
 def _nothing() -> None:
@@ -280,17 +285,3 @@ def beyond(wanted: KnobValue, own: KnobValue) -> KnobValue:
     raise KnobError(
         f"the script reads one iterator for ever, and it runs with prefetch {show(own)}: that can only be raised"
     )
-
-
-def _requested() -> dict[str, KnobValue]:
-    """Return what the command line sets, as far as it is possible; the lane refuses the rest."""
-    found: dict[str, KnobValue] = {}
-    requested = json.loads(os.environ.get(SETTINGS, "{}"))
-    for knob in BY_TFMON:
-        value = requested.get(knob.name)
-        try:
-            if value is not None:
-                found[knob.name] = knob.parse(value) if isinstance(value, str) else knob.check(value)
-        except KnobError:
-            continue
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tfmon.script.pipeline import Pipeline
     from tfmon.script.tf_hooks import TensorFlowHooks
 
+KERAS = ("keras", "tf_keras")
 _tensorflow: TensorFlowHooks | None = None
 pipeline: Pipeline | None = None
 """Knobs on the script's pipeline; None before TensorFlow is loaded."""
@@ -37,6 +39,9 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         _tensorflow = TensorFlowHooks(watcher, hooks)
         watcher.first_step_over = _first_step_over
         _tensorflow.install()
+        for name in KERAS:  # TensorFlow may have loaded it while it was loaded itself
+            if hasattr(sys.modules.get(name), "optimizers"):
+                _tensorflow.watch_optimizers(sys.modules[name])
         pipeline = Pipeline(hooks, process.joined, watcher)
         watcher.trains = pipeline.trains
         pipeline.install()

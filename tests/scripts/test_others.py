@@ -1,0 +1,51 @@
+"""JAX and PyTorch that train without `tfmon.report` are noticed; JAX, which has no hook, also by being loaded."""
+
+from __future__ import annotations
+
+import queue
+from types import SimpleNamespace
+
+import pytest
+
+from tfmon.script import others
+from tfmon.script.others import OtherLibrary
+
+
+def jax() -> SimpleNamespace:
+    def grad(function):
+        return lambda value: 2 * function(value)
+
+    return SimpleNamespace(__name__="jax", grad=grad, value_and_grad=grad)
+
+
+@pytest.fixture
+def told(monkeypatch) -> queue.Queue[str]:
+    monkeypatch.setattr(others, "ENOUGH_S", 0.01)
+    monkeypatch.setattr(others, "LOADED_S", 3_600)
+    return queue.Queue()
+
+
+def test_gradients_by_jax_are_told_once_with_the_lines_to_add_and_stay_what_they_are(told):
+    library = jax()
+    OtherLibrary(told.put).watch(library)
+    assert told.empty()
+    assert [library.grad(lambda x: x)(3), library.value_and_grad(lambda x: x)(4)] == [6, 8]
+    reason = told.get(timeout=30)
+    assert reason.startswith("JAX trains here. Add: from tfmon import report") and "report.step(" in reason
+    with pytest.raises(queue.Empty):
+        told.get(timeout=0.1)
+
+
+def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
+    monkeypatch.setattr(others, "LOADED_S", 0.01)
+    OtherLibrary(told.put).watch(jax())
+    assert told.get(timeout=30).startswith("JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon")
+
+
+def test_an_optimizer_of_pytorch_is_noticed_by_its_hook(told):
+    hooks = []
+    optimizer = SimpleNamespace(register_optimizer_step_post_hook=hooks.append)
+    OtherLibrary(told.put).watch(SimpleNamespace(__name__="torch", optim=SimpleNamespace(optimizer=optimizer)))
+    for _ in range(2):
+        hooks[0](None, (), {})
+    assert told.get(timeout=30).startswith("PyTorch trains here.")
