@@ -132,6 +132,10 @@ class TestSlices:
         lane.handle(Pause())
         assert lane.of(PhaseEntered)[-1].phase == RACING, "a pause that comes too late"
 
+    def test_no_short_window_is_left_at_the_end_of_a_slice(self, lane: Lane) -> None:
+        _start, *rest = lane.slice(1, 0.47, 1_000_000)
+        assert [window.span_ns for window in rest] == [WINDOW_NS, 250_000_000]
+
     def test_only_the_start_of_a_slice_is_discarded_though_the_pipe_is_full(self, lane: Lane) -> None:
         lane.room = False
         (window,) = lane.slice(1, 0.5, 1_000_000)

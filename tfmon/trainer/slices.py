@@ -5,7 +5,8 @@ from __future__ import annotations
 from tfmon.model.requests import RunSlice
 
 WINDOW_NS = 200_000_000
-"""Shortest length of a window; it ends with the step that is then running, or with the slice."""
+"""Shortest length of a window; it ends with the step that is then running, or with the slice. In a slice, one that
+would leave less than half a window behind it lasts until the end: every window costs time."""
 STRETCH_NS, STRETCH_STEPS = 10_000_000, 3
 LONG_STRETCH_NS = 25_000_000
 STILL_RISING = 1.1
@@ -61,7 +62,9 @@ class Slices:
         """Return when a stretch that began at `since_ns` should end."""
         if self.current is None:
             return since_ns + WINDOW_NS
-        return since_ns + self.stretch_ns if not self.start_done else min(since_ns + WINDOW_NS, self.ends_ns)
+        if not self.start_done:
+            return since_ns + self.stretch_ns
+        return since_ns + WINDOW_NS if self.ends_ns - since_ns >= 1.5 * WINDOW_NS else self.ends_ns
 
     def stretch_over(self, span_ns: int, steps: int) -> bool:
         """Return whether a stretch of the start is long enough; a request may have interrupted it.
