@@ -90,9 +90,9 @@ def main() -> None:
             print("slept", STEPS * SLEEP_S, flush=True)
         return
     if WHAT.startswith("at-"):
-        batches = data.prefetch(1)
+        batches = (data.repeat() if WHAT == "at-once" else data).prefetch(1)
         while True:
-            for x_batch, y_batch in batches.repeat() if WHAT == "at-once" else batches:
+            for x_batch, y_batch in batches:
                 step(x_batch, y_batch)
                 time.sleep(PAUSE_S if WHAT == "at-once" else PAUSE_S / 10)
     epoch()

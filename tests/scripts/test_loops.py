@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -20,9 +21,9 @@ LEAST_SHAPES = 35
 @pytest.fixture(scope="module")
 def counted() -> dict[str, list[dict[str, object]]]:
     """Run all shapes, one after the other."""
-    found = subprocess.run(
-        [sys.executable, HERE / "loop_shapes.py"], capture_output=True, text=True, timeout=240, check=False
-    )
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
+    words = [sys.executable, HERE / "loop_shapes.py"]
+    found = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
     assert found.returncode == 0, found.stderr[-2_000:]
     lines = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("[")]
     return {name: [expected, counted] for name, expected, counted in lines}
