@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-import psutil
-
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
+from tfmon.probes.load import memory_bytes
 
 NO_GROUP = Missing("no control group that limits CPU is visible here")
 _FIRST_NAMESPACE = 0xEFFFFFFC
@@ -34,9 +33,9 @@ _ARM_CORES = {
 def read_machine(root: Path = Path("/")) -> Machine:
     """Return what is known of this machine without a GPU driver; takes a few milliseconds.
 
-    Source: uname, psutil, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`.
+    Source: uname, sysconf, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`.
     """
-    cores = psutil.cpu_count(logical=True) or 1
+    cores = os.cpu_count() or 1
     uname = os.uname()
     system = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else uname.sysname
     return Machine(
@@ -45,7 +44,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
         cpu_name=read_cpu_name(root) or uname.machine,
         cores=cores,
         usable_cores=read_usable_cores(cores, root),
-        memory_bytes=int(psutil.virtual_memory().total),
+        memory_bytes=memory_bytes(),
     )
 
 
