@@ -290,7 +290,7 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     notes = []
     for lane in snapshot.lanes:
         gpu = snapshot.gpu_of(lane)
-        samples = snapshot.gpu_history.get(gpu.key, ()) if gpu is not None else ()
+        samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ()) if gpu is not None else ()
         clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"

@@ -190,7 +190,7 @@ def _state(pane: Pane) -> str:
     since = units.clock((pane.snapshot.at_ns - lane.phase_since_ns) / 1e9)
     race = pane.snapshot.race
     if lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1:
-        return f"▸ training {since}" if lane.spec.name == race.training else f"waiting {since}"
+        return f"▸ training {since}" if lane.spec.name in race.training else f"waiting {since}"
     return f"{lane.phase} {since}"
 
 
