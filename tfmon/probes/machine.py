@@ -33,7 +33,8 @@ _ARM_CORES = {
 def read_machine(root: Path = Path("/")) -> Machine:
     """Return what is known of this machine without a GPU driver; takes a few milliseconds.
 
-    Source: uname, sysconf, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`.
+    Source: uname, sysconf, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`, the quota
+    as in `quota_cores`; /proc/sys/kernel/random/boot_id, on macOS `sysctl kern.bootsessionuuid`.
     """
     cores = os.cpu_count() or 1
     uname = os.uname()
@@ -45,7 +46,17 @@ def read_machine(root: Path = Path("/")) -> Machine:
         cores=cores,
         usable_cores=read_usable_cores(cores, root),
         memory_bytes=memory_bytes(),
+        boot=read_boot(root),
+        quota_cores=quota_cores(root),
+        nice=os.getpriority(os.PRIO_PROCESS, 0),
     )
+
+
+def read_boot(root: Path = Path("/")) -> str:
+    """Return what the kernel calls this start of the machine, the same in all its containers; "" if unknown."""
+    if sys.platform == "darwin":
+        return _ask_sysctl("kern.bootsessionuuid").lower()
+    return read_text(root / "proc/sys/kernel/random/boot_id").strip()
 
 
 def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
@@ -69,7 +80,7 @@ def read_cpu_name(root: Path = Path("/")) -> str:
     `sysctl machdep.cpu.brand_string`.
     """
     if sys.platform == "darwin":
-        return _ask_sysctl()
+        return _ask_sysctl("machdep.cpu.brand_string")
     text = read_text(root / "proc/cpuinfo")
     fields: dict[str, str] = {}
     for line in text.split("\n\n", 1)[0].splitlines():
@@ -83,8 +94,8 @@ def read_cpu_name(root: Path = Path("/")) -> str:
     return fields.get("cpu", "") or fields.get("Processor", "")
 
 
-def _ask_sysctl(program: str = "/usr/sbin/sysctl") -> str:
-    command = [program, "-n", "machdep.cpu.brand_string"]
+def _ask_sysctl(name: str, program: str = "/usr/sbin/sysctl") -> str:
+    command = [program, "-n", name]
     try:
         answer = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2, check=False
