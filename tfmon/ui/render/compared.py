@@ -11,7 +11,7 @@ from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import lifecycle
+from tfmon.ui.render import hosts, lifecycle
 from tfmon.ui.render.rows import cell_len
 
 _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
@@ -32,8 +32,8 @@ def _comparison(snapshot: Snapshot, why: str) -> str:
     if not lanes:
         return ""
     script = any(lane.command for lane in lanes)
-    devices = list(dict.fromkeys(lane.spec.device for lane in lanes))
-    where = " and ".join(map(_device, devices[:2])) if len(devices) < 3 else f"{len(devices)} devices"
+    devices = list(dict.fromkeys((lane.spec.host, lane.spec.device) for lane in lanes))
+    where = _where(snapshot, devices)
     if len(lanes) == 1:
         what = "your script trains" if script else "the training runs"
         return _sentence(f"{why}{what} on {where}; one lane, so nothing is compared")
@@ -54,7 +54,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
     if not differs:
         return ""
     if len(lanes) == 2:
-        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.device} · ") for lane in lanes)
+        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place} · ") for lane in lanes)
     told = []
     for knob in differs:
         values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)
@@ -62,8 +62,17 @@ def _settings(lanes: Sequence[LaneState]) -> str:
     return " · ".join(told)
 
 
-def _device(device: str) -> str:
-    return "the CPU" if device == "cpu" else "the GPU" if device == "gpu:0" else f"GPU {device.partition(':')[2]}"
+def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]]) -> str:
+    """Name the devices, each with its machine where that is not the monitor's own; only count more than two."""
+    named = list(dict.fromkeys(host for host, _ in devices))
+    if len(devices) > 2:
+        count = snapshot.machines
+        of = f" of {count} machines" if count > 1 else f" of {named[0]}" if named[0] else ""
+        return f"{len(devices)} devices{of}"
+    if len(devices) == 2 and len(named) == 1 and named[0]:
+        words = [hosts.device_words("", device, named=False) for _, device in devices]
+        return f"{words[0]} and {words[1]} of {named[0]}"
+    return " and ".join(hosts.device_words(host, device, named=named != [""]) for host, device in devices)
 
 
 def _sentence(text: str) -> str:

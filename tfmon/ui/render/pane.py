@@ -11,7 +11,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, final, lifecycle, plots, readings
+from tfmon.ui.render import chart, final, hosts, lifecycle, plots, readings
 from tfmon.ui.render.figures import HEIGHT, large
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
@@ -240,7 +240,8 @@ def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
     lane, makers = pane.lane, _makers(pane, width)
     usual = pane.view.usual.get(lane.spec.name, {})
     room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
-    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, usual)
+    first = hosts.starting_words(pane.snapshot, lane)
+    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, usual, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
     return [*rows, BLANK, *(makers[name]() for name in names)][:height]
 
@@ -290,12 +291,12 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
         "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
-        "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine.usable_cores, width, accent),
+        "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine_of(lane).usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
         "gpu": lambda: readings.gpu_row(lane, gpu, width, accent, stale_s),
         "gpu memory": lambda: readings.gpu_memory_row(lane, gpu, width),
         "knobs": lambda: readings.knobs_row(lane, width),
-        "note": lambda: readings.note_row(lane, pane.snapshot.at_ns),
+        "note": lambda: readings.note_row(lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane)),
     }
 
 
