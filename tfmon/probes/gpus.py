@@ -149,14 +149,17 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
 
 def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Machine:
     """Return a machine with what is known of its GPUs and of the Python that trains."""
-    package = "" if wheel is None or wheel.distribution == "tensorflow" else f" ({wheel.distribution})"
+    tensorflow = ""
+    if wheel is not None:
+        tensorflow = wheel.version or "unknown version"
+        tensorflow += "" if wheel.distribution == "tensorflow" else f" ({wheel.distribution})"
     return replace(
         machine,
         gpus=tuple(gpu.name for gpu in search.gpus),
         driver=search.driver,
         power_limits_w=tuple(gpu.power_limit_w for gpu in search.gpus),
-        python="" if wheel is None else wheel.python,
-        tensorflow="" if wheel is None else f"{wheel.version}{package}".strip(),
+        python=machine.python if wheel is None else wheel.python,
+        tensorflow=tensorflow,
     )
 
 
