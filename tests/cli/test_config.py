@@ -216,7 +216,7 @@ class TestVariance:
 
     def test_the_doctor_shows_it_and_it_is_forgotten_on_request(self, state):
         assert "nothing yet" in learnt_text()
-        variance.remember(Machine(hostname="here"), "mine", ("cpu", "cpu"), BetweenProcesses(2e-4, 2.0, 1))
+        variance.remember([Machine(hostname="here")], "mine", ("cpu", "cpu"), BetweenProcesses(2e-4, 2.0, 1))
         assert "  mine (cpu and cpu) on here" in learnt_text() and str(state) in learnt_text()
         assert told("--forget-variance") == "forgot what was known of 1 scenario\n"
         assert "nothing yet" in learnt_text()

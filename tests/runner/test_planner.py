@@ -37,7 +37,7 @@ INFO = ScenarioInfo(
 def plan(
     *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, info: ScenarioInfo = INFO, **more
 ) -> RacePlan:
-    return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda: found)[0]
+    return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda _: found)[0]
 
 
 def names(race: RacePlan) -> list[str]:
@@ -48,7 +48,7 @@ def values(race: RacePlan, knob: str) -> list[object]:
     return [lane.settings[knob] for lane in race.lanes]
 
 
-def never() -> GpuSearch:
+def never(_: str) -> GpuSearch:
     raise AssertionError("nobody asked for a GPU")
 
 
@@ -56,10 +56,10 @@ def never() -> GpuSearch:
 
 
 def test_the_cpu_races_the_first_gpu_or_else_two_variants_race_on_the_cpu_and_the_reason_is_told():
-    race, no_gpu = plan_race(INFO, RaceOptions(), lambda: TWO_GPUS)
+    race, no_gpu = plan_race(INFO, RaceOptions(), lambda _: TWO_GPUS)
     assert names(race) == ["cpu", "gpu:0"]
     assert no_gpu == ""
-    race, no_gpu = plan_race(INFO, RaceOptions(), lambda: NO_GPU)
+    race, no_gpu = plan_race(INFO, RaceOptions(), lambda _: NO_GPU)
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
     assert no_gpu == "the NVIDIA driver is not installed"
 

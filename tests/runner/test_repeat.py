@@ -42,7 +42,7 @@ def again(monkeypatch):
         assert program == "tfmon"
         with pytest.raises(Started) as started:
             cli.main(words, standalone_mode=False)
-        return plan_race(*started.value.args, lambda: NO_GPU)[0]
+        return plan_race(*started.value.args, lambda _: NO_GPU)[0]
 
     return planned
 
@@ -58,7 +58,7 @@ def race_of(scenario: str, *lanes: dict[str, object], mode: str = "turns") -> tu
         started = LaneStarted(lane=spec.name, at_ns=demo.clock(), pid=1, settings=values)
         demo.session.accept(started)
     options = RaceOptions(lanes=("cpu",) * len(lanes), mode=mode)
-    return demo.session.snapshot(), plan_race(info, options, lambda: NO_GPU)[0]
+    return demo.session.snapshot(), plan_race(info, options, lambda _: NO_GPU)[0]
 
 
 def in_effect(snapshot: Snapshot) -> list[tuple[str, dict[str, object]]]:

@@ -89,12 +89,13 @@ lanes = click.option(
     "lanes",
     multiple=True,
     metavar="SPEC",
-    help="A lane: DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256. Give it once for each lane.",
+    help="A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256 or me@gpu2/gpu. Give it once for "
+    "each lane.",
 )
 one_lane = click.option(
     "--lane",
     metavar="SPEC",
-    help="The lane: DEVICE[,KNOB=VALUE…]. Default: the first GPU if there is one, else the CPU.",
+    help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the first GPU if there is one, else the CPU.",
 )
 settings = click.option(
     "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob in every lane. Repeatable."

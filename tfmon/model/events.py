@@ -129,9 +129,11 @@ class RaceBegan(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineKnown(RaceEvent):
-    """More is known of the machine."""
+    """More is known of a machine."""
 
     machine: Machine
+    host: str = ""
+    """Which one, as `LaneSpec.host` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,11 @@ class HostState:
     """Why the connection is gone; empty while it is there, is being made, or none is needed."""
     lost_ns: int | None = None
 
+    @property
+    def connecting(self) -> bool:
+        """True while another machine is being connected to; the monitor's own never is."""
+        return self.connected_ns is None and not self.lost
+
 
 Hosts: TypeAlias = Mapping[str, HostState]
 Lanes: TypeAlias = tuple[LaneState, ...]
@@ -53,9 +58,9 @@ def machine_key(hosts: Hosts, host: str) -> str:
     return (state.machine.boot if state is not None else "") or host
 
 
-def with_machine(hosts: Hosts, machine: Machine) -> Hosts:
-    """Return the hosts with what is known of the monitor's own machine."""
-    return {**hosts, "": replace(hosts.get("", HostState()), machine=machine)}
+def with_machine(hosts: Hosts, machine: Machine, host: str = "") -> Hosts:
+    """Return the hosts with what is known of one machine."""
+    return {**hosts, host: replace(hosts.get(host, HostState()), machine=machine)}
 
 
 def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
@@ -65,12 +70,28 @@ def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
         case HostConnecting():
             state = replace(state, connected_ns=None, link=None, lost="", lost_ns=None)
         case HostConnected():
-            state = replace(state, machine=event.machine, connected_ns=event.at_ns, lost="", lost_ns=None)
+            machine = _same_start(state.machine, event.machine)
+            state = replace(state, machine=machine, connected_ns=event.at_ns, lost="", lost_ns=None)
         case LinkMeasured():
             state = replace(state, link=event)
         case HostLost():
             state = replace(state, lost=event.reason, lost_ns=event.at_ns)
     return {**hosts, event.host: state}
+
+
+def _same_start(before: Machine, now: Machine) -> Machine:
+    """Return a machine that is connected again, with what was known of its devices, unless it was started anew."""
+    if not now.boot or now.boot != before.boot:
+        return now
+    return replace(
+        now,
+        gpus=before.gpus,
+        no_gpu=before.no_gpu,
+        python=before.python,
+        tensorflow=before.tensorflow,
+        driver=before.driver,
+        power_limits_w=before.power_limits_w,
+    )
 
 
 def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:

@@ -96,6 +96,8 @@ class Race:
     """Lanes whose ratio differs from 1 by less are the same for all practical purposes."""
     until_ci: float | None = None
     """It ends when half the width of every interval over its ratio is as small as this; None for no such end."""
+    differs: tuple[str, ...] = ()
+    """What else differs between the lanes' machines, in words, such as the content of a file; known before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,7 +189,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             lanes = tuple(LaneState(one, started_ns=at_ns, phase_since_ns=at_ns) for one in event.specs)
             return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None)
         case MachineKnown():
-            return replace(known, hosts=with_machine(known.hosts, event.machine))
+            return replace(known, hosts=with_machine(known.hosts, event.machine, event.host))
         case HostEvent():
             return replace(known, hosts=after_connection(known.hosts, event))
         case ClockStarted():
@@ -285,9 +285,9 @@ class Session:
         race = replace(race, number=self._known.race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
-    def set_machine(self, machine: Machine) -> None:
-        """Set what is known of the machine."""
-        self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine))
+    def set_machine(self, machine: Machine, host: str = "") -> None:
+        """Set what is known of a machine."""
+        self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine, host=host))
 
     def start_clock(self, at_ns: int) -> None:
         """Record when the lanes got the start signal."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model import codec
-from tfmon.model.events import Event, HostEvent, LinkMeasured, RaceBegan, RecordingChanged
+from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample
 from tfmon.model.session import HISTORY_SAMPLES, Session, Snapshot
@@ -131,7 +131,7 @@ class Recorder:
         elif isinstance(event, GpuSample | HostSample):
             key = event.key if isinstance(event, GpuSample) else ""
             self._samples.setdefault((key, event.host), deque(maxlen=HISTORY_SAMPLES)).append(event)
-        elif isinstance(event, HostEvent):
+        elif isinstance(event, HostEvent) or (isinstance(event, MachineKnown) and event.host):
             self._samples.setdefault((type(event).__name__, event.host), deque(maxlen=1)).append(event)
         if not isinstance(event, GpuSample | HostSample | LinkMeasured):
             self._told_s = time.monotonic()

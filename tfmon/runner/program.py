@@ -6,6 +6,7 @@ import queue
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded
@@ -24,13 +26,11 @@ from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import Reading, known
 from tfmon.model.session import Session, Snapshot
-from tfmon.probes.apple import AppleProbe
-from tfmon.probes.base import Probe
-from tfmon.probes.gpus import GpuSearch, find_gpus
-from tfmon.probes.host import HostProbe
+from tfmon.probes.choice import choose_probes
+from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
 from tfmon.probes.machine import read_machine
-from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
+from tfmon.probes.wheel import read_wheel
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
 from tfmon.runner.planner import RaceOptions, plan_race
@@ -38,6 +38,7 @@ from tfmon.runner.repeat import command_line
 
 if TYPE_CHECKING:
     from tfmon.doctor.facts import OthersLoad
+    from tfmon.runner.hosts import Hosts
 
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
@@ -65,7 +66,8 @@ class Program:
         if race_options.record:
             self._recorder = Recorder(self.session, race_options.python, race_options.record_file)
         spare = race_options.spare and self._machine.memory_bytes >= SPARE_NEEDS_BYTES
-        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare)
+        self._hosts: Hosts | None = None
+        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare, places=self._place)
         self.experiments = ExperimentControl(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
@@ -86,16 +88,24 @@ class Program:
         Raises:
             TfmonError: it cannot be raced.
         """
-        plan, no_gpu = plan_race(info, race_options or self._options, self._find_gpus)
-        gpus = self._search.gpus if self._search is not None else ()
-        machine = replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
-        self.session.set_machine(machine)
+        plan, no_gpu = plan_race(
+            info, race_options or self._options, self._find_gpus, lambda hosts: self._connect(hosts, info)
+        )
+        elsewhere = any(lane.spec.host for lane in plan.lanes)
+        wheel = read_wheel(plan.python) if elsewhere else None
+        machine = with_devices(self._machine, self._search or GpuSearch(), wheel)
+        self.session.set_machine(replace(machine, no_gpu=no_gpu))
         if not info.command:
-            between = variance.recall(machine, info.name, [lane.spec.kind for lane in plan.lanes])
+            hosts = self.session.snapshot().hosts
+            machines = [hosts[lane.spec.host].machine for lane in plan.lanes]
+            between = variance.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
+        elif elsewhere and self._hosts is not None:
+            plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
         if plan.race.fresh:
             more = (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES
-            plan = replace(plan, fresh_spares=max(0, min(len(plan.lanes), more + 1)))
+            here = sum(not lane.spec.host for lane in plan.lanes)
+            plan = replace(plan, fresh_spares=max(0, min(here, more + 1)))
         self._latest = plan
         return plan
 
@@ -111,13 +121,10 @@ class Program:
         """Start the lanes, the watchdog and the probes."""
         self.lanes.begin(plan)
         self._watchdog.start()
-        probes: list[Probe] = [HostProbe(self.lanes.processes)]
+        if self._hosts is not None:
+            self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
         gpus = self._search.gpus if self._search is not None else ()
-        if gpus and gpus[0].uuid.startswith(("GPU-", "MIG-")):
-            probes.append(NvidiaProbe(gpus))
-        elif gpus:
-            probes.append(AppleProbe(gpus[0]))
-        for probe in probes:
+        for probe in choose_probes(self.lanes.processes, gpus):
             ticker = Ticker(probe, self.session.accept, interval_s=SAMPLE_EVERY_S)
             self._tickers.append(ticker)
             ticker.start()
@@ -133,6 +140,8 @@ class Program:
         self.experiments.stop()
         self._watchdog.close()
         self.lanes.stop()
+        if self._hosts is not None:
+            self._hosts.close()
         for ticker in self._tickers:
             ticker.close()
         if self._recorder is not None:
@@ -213,7 +222,8 @@ class Program:
         found = compare(log_speeds(raced.lanes[0].slices), log_speeds(raced.lanes[-1].slices))
         if found is not None:
             devices = [lane.spec.kind for lane in raced.lanes]
-            variance.remember_race(raced.machine, raced.race.scenario, devices, found)
+            machines = [raced.machine_of(lane) for lane in raced.lanes]
+            variance.remember_race(machines, raced.race.scenario, devices, found)
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""
@@ -221,7 +231,21 @@ class Program:
             find_scenario(scenario), RaceOptions(python=self._options.python, fresh=self._options.fresh)
         )
 
-    def _find_gpus(self) -> GpuSearch:
+    def _connect(self, hosts: Sequence[str], info: ScenarioInfo) -> None:
+        from tfmon.hosts.connection import Connection  # late: most races need none of it
+        from tfmon.runner.hosts import Hosts
+
+        if self._hosts is None:
+            self._hosts = Hosts(self.session, Connection)
+        self._hosts.connect(hosts, info)
+
+    def _place(self, host: str) -> Place:
+        assert self._hosts is not None, "a host without a connection"
+        return self._hosts.place(host)
+
+    def _find_gpus(self, host: str = "") -> GpuSearch:
+        if host and self._hosts is not None:
+            return self._hosts.search(host)
         with self._searching:
             if self._search is None:
                 self._search = find_gpus(self._options.python)
