@@ -25,6 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "profile": {"model", "analysis", *TEXT},
     "probes": {"model", "errors", "psutil", "pynvml"},
     "lanes": {"model", "errors"},
+    "hosts": {"model", "lanes", "probes", "doctor", *TEXT},
     "experiments": {"model", "analysis", "errors"},
     "recordings": {"model", "analysis", *TEXT, "platformdirs", "tensorboard"},
     "doctor": {"model", "probes", *TEXT, "psutil", "pynvml"},
