@@ -138,7 +138,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
         right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
     left = _status(snapshot, view)
     if not message:
-        left = _fitting(left, width - cells(right))
+        left = _fitting(left, width - cells(right) - (2 if right else 0))
     if looking := plots.looking(snapshot, view):
         left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
     if message and cells(left) + cells(right) > width:

@@ -44,11 +44,24 @@ def own_names(snapshot: Snapshot) -> str:
 
 
 def turns_words(snapshot: Snapshot) -> str:
-    """Say how lanes of several machines take turns; empty for those of one machine."""
+    """Say how lanes of several machines wait for each other; empty for those of one machine."""
     count = snapshot.machines
     if snapshot.race.mode != TURNS or count < 2:
         return ""
-    return "a machine each" if count == len(snapshot.lanes) else "turns on each machine"
+    return "in rounds" if count == len(snapshot.lanes) else "turns on each machine"
+
+
+def mode_said(snapshot: Snapshot, mode: str) -> str:
+    """Say how the lanes train after a change of the mode."""
+    count, lanes = snapshot.machines, len(snapshot.lanes)
+    if mode == TURNS:
+        if count < 2:
+            return "taking turns"
+        return "each round begins on all machines together" if count == lanes else "taking turns on each machine"
+    if count == lanes > 1:
+        return "all lanes train at once: none waits for another"
+    shared = "they share the cores" if count < 2 else "those of one machine share its cores"
+    return f"all lanes train at once: {shared}"
 
 
 def device_words(host: str, device: str, *, named: bool) -> str:
@@ -59,11 +72,35 @@ def device_words(host: str, device: str, *, named: bool) -> str:
     return f"{words} of {host}" if host else f"{words} here"
 
 
+def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
+    """Return what a lane may be called, the longest first; in a race with other machines it is named by its place.
+
+    Where there is little room, a place has no user and no domain.
+    """
+    if not any(one.spec.host for one in snapshot.lanes):
+        return [lane.title, lane.short_title]
+    place, short = lane.spec.place, lane.short_title
+    settings = "" if short == place else short.removeprefix(f"{place} · ")
+    brief = "/".join(filter(None, (_brief(lane.spec.host), lane.spec.device)))
+    return [
+        lane.title,
+        *(f"{where} · {settings}" if settings else where for where in (place, brief)),
+        place,
+        brief,
+    ]
+
+
+def _brief(host: str) -> str:
+    """Return the host of a destination without user and domain; an address stays whole."""
+    name = host.rpartition("@")[2]
+    return name if name.replace(".", "").isdecimal() or ":" in name else name.partition(".")[0]
+
+
 # ---------------------------------------------------------------- making a connection
 
 
 def connecting_rows(snapshot: Snapshot, width: int) -> list[Row]:
-    """Return how far the connections to other machines are, before there are lanes; none where there are none."""
+    """Return how far everything is before there are lanes: the connections to other machines, and the devices."""
     rows: list[Row] = []
     for host, state in snapshot.hosts.items():
         if not host:
@@ -74,7 +111,10 @@ def connecting_rows(snapshot: Snapshot, width: int) -> list[Row]:
         elif state.connected_ns is not None:
             text, style = f"{host} is connected: {_facts(state)}", TEXT
         rows += [((f"   {line}", style),) for line in wrap(text, width - 6, 3)]
-    return [*rows, BLANK] if rows else []
+    if any(host and state.connected_ns is None for host, state in snapshot.hosts.items()):
+        return rows
+    what = "the machines and their devices" if rows else "the machine and its devices"
+    return [*rows, *([BLANK] if rows else []), ((f"   examining {what}…", TEXT),)]
 
 
 def _facts(state: HostState) -> str:

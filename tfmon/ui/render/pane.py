@@ -135,9 +135,9 @@ def _title(pane: Pane, width: int) -> Row:
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
     id = lane.spec.id or "?"
-    names = (lane.title, lane.short_title)
+    names = hosts.lane_names(pane.snapshot, lane)
     fitting = (name for name in names if cell_len(name) <= room - 4 - len(id))
-    name = next(fitting, "") or _telling_part(lane.short_title, max(0, room - 4 - len(id)))
+    name = next(fitting, "") or _telling_part(names[-1], max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cell_len(name)
     device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [

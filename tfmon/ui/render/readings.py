@@ -296,7 +296,7 @@ def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row
     `silent_s` is for how long nothing has come from the lane's machine; None while something does.
     """
     if silent_s is not None:
-        return labelled("link", (f"nothing from {lane.spec.host} for {units.seconds(silent_s)}", WARN))
+        return labelled("link", (f"nothing came for {units.seconds(silent_s)}", WARN))
     if lane.heartbeat.stalled_since_ns is not None:
         return labelled("stalled", (lifecycle.NOTE, WARN))
     if lane.refused and now_ns - lane.refused_ns < REFUSED_NS:
