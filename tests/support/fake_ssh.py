@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A stand-in for ssh: drops the options, and runs the command by `sh -c` on this machine. For tests only.
 
-FAKE_SSH names how it behaves: a JSON object in the environment. Keys: `exit` and `says` (ends at once with this code
-and these words on stderr), `banner` (printed by the login shell first), `python` (folder that is the PATH there),
-`delay_s` (each way), `halves` (bytes come one or a few at a time), `stall` (a file: while it is there, nothing goes
-through), `environment` (variables there), `log` (file for the arguments), `cut` (a file: when it is there, it ends).
+FAKE_SSH in the environment says how it behaves, as a JSON object:
+`exit`, `says`: ends at once with this code and these words on stderr.
+`banner`: printed by the login shell first. `home`, `path`, `environment`: HOME, PATH and more variables there.
+`delay_s`: each way. `halves`: bytes come three at a time. `log`: a file that gets the arguments.
+`stall`, `cut`: a file; while the first is there, nothing goes through, and with the second the link ends.
+`hosts`: the same for single hosts, by name.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def main() -> None:
         print(behaviour.get("says", ""), file=sys.stderr, flush=True)
         sys.exit(behaviour["exit"])
     environment = {
-        "HOME": os.environ["HOME"],
+        "HOME": behaviour.get("home", os.environ.get("HOME", "/")),
         "PATH": behaviour.get("path", os.environ["PATH"]),
         "SHELL": "/bin/sh",
         **behaviour.get("environment", {}),
@@ -42,16 +44,16 @@ def main() -> None:
         os.write(1, behaviour["banner"].encode())
     if not {"delay_s", "halves", "stall", "cut"} & set(behaviour):
         os.execve("/bin/sh", ["sh", "-c", login], environment)
-    with subprocess.Popen(
-        ["/bin/sh", "-c", login], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-    ) as shell:
+    pipe = subprocess.PIPE
+    shell_words = ["/bin/sh", "-c", login]
+    with subprocess.Popen(shell_words, env=environment, stdin=pipe, stdout=pipe, start_new_session=True) as shell:
         assert shell.stdin and shell.stdout
-        threading.Thread(target=carry, args=(0, shell.stdin.fileno(), behaviour, True), daemon=True).start()
-        carry(shell.stdout.fileno(), 1, behaviour, False)
+        threading.Thread(target=carry, args=(0, shell.stdin.fileno(), behaviour), daemon=True).start()
+        carry(shell.stdout.fileno(), 1, behaviour)
     sys.exit(shell.returncode)
 
 
-def carry(source: int, target: int, behaviour: dict, last: bool) -> None:
+def carry(source: int, target: int, behaviour: dict) -> None:
     """Carry bytes from one descriptor to another, as slowly and as torn as the link is said to be."""
     waiting: queue.Queue[tuple[float, bytes]] = queue.Queue()
     delay_s = behaviour.get("delay_s", 0.0)
@@ -64,7 +66,7 @@ def carry(source: int, target: int, behaviour: dict, last: bool) -> None:
             while stall and Path(stall).exists():
                 time.sleep(0.01)
             try:
-                while chunk and chunk != b"":
+                while chunk:
                     chunk = chunk[os.write(target, chunk[: 3 if halves else len(chunk)]) :]
             except OSError:
                 return

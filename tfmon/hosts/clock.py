@@ -6,9 +6,11 @@ import statistics
 from collections import deque
 from dataclasses import dataclass
 
-KEPT_PINGS = 100
+KEPT_PINGS = 60
 QUICKEST = 0.1
 """Share of the pings that counts: the others waited somewhere on their way, and not for equally long both ways."""
+DRIFT = 15e-6
+"""How much two clocks may drift apart in the time since a ping. Source: RFC 5905, PHI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,9 @@ class HostClock:
         self._pings: deque[Ping] = deque(maxlen=KEPT_PINGS)
         self.offset_ns = 0
         self.error_ns = 0
-        """The offset is wrong by no more than this: half the quickest round trip."""
+        """How wrong the offset is at most: half a round trip, by how much the pings disagree, and the drift since."""
         self.round_trip_ns = 0
-        """Median of the pings that are kept."""
+        """Median of the quickest pings."""
 
     def take(self, ping: Ping) -> None:
         """Take a ping; the offset changes at the next `settle`."""
@@ -49,11 +51,15 @@ class HostClock:
         """Take the offset from the quickest pings; return False where there is none yet."""
         if not self._pings:
             return False
-        pings = sorted(self._pings, key=lambda ping: ping.round_trip_ns)
+        # Of equally quick ones, the latest: clocks drift.
+        pings = sorted(self._pings, key=lambda ping: (ping.round_trip_ns, -ping.sent_ns))
         quickest = pings[: max(1, int(len(pings) * QUICKEST))]
-        self.offset_ns = int(statistics.median(ping.offset_ns for ping in quickest))
-        self.error_ns = (quickest[0].round_trip_ns + 1) // 2
-        self.round_trip_ns = int(statistics.median(ping.round_trip_ns for ping in pings))
+        offset_ns = int(statistics.median(ping.offset_ns for ping in quickest))
+        disagree_ns = max(abs(ping.offset_ns - offset_ns) for ping in quickest)
+        age_ns = self._pings[-1].received_ns - max(ping.received_ns for ping in quickest)
+        self.error_ns = (quickest[0].round_trip_ns + 1) // 2 + disagree_ns + int(DRIFT * age_ns)
+        self.round_trip_ns = int(statistics.median(ping.round_trip_ns for ping in quickest))
+        self.offset_ns = offset_ns
         return True
 
     def here(self, there_ns: int) -> int:

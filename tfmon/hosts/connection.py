@@ -15,7 +15,7 @@ from tfmon.hosts.frames import Kind
 from tfmon.hosts.host import Host
 from tfmon.hosts.line import Line
 from tfmon.hosts.remote import RemoteProcess
-from tfmon.hosts.wire import Wire
+from tfmon.hosts.wire import Greeting, Wire
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan, digest
 from tfmon.lanes.process import Sink
@@ -47,8 +47,8 @@ class Connection:
         self.host = host
         self.machine = Machine()
         """What machine it is; known from `open` on."""
-        self.python = ""
-        """The path of the Python there."""
+        self.greeting = Greeting()
+        """What the agent said of itself."""
         self._sink = sink
         self._opening = threading.Lock()
         self._wire: Wire | None = None
@@ -57,9 +57,14 @@ class Connection:
         self._closed = False
 
     @property
+    def python(self) -> str:
+        """The path of the Python there."""
+        return self.greeting.python
+
+    @property
     def folder(self) -> str:
         """The private folder of the agent there; empty before there is one."""
-        return self._line.folder if self._line is not None else ""
+        return self.greeting.folder
 
     @property
     def lost(self) -> str:
@@ -75,28 +80,31 @@ class Connection:
             TfmonError: The host cannot be used; the text says why, and what to do.
         """
         with self._opening:
-            self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
-            self._wire = wire = Wire(self.host)
-            if self._closed:
-                wire.cancel()
-            greeting, rest = wire.greet()
-            self.python = greeting.python
-            line = Line(wire, greeting, rest, self._sink)
-            try:
-                line.measure()
-                self.machine = self._read_machine(line)
-            except BaseException:
-                line.close()
-                raise
-            self._line = line
-            self._sink(HostConnected(at_ns=time.monotonic_ns(), host=self.host.name, machine=self.machine))
-            if self._gpus is not None:
-                self.begin_readings(self._gpus)
+            self._open()
 
     def ensure(self) -> None:
         """Connect again where the connection is lost. It may block, and raises TfmonError as `open` does."""
-        if self.lost:
-            self.open()
+        with self._opening:
+            if self.lost:
+                self._open()
+
+    def _open(self) -> None:
+        self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
+        self._wire = wire = Wire(self.host)
+        if self._closed:
+            wire.cancel()
+        greeting, rest = wire.greet()
+        self.greeting = greeting
+        self._line = line = Line(wire, greeting, rest, self._sink)
+        try:
+            line.measure()
+            self.machine = self._read_machine(line)
+        except BaseException:
+            line.close()
+            raise
+        self._sink(HostConnected(at_ns=time.monotonic_ns(), host=self.host.name, machine=self.machine))
+        if self._gpus is not None:
+            self.begin_readings(self._gpus)
 
     def close(self) -> None:
         """End the agent and everything that it started. It takes 3 s at most."""

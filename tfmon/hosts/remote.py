@@ -14,10 +14,9 @@ from tfmon.hosts.frames import Kind
 from tfmon.lanes.process import LaneProcess, Sink
 from tfmon.model.events import Event
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
 
-HOST_LOST = "host_lost"
-"""Kind of a lane's failure."""
 CONNECT_AGAIN = "r connects again and starts it anew"
 
 

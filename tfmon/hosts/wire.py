@@ -47,12 +47,12 @@ KEPT_BYTES = 16_384
 class Greeting:
     """What the agent said of itself."""
 
-    folder: str
+    folder: str = ""
     """Where its code and files are, there."""
-    python: str
+    python: str = ""
     """Its interpreter."""
-    python_version: str
-    pid: int
+    python_version: str = ""
+    pid: int = 0
 
 
 class Wire:
