@@ -206,18 +206,6 @@ def test_the_offset_of_a_clock_is_written_to_the_microsecond():
 # ---------------------------------------------------------------- connecting
 
 
-def test_before_there_are_lanes_the_screen_tells_which_machines_are_connected():
-    demo = Demo(())
-    demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
-    demo.session.accept(HostConnecting(at_ns=demo.clock(), host="me@gpu3"))
-    connect(demo, "gpu2")
-    text = "\n".join(race(demo, 120, 36))
-    assert "gpu2 is connected: gpu2.lab, 32 cores, NVIDIA H200, TensorFlow 2.21.0" in text
-    assert "connecting to me@gpu3…" in text and "examining" not in text
-    connect(demo, "me@gpu3")
-    assert "examining the machines and their devices…" in "\n".join(race(demo, 120, 36))
-
-
 def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     demo = Demo(REMOTE)
     assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0"))
@@ -226,6 +214,10 @@ def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     assert any("▸ starting Python " in row for row in pane(demo, "cpu"))
     demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
     assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0")), "r connects again"
+    lose(demo, "gpu2")
+    demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
+    rows = pane(demo, "gpu2/gpu:0")
+    assert "connecting to gpu2 again…" in rows[1] and "✗ gpu2 is lost" in rows[2]
 
 
 # ---------------------------------------------------------------- text from a host
@@ -234,13 +226,9 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\r\n\x9b5A\u202eabc\x00\x7f"
 
 
 async def test_nothing_that_a_host_says_reaches_the_terminal_with_control_characters():
-    demo = Demo(())
-    demo.session.accept(HostConnecting(at_ns=demo.clock(), host=EVIL))
+    demo = hosts_demo()
     app = app_of(demo)
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.pause()
-        assert shown(pilot).replace("\n", "").isprintable()
-        demo = hosts_demo()
         facts = Machine(EVIL, EVIL, EVIL, 8, 8, 2**30, (EVIL,), EVIL, tensorflow=EVIL, python=EVIL, driver=EVIL)
         connect(demo, "gpu2", facts)
         demo.session.accept(MachineKnown(at_ns=demo.clock(), machine=facts))
@@ -249,8 +237,6 @@ async def test_nothing_that_a_host_says_reaches_the_terminal_with_control_charac
             LaneFailed(lane="gpu2/gpu:0", at_ns=demo.clock(), kind="host", message=EVIL, hint=EVIL)
         )
         demo.session.accept(HostLost(at_ns=demo.clock(), host="gpu2", reason=EVIL))
-        app.session = demo.session
-        app.pull()
         app.say(EVIL)
         for keys in (["tab", "tab"], ["enter"], ["l"], ["escape"], ["z"], ["y"]):
             await press(pilot, *keys)

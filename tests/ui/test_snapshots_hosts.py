@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.ui import HOSTS, REMOTE, Demo, connect, hosts_demo, lose
-
-from tfmon.model.events import HostConnecting
+from support.ui import REMOTE, Demo, connect, hosts_demo, lose
 
 from .pilot import app_of
 
@@ -31,14 +29,6 @@ def starting() -> Demo:
     return demo
 
 
-def connecting() -> Demo:
-    demo = Demo(())
-    for host in HOSTS:
-        demo.session.accept(HostConnecting(at_ns=demo.clock(), host=host))
-    connect(demo, "gpu2")
-    return demo
-
-
 @SIZES
 def test_a_race_over_three_machines(snap_compare, size):
     assert snap_compare(app_of(hosts_demo()), terminal_size=size)
@@ -60,10 +50,6 @@ def test_the_result_of_three_machines(snap_compare, size):
     for name in demo.names:
         demo.enter(name, "done")
     assert snap_compare(app_of(demo), terminal_size=size)
-
-
-def test_connections_are_made(snap_compare):
-    assert snap_compare(app_of(connecting()), terminal_size=(120, 36))
 
 
 @pytest.mark.parametrize("size", [(80, 60), (120, 90)], ids=lambda size: "{}x{}".format(*size))

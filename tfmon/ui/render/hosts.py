@@ -9,8 +9,8 @@ from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import STALE_TICKS, Snapshot
-from tfmon.ui.render.rows import BLANK, Row, wrap
-from tfmon.ui.render.style import STRONG, TEXT, TROUBLE, strong
+from tfmon.ui.render.rows import Row
+from tfmon.ui.render.style import TEXT, TROUBLE, strong
 
 # ---------------------------------------------------------------- the machines of a race
 
@@ -99,38 +99,18 @@ def _brief(host: str) -> str:
 # ---------------------------------------------------------------- making a connection
 
 
-def connecting_rows(snapshot: Snapshot, width: int) -> list[Row]:
-    """Return how far everything is before there are lanes: the connections to other machines, and the devices."""
-    rows: list[Row] = []
-    for host, state in snapshot.hosts.items():
-        if not host:
-            continue
-        text, style = f"connecting to {host}…", STRONG
-        if state.lost:
-            text, style = f"{host}: {state.lost}", strong(TROUBLE)
-        elif state.connected_ns is not None:
-            text, style = f"{host} is connected: {_facts(state)}", TEXT
-        rows += [((f"   {line}", style),) for line in wrap(text, width - 6, 3)]
-    if any(host and state.connected_ns is None for host, state in snapshot.hosts.items()):
-        return rows
-    what = "the machines and their devices" if rows else "the machine and its devices"
-    return [*rows, *([BLANK] if rows else []), ((f"   examining {what}…", TEXT),)]
-
-
-def _facts(state: HostState) -> str:
-    machine = state.machine
-    gpus = f"{len(machine.gpus)} GPUs" if len(machine.gpus) > 1 else "".join(machine.gpus)
-    tensorflow = f"TensorFlow {machine.tensorflow}" if machine.tensorflow else ""
-    cores = f"{units.cores(machine.usable_cores)} cores" if machine.usable_cores else ""
-    return ", ".join(filter(None, (machine.hostname, cores, gpus, tensorflow))) or "it answers"
+def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
+    """Return whether the connection to the machine of a lane is being made."""
+    state = snapshot.place_of(lane)
+    return bool(lane.spec.host) and state.connected_ns is None and not state.lost
 
 
 def starting_words(snapshot: Snapshot, lane: LaneState) -> str:
     """Say what the start of a lane waits for: its process, or the connection to its machine."""
-    host, state = lane.spec.host, snapshot.place_of(lane)
-    if not host:
+    if not lane.spec.host:
         return "starting Python"
-    return f"starting Python on {host}" if state.connected_ns is not None else f"connecting to {host}"
+    waits = "connecting to" if connecting(snapshot, lane) else "starting Python on"
+    return f"{waits} {lane.spec.host}"
 
 
 # ---------------------------------------------------------------- a connection
@@ -155,7 +135,7 @@ def lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str, str]]:
     if state.lost and state.lost_ns is not None:
         yield "lost", f"{units.seconds(max(0, snapshot.at_ns - state.lost_ns) / 1e9)} ago: {state.lost}"
     elif state.connected_ns is None:
-        yield "state", "connecting"
+        yield "state", "connecting…"
     else:
         for_s = units.clock((snapshot.at_ns - state.connected_ns) / 1e9)
         hush_s = silent_s(snapshot, lane)

@@ -84,6 +84,8 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
         body = lifecycle.trouble_rows(lane, inner_width, inner_height)
+        if hosts.connecting(pane.snapshot, lane):
+            body.insert(0, ((f"connecting to {lane.spec.host} again…", STRONG),))
     else:
         body = _body(pane, inner_width, inner_height)
     return framed(pane, body, width, height)

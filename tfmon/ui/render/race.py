@@ -99,7 +99,7 @@ def _panes(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
         )
     if layout.result_on_top:
         rows += final.result_rows(analysis, view, layout.verdict.width, layout.verdict.height)
-    rows += _blocks(analysis, view, layout) or _no_lanes(snapshot, view, layout)
+    rows += _blocks(analysis, view, layout) or _no_lanes(view, layout)
     for place in () if view.zoomed else layout.panes:
         zones.append(Zone(place.rect, f"focus_lane({place.lane})"))
     if not layout.result_on_top:
@@ -129,7 +129,7 @@ def _blocks(analysis: Analysis, view: View, layout: Layout) -> list[Row]:
     return rows
 
 
-def _no_lanes(snapshot: Snapshot, view: View, layout: Layout) -> list[Row]:
+def _no_lanes(view: View, layout: Layout) -> list[Row]:
     """Return what is being done before there are lanes, or why there are none."""
     height, width = layout.verdict.y - layout.header.y - layout.header.height, layout.header.width
     rows: list[Row] = [BLANK]
@@ -137,7 +137,7 @@ def _no_lanes(snapshot: Snapshot, view: View, layout: Layout) -> list[Row]:
         rows += [((f"   {line}", strong(TROUBLE)),) for line in wrap(view.no_race, width - 6, height - 3)]
         rows.append((("   another scenario may work; see the keys below", TEXT),))
     else:
-        rows += hosts.connecting_rows(snapshot, width)
+        rows.append((("   examining the machine and its devices…", TEXT),))
     return (rows + [BLANK] * height)[:height]
 
 
