@@ -88,6 +88,27 @@ def test_cpu_lanes_need_no_search_for_gpus():
     assert no_gpu == ""
 
 
+def test_hosts_are_connected_before_their_gpus_are_looked_for_and_each_has_its_own():
+    asked = []
+
+    def search(host: str) -> GpuSearch:
+        asked.append(host)
+        return TWO_GPUS if host == "gpu2" else NO_GPU
+
+    lanes = ("cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu")
+    race, no_gpu = plan_race(INFO, RaceOptions(lanes=lanes), search, asked.append)
+    assert asked == [("gpu2", "gpu3"), "gpu2"]
+    assert names(race) == ["cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu"]
+    assert race.lanes[1].environment["CUDA_VISIBLE_DEVICES"] == TWO_GPUS.gpus[1].uuid
+    assert no_gpu == ""
+    with pytest.raises(DeviceAbsentError) as absent:
+        plan_race(INFO, RaceOptions(lanes=("gpu2/gpu:7",)), search)
+    assert absent.value.message == "gpu2/gpu:7 is not there"
+    assert absent.value.hint.startswith("gpu2 has gpu:0")
+    with pytest.raises(DeviceAbsentError, match="gpu3/gpu:0 is not there: the NVIDIA driver"):
+        plan_race(INFO, RaceOptions(lanes=("gpu3/gpu",)), search)
+
+
 def test_a_setting_of_a_lane_goes_before_one_for_all_lanes_and_that_before_the_default():
     race = plan("cpu,batch_size=8", "cpu", sets=("batch_size=16", "width=64"))
     assert values(race, "batch_size") == [8, 16]

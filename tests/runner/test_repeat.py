@@ -85,6 +85,16 @@ def test_the_command_gives_the_same_lanes_and_settings(again, lanes):
     assert of_plan(again(command_line(snapshot))) == in_effect(snapshot), "of a replay"
 
 
+def test_the_command_names_the_hosts(again):
+    demo = Demo(
+        (LaneSpec("cpu"), LaneSpec("cpu", host="me@gpu2")), CPU_MACHINE, find_scenario("small-dense").knobs
+    )
+    demo.session.begin(replace(demo.session.snapshot().race, scenario="small-dense"), demo.specs)
+    line = command_line(demo.session.snapshot())
+    assert "--lane cpu --lane me@gpu2/cpu" in line
+    assert [lane.spec.host for lane in again(line).lanes] == ["", "me@gpu2"]
+
+
 def test_what_all_lanes_share_is_said_once_and_a_default_not_at_all():
     snapshot, plan = race_of("small-dense", {"batch_size": 16, "graph": False}, {"batch_size": 64, "graph": False})
     line = command_line(snapshot, plan)

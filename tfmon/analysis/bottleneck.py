@@ -106,9 +106,9 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
         lines.append(f"other programs keep {others / 100:.1f} cores busy")
     if (stolen := known(host.steal_pct)) is not None and stolen > 5:
         lines.append(f"the hypervisor gives {stolen:.0f} % of a core to other machines")
-    threads = lane.settings.get("threads")
-    if isinstance(threads, int) and lane.spec.kind == "cpu" and threads < snapshot.machine_of(lane).usable_cores:
-        lines.append(f"threads={threads} leaves cores idle: {snapshot.machine_of(lane).usable_cores:g} may be used")
+    threads, cores = lane.settings.get("threads"), snapshot.machine_of(lane).usable_cores
+    if isinstance(threads, int) and lane.spec.kind == "cpu" and threads < cores:
+        lines.append(f"threads={threads} leaves cores idle: {cores:g} may be used")
     return lines
 
 

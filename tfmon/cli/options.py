@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfmon.errors import UsageError
+from tfmon.errors import TfmonError, UsageError
 from tfmon.runner.settings import MODES, THEME, Seconds, resolve
 
 if TYPE_CHECKING:
@@ -152,6 +154,19 @@ flags = _all(
     screen,
 )
 """The flag of every setting that has one, by the name of the setting; None where it is not given."""
+
+
+@contextlib.contextmanager
+def errors_as_json(as_json: bool) -> Iterator[None]:
+    """Print the error that ends the command as a JSON object, too, where one is to be printed."""
+    try:
+        yield
+    except TfmonError as error:
+        if as_json:
+            from tfmon.reports import head
+
+            click.echo(json.dumps({**head(), "error": error.message, "hint": error.hint or None}, indent=2))
+        raise
 
 
 def with_recording(race_options: RaceOptions, record: str | None, no_record: bool) -> RaceOptions:

@@ -170,9 +170,11 @@ class LaneGroup(RunningLanes):
             waiting: dict[str, list[str]] = {}
             for lane in plan.lanes if plan is not None else ():
                 host = lane.spec.host
-                if lane.spec.name in lanes and host and known[host].connecting:
+                if not host or host not in known or lane.spec.name not in lanes:
+                    continue
+                if known[host].connecting:
                     return  # it is being connected to again already
-                if lane.spec.name in lanes and host and known[host].lost:
+                if known[host].lost:
                     waiting.setdefault(host, []).append(lane.spec.name)
             self._restarting += 1 + len(waiting)
         for names in waiting.values():

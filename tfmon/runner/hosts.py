@@ -17,6 +17,7 @@ from tfmon.hosts.questions import (
     read_machine_answer,
     read_paths_answer,
 )
+from tfmon.hosts.trouble import no_tensorflow
 from tfmon.model.events import Event
 from tfmon.model.session import Session
 from tfmon.probes.gpus import GpuSearch
@@ -101,10 +102,7 @@ class Hosts:
             self._session.set_machine(read_machine_answer(found), name)
         if not info.command:
             if not self._session.snapshot().hosts[name].machine.tensorflow:
-                raise TfmonError(
-                    f"{connection.python} on {name} has no TensorFlow",
-                    f'python = "~/…/bin/python" under [hosts.{name}] names a Python that has it',
-                )
+                raise no_tensorflow(connection.host, connection.python)
             return
         sought = command_paths(info.command)
         found = connection.ask("paths", **asdict(sought), path_first=bool(connection.host.python))

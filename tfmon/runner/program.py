@@ -24,8 +24,7 @@ from tfmon.model.events import Event, Interrupted, LaneEnded
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import TURNS, Race
-from tfmon.model.readings import Reading, known
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.session import Session
 from tfmon.probes.choice import choose_probes
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
 from tfmon.probes.machine import read_machine
@@ -37,7 +36,6 @@ from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 
 if TYPE_CHECKING:
-    from tfmon.doctor.facts import OthersLoad
     from tfmon.runner.hosts import Hosts
 
 SAMPLE_EVERY_S = 1.0
@@ -191,13 +189,11 @@ class Program:
             return to_text(read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note))
 
     def examine(self) -> str:
-        """Return the doctor's report as text; TensorFlow is not loaded beside the lanes that are measured."""
-        from tfmon.doctor.facts import Running
-        from tfmon.doctor.report import run_checks
-        from tfmon.reports.doctor import to_text
+        """Return the doctor's report of the race's machines as text."""
+        from tfmon.runner.examination import examine
 
-        running = Running(frozenset(self.lanes.processes().values()), _others(self.session.snapshot()))
-        return to_text(run_checks(self._options.python, imports=False, running=running))
+        processes = self.lanes.processes().values()
+        return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
 
     def exit_code(self) -> int:
         """Return the exit code by how the lanes ended."""
@@ -219,7 +215,9 @@ class Program:
         raced = self.session.snapshot()
         if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
             return
-        found = compare(log_speeds(raced.lanes[0].slices), log_speeds(raced.lanes[-1].slices))
+        first, last = raced.lanes[0], raced.lanes[-1]
+        apart = raced.machine_key(first) != raced.machine_key(last)
+        found = compare(log_speeds(first.slices), log_speeds(last.slices), apart=apart)
         if found is not None:
             devices = [lane.spec.kind for lane in raced.lanes]
             machines = [raced.machine_of(lane) for lane in raced.lanes]
@@ -250,21 +248,3 @@ class Program:
             if self._search is None:
                 self._search = find_gpus(self._options.python)
             return self._search
-
-
-def _others(snapshot: Snapshot) -> OthersLoad:
-    """Return what others took from the machine over the samples that the screen shows, too.
-
-    Units: cores, and a share of the CPU time of all cores; the samples have both in percent of one core.
-    """
-    from tfmon.doctor.facts import OthersLoad
-
-    def mean(readings: list[Reading]) -> float | None:
-        values = [value for one in readings if (value := known(one)) is not None]
-        return sum(values) / len(values) / 100 if values else None
-
-    samples = snapshot.host_history
-    stolen = mean([one.steal_pct for one in samples])
-    cores = snapshot.machine.cores or 1
-    source = f"mean of {len(samples)} samples of this race, one a second"
-    return OthersLoad(mean([one.others_cpu_pct for one in samples]), stolen and stolen / cores, source)
