@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner
+from support.waiting import wait_for
 
 import tfmon
 from tfmon.cli.hosts import hosts as command
@@ -34,8 +38,8 @@ def run(tmp_path):
     table = f'[hosts.gpu2]\npython = "{sys.executable}"\n[hosts.a100]\nrun = ["env", "TMPDIR={there}"]\n'
     (tmp_path / "config.toml").write_text(table)
 
-    def run(*words: str, **behaviour: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def run(*words: str, start: bool = False, **behaviour: object) -> Any:
+        return (subprocess.Popen if start else subprocess.run)(
             [sys.executable, "-m", "tfmon", *words],
             env={
                 **os.environ,
@@ -45,9 +49,9 @@ def run(tmp_path):
                 "FAKE_SSH": json.dumps({"environment": {"TMPDIR": str(there)}, **behaviour}),
             },
             cwd=tmp_path,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
         )
 
     yield run
@@ -63,6 +67,26 @@ def test_every_host_has_its_row_or_its_line(run):
     assert [line.split()[0] for line in lines[:4]] == ["host", "gpu2", "a100", "gpu9"]
     assert "No route to host" in lines[3] and "ssh gpu9" in lines[4]
     assert "gpu2 and a100: this machine; lanes here and there take turns" in lines
+
+
+@pytest.mark.process
+def test_ctrl_c_waits_for_no_host(run, tmp_path):
+    with (tmp_path / "config.toml").open("a") as file:
+        file.write('[hosts.slow]\nrun = ["sh", "-c", "sleep 600"]\n')
+    with run("hosts", "gpu2", "slow", start=True) as process:
+        wait_for(lambda: sleeping(process.pid), what="the slow launcher")
+        launched = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert not psutil.wait_procs(launched, timeout=10)[1], "no launcher is left"
+
+
+def sleeping(pid: int) -> bool:
+    try:
+        return any("600" in "".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.process

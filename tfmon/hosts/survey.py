@@ -42,13 +42,19 @@ def survey(hosts: Sequence[Host]) -> list[Surveyed]:
 
     Thread: any; takes a second or two, and as long as the launcher of a host tries to reach it.
     """
+    told: list[list[Event]] = [[] for _ in hosts]
+    connections = [Connection(host, events.append) for host, events in zip(hosts, told, strict=True)]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:
-        return list(pool.map(_survey, hosts))
+        try:
+            return list(pool.map(_survey, connections, told))
+        except BaseException:  # Ctrl+C: nobody waits for a host any more
+            for connection in connections:
+                connection.close()
+            raise
 
 
-def _survey(host: Host) -> Surveyed:
-    told: list[Event] = []
-    connection = Connection(host, told.append)
+def _survey(connection: Connection, told: Sequence[Event]) -> Surveyed:
+    host = connection.host
     try:
         connection.open()
         machine = read_machine_answer(connection.ask("gpus"))
