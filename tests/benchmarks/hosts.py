@@ -1,15 +1,15 @@
 """Measure lanes over ssh, on a loopback sshd of its own: what they cost, how soon they obey, and whether they lie.
 
-    python tests/benchmarks/hosts.py start [--times 10]       the command to Python's first word, and to the code there
+    python tests/benchmarks/hosts.py start [--times 10]       the command to Python's first word and the agent's
     python tests/benchmarks/hosts.py keys [--times 400]       a request to a child and its answer, here and there
     python tests/benchmarks/hosts.py slices [--seconds 20]    the end of a slice to the start of the next
     python tests/benchmarks/hosts.py agent [--seconds 30]     CPU and memory of an agent with four lanes
     python tests/benchmarks/hosts.py readings [--seconds 30]  CPU of the monitor for the readings of two hosts
-    python tests/benchmarks/hosts.py ends                     lanes after the link closes, and after it falls silent
+    python tests/benchmarks/hosts.py ends                     lanes after the link closes or falls silent
     python tests/benchmarks/hosts.py fair [--pairs 12]        a lane through an agent against one started here
 
-`keys`, `slices` and `ends` use children that train nothing; `agent` and `fair` train small-dense. It needs sshd and
-a quiet machine.
+`keys`, `slices` and `ends` use children that train nothing; `agent` and `fair` train small-dense. It needs sshd
+and a quiet machine.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from pathlib import Path
 
 import psutil
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from scipy.stats import t as student
 from support.hosts import CHILDREN, Linked, all_gone, start_all_kinds

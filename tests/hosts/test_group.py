@@ -23,9 +23,10 @@ class SpreadGroup(RacingGroup):
 
     def __init__(self, logs, ssh: FakeSsh, *hosts: str) -> None:
         super().__init__(logs)
-        self.links = {host: ssh.connect(host) for host in hosts}
+        self.links = {host: ssh.link(host) for host in hosts}
         for link in self.links.values():
-            link._sink = self.session.accept
+            link.listener = self.session.accept
+            link.open()
         self._children._place_of = self.links.__getitem__
 
     def plan(self, *lanes: str, **more) -> RacePlan:
@@ -57,7 +58,7 @@ def test_lanes_here_and_there_race_in_turns_and_end(spread):
     spread.wait_for(RACING, "gpu3/cpu")
     spread.finish()
     spread.wait_for(DONE, "cpu", "gpu2/cpu", "gpu3/cpu")
-    assert spread.all_over
+    wait_for(lambda: spread.all_over, 10, "all have ended")
 
 
 def test_a_lost_host_fails_its_lanes_only_and_r_connects_again(spread):

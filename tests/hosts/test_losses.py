@@ -36,20 +36,18 @@ def seconds_until(condition, timeout_s: float, what: str) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("dies", ["link", "client", "agent", "agent's stdin"])
+@pytest.mark.parametrize("dies", ["link", "client", "agent"])
 def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
     cut = ssh.folder / "cut"
-    ssh.behave(**({"cut": str(cut)} if dies == "link" else {}))
+    ssh.behave(cut=str(cut))
     link = ssh.connect()
     children, agent, folder = start_all_kinds(link), link.agent, Path(link.folder)
     if dies == "link":
         cut.touch()
     elif dies == "client":
         os.kill(link._wire.popen.pid, signal.SIGKILL)
-    elif dies == "agent":
-        agent.kill()
     else:
-        link._wire.popen.stdin.close()
+        agent.kill()
     seconds_until(lambda: all_gone(children, agent.pid), CLOSED_S if dies != "agent" else 5.0, "all are gone")
     told = link.wait_for_loss(5)
     assert told.host == "gpu2" and told.reason
@@ -146,15 +144,17 @@ def test_lanes_there_do_not_outlive_a_monitor_that_is_killed(ssh, how):
 
 def test_a_monitor_that_is_stopped_by_ctrl_z_loses_no_lane(ssh):
     """It stops for longer than the silence that an agent takes for a loss."""
-    with start_monitor("held", SILENCE="1.0") as monitor:
-        agent, *pids = read_pids(monitor)
-        monitor.send_signal(signal.SIGTSTP)
-        wait_for(lambda: all(map(suspended, [monitor.pid, *pids])), 10, "the monitor and its lanes are stopped")
-        time.sleep(2.5)
-        assert not any(map(gone, [agent, *pids])) and all(map(suspended, pids))
-        monitor.send_signal(signal.SIGCONT)
-        wait_for(lambda: not any(map(suspended, pids)), 10, "they go on")
-        time.sleep(1.5)
-        assert monitor.poll() is None and not any(map(gone, [agent, *pids]))
-        monitor.kill()
+    with start_monitor("held", SILENCE="3.0") as monitor:
+        try:
+            agent, *pids = read_pids(monitor)
+            monitor.send_signal(signal.SIGTSTP)
+            wait_for(lambda: all(map(suspended, [monitor.pid, *pids])), 10, "monitor and lanes are stopped")
+            time.sleep(4.5)
+            assert not any(map(gone, [agent, *pids])) and all(map(suspended, pids))
+            monitor.send_signal(signal.SIGCONT)
+            wait_for(lambda: not any(map(suspended, pids)), 10, "they go on")
+            time.sleep(2)
+            assert monitor.poll() is None and not any(map(gone, [agent, *pids]))
+        finally:
+            monitor.kill()
     wait_for(lambda: all(map(gone, [agent, *pids])), CLOSED_S, "all are gone")

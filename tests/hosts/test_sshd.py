@@ -57,6 +57,15 @@ def test_two_names_of_one_machine_have_one_boot_id(connect):
     assert connect("gpu2").machine.boot == connect("gpu3").machine.boot != ""
 
 
+def test_a_shared_connection_of_the_users_is_not_made_by_tfmon(connect, sshd):
+    """Nor would tfmon's end be the end of the user's other sessions."""
+    config = sshd.folder / "config"
+    shared = f"    ControlMaster auto\n    ControlPath {sshd.folder}/shared\n    ControlPersist 60\n"
+    config.write_text(config.read_text() + shared)
+    link = connect()
+    assert link.machine.cores and not (sshd.folder / "shared").exists()
+
+
 @pytest.mark.parametrize("dies", ["client", "session", "agent", "monitor"])
 def test_what_dies_takes_every_lane_with_it(connect, sshd, dies):
     if dies == "monitor":

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -110,7 +110,12 @@ class Linked(Connection):
 
     def __init__(self, host: Host) -> None:
         self.events: list[Event] = []
-        super().__init__(host, self.events.append)
+        self.listener: Callable[[Event], None] = lambda _: None
+        super().__init__(host, self._hear)
+
+    def _hear(self, event: Event) -> None:
+        self.events.append(event)
+        self.listener(event)
 
     def start(
         self,

@@ -339,14 +339,20 @@ def run(folder: str, marker: str) -> None:
     agent = Agent(Path(folder), in_fd, out_fd)
     try:
         agent.last_word(agent.serve())
-    except Exception:  # noqa: BLE001 - top of the process; the monitor shows it
-        agent.last_word("it failed: " + traceback.format_exc(limit=-3).strip()[-1500:])
+    except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it
+        agent.last_word(f"it failed: {_told(error)}")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         if guard is not None:
             guard.kill()
         # Threads may hang in a driver.
         os._exit(0)
+
+
+def _told(error: Exception) -> str:
+    """Return an error in one line, with the place where it was raised."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
 
 
 def _memory_bytes() -> int:

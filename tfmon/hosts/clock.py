@@ -39,7 +39,7 @@ class HostClock:
         self._pings: deque[Ping] = deque(maxlen=KEPT_PINGS)
         self.offset_ns = 0
         self.error_ns = 0
-        """How wrong the offset is at most: half a round trip, by how much the pings disagree, and the drift since."""
+        """How wrong the offset is at most: half a round trip, what the pings disagree by, and the drift since."""
         self.round_trip_ns = 0
         """Median of the quickest pings."""
 

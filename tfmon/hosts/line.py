@@ -243,7 +243,7 @@ class Line:
 
     def _end(self, reason: str) -> None:
         at_ns = time.monotonic_ns()
-        self.lost = clean(self._last_word or reason, 400) or "the connection was closed"
+        self.lost = " ".join(clean(self._last_word or reason, 400).split()) or "the connection was closed"
         for question in list(self._questions.values()):
             question.answered.set()
         if not self._closing:
