@@ -13,6 +13,7 @@ from support.hosts import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError
+from tfmon.lanes.launch import ProcessLauncher, yield_to_lanes
 from tfmon.model.events import HostConnected, HostConnecting, LinkMeasured
 from tfmon.model.lane_events import PhaseEntered, Profiled
 from tfmon.model.requests import Pause, Stop, TakeProfile
@@ -173,6 +174,23 @@ def test_a_question_that_the_agent_cannot_answer_is_an_error_with_the_host_in_it
     link = ssh.connect()
     with pytest.raises(TfmonError, match=r"gpu2: .*no such question"):
         link.ask("no such question")
+
+
+def test_lanes_there_do_not_inherit_the_priority_of_a_monitor_that_yields(ssh):
+    launcher, nice = ProcessLauncher(), os.nice(0)
+    found: list[int | None] = []
+
+    def connect() -> None:
+        yield_to_lanes()
+        link = ssh.link(launcher=launcher)
+        link.open()
+        found.append(link.machine.nice)
+
+    thread = threading.Thread(target=connect)
+    thread.start()
+    thread.join(60)
+    launcher.close()
+    assert found == [nice]
 
 
 @pytest.mark.parametrize("skew_s", [-3600.0, 3600.0])

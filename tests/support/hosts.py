@@ -19,6 +19,7 @@ from support.waiting import wait_for
 from tfmon.hosts import shipping
 from tfmon.hosts.connection import Connection
 from tfmon.hosts.host import Host
+from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted
@@ -108,10 +109,10 @@ class RemoteChild:
 class Linked(Connection):
     """A connection, and all that was heard of its host."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, launcher: ProcessLauncher | None = None) -> None:
         self.events: list[Event] = []
         self.listener: Callable[[Event], None] = lambda _: None
-        super().__init__(host, self._hear)
+        super().__init__(host, self._hear, launcher)
 
     def _hear(self, event: Event) -> None:
         self.events.append(event)
@@ -160,9 +161,15 @@ class FakeSsh:
         given = {"home": str(self.home), **behaviour}
         self._monkeypatch.setenv("FAKE_SSH", json.dumps(given))
 
-    def link(self, name: str = "gpu2", python: str = sys.executable, run: Sequence[str] = ()) -> Linked:
+    def link(
+        self,
+        name: str = "gpu2",
+        python: str = sys.executable,
+        run: Sequence[str] = (),
+        launcher: ProcessLauncher | None = None,
+    ) -> Linked:
         """Return a connection that is not open yet."""
-        self._links.append(Linked(Host(name, run=tuple(run), python=python)))
+        self._links.append(Linked(Host(name, run=tuple(run), python=python), launcher))
         return self._links[-1]
 
     def connect(self, name: str = "gpu2", **how: object) -> Linked:

@@ -16,7 +16,7 @@ from tfmon.hosts.host import Host
 from tfmon.hosts.line import Line
 from tfmon.hosts.remote import RemoteProcess
 from tfmon.hosts.wire import Greeting, Wire
-from tfmon.lanes.launch import BOOTSTRAP
+from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, digest
 from tfmon.lanes.process import Sink
 from tfmon.model.codec import plain
@@ -37,12 +37,13 @@ class Connection:
     Thread: any; those that may block say so.
     """
 
-    def __init__(self, host: Host, sink: Callable[[Event], None]) -> None:
+    def __init__(self, host: Host, sink: Callable[[Event], None], launcher: ProcessLauncher | None = None) -> None:
         """Connect to nothing yet.
 
         Args:
             host: How it is reached.
             sink: Takes the events about the host, in a thread of the connection.
+            launcher: Starts ssh; None for the calling thread, whose priority ssh then has.
         """
         self.host = host
         self.machine = Machine()
@@ -50,6 +51,7 @@ class Connection:
         self.greeting = Greeting()
         """What the agent said of itself."""
         self._sink = sink
+        self._launcher = launcher
         self._opening = threading.Lock()
         self._wire: Wire | None = None
         self._line: Line | None = None
@@ -90,7 +92,7 @@ class Connection:
 
     def _open(self) -> None:
         self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
-        self._wire = wire = Wire(self.host)
+        self._wire = wire = Wire(self.host) if self._launcher is None else self._launcher(Wire, self.host)
         if self._closed:
             wire.cancel()
         greeting, rest = wire.greet()

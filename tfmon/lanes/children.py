@@ -54,7 +54,8 @@ class Children:
         self._sink = sink
         self._reader = PipeReader()
         self._reader.start()
-        self._launcher = ProcessLauncher()
+        self.launcher = ProcessLauncher()
+        """Starts processes at the priority that the program was started with."""
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
         self.spares = [SpareWorker(self._start_process, keep=keep_spare)]
@@ -148,7 +149,7 @@ class Children:
     def _start_process(
         self, lane: str, python: Path, environment: dict[str, str | None], command: Command | None = None
     ) -> LaneProcess:
-        process = self._launcher(LocalProcess, lane, python, environment, self._hear, self._script, command)
+        process = self.launcher(LocalProcess, lane, python, environment, self._hear, self._script, command)
         self._reader.watch(process)
         return process
 
@@ -184,7 +185,7 @@ class Children:
             processes = [*self._processes.values(), *self._ending, *spares]
         self.end(processes)
         self._reader.close()
-        self._launcher.close()
+        self.launcher.close()
 
     def _hear(self, process: LaneProcess, event: Event) -> None:
         """Pass on an event of a process that is a lane's; another's may have come while it was replaced."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
+from tfmon.lanes.launch import ProcessLauncher
 from tfmon.lanes.places import Place
 from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started
 from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
@@ -214,6 +215,11 @@ class RunningLanes:
         """Return the process that leads each lane that runs, and under blank names the spare workers."""
         with self._lock:
             return self._children.pids()
+
+    @property
+    def launcher(self) -> ProcessLauncher:
+        """Starts processes at the priority that the program was started with."""
+        return self._children.launcher
 
     @property
     def spare_ready(self) -> bool:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -234,7 +235,8 @@ class Program:
         from tfmon.runner.hosts import Hosts
 
         if self._hosts is None:
-            self._hosts = Hosts(self.session, Connection)
+            # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
+            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
         self._hosts.connect(hosts, info)
 
     def _place(self, host: str) -> Place:
