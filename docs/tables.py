@@ -62,7 +62,7 @@ def exit_codes() -> str:
     """Return the exit codes."""
     rows = [
         (errors.EXIT_FINE, "fine"),
-        (errors.EXIT_LANE_FAILED, "a lane failed"),
+        (errors.EXIT_LANE_FAILED, "a lane failed; of `tfmon hosts`, a host cannot be used"),
         (errors.EXIT_USAGE, "wrong usage: an unknown command, option, scenario or setting"),
         (errors.EXIT_DEVICE_ABSENT, "a requested device is not there"),
         (errors.EXIT_INTERRUPTED, "interrupted by a signal"),

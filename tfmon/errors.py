@@ -4,6 +4,8 @@ from __future__ import annotations
 
 EXIT_FINE = 0
 EXIT_LANE_FAILED = 1
+EXIT_UNUSABLE_HOST = 1
+"""Of `tfmon hosts` alone."""
 EXIT_USAGE = 2
 EXIT_DEVICE_ABSENT = 3
 EXIT_INTERRUPTED = 130

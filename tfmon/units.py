@@ -59,6 +59,12 @@ def milliseconds(value: float) -> str:
     return f"{value:.2f} ms" if value >= 0.0995 else f"{value:.3f} ms"
 
 
+def offset(nanoseconds: int) -> str:
+    """Write the difference of two clocks, to the microsecond: +0.000033 s, -3 600.000120 s."""
+    whole, micros = divmod(abs(nanoseconds + 500 * (1 if nanoseconds >= 0 else -1)) // 1_000, 1_000_000)
+    return f"{'-' if nanoseconds < 0 else '+'}{count(whole)}.{micros:06} s"
+
+
 def memory(value: float) -> str:
     """Write bytes in binary multiples: 301 MiB, 1.2 GiB."""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]

@@ -12,6 +12,7 @@ from support.simulated_gpu import Gpu, busy_share, simulate
 from tfmon.analysis.attribution import shares_of
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.rules import Evidence, find_kinds
+from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import ClockReason, GpuSample, HostSample, Missing
@@ -19,8 +20,9 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 
-def kind_of(state: LaneState, **more):
-    snapshot = Snapshot(0, Machine(usable_cores=4), Race(knobs=KNOBS), (state,), **more)
+def kind_of(state: LaneState, host: HostSample | None = None, gpus: tuple[GpuSample, ...] = ()):
+    known = HostState(Machine(usable_cores=4), sample=host, gpus=gpus)
+    snapshot = Snapshot(0, Race(knobs=KNOBS), (state,), {"": known})
     return find_bottleneck(snapshot, state)
 
 

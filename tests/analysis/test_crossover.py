@@ -23,7 +23,7 @@ from tfmon.analysis.crossover import (
 from tfmon.model.knobs import BATCH_SIZE, GRAPH, Knob, KnobError
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import EarlierSlices, Measurements, SliceSpeed
-from tfmon.model.race import CrossoverState, Machine, Race
+from tfmon.model.race import CrossoverState, Race
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
@@ -53,7 +53,7 @@ def curve(first, second, pairs=FIRST_PAIRS, scatter=0.01, values=VALUES, refused
     counts = pairs if isinstance(pairs, dict) else dict.fromkeys(values, pairs)
     lanes = (lane("cpu", first, counts, scatter, 1), lane("gpu:0", second, counts, scatter, 2))
     state = CrossoverState("batch_size", ("cpu", "gpu:0"), values, refused or {})
-    return curve_of(Snapshot(0, Machine(), Race(), lanes), state)
+    return curve_of(Snapshot(0, Race(), lanes), state)
 
 
 def constant(_value: int) -> float:
@@ -193,5 +193,5 @@ class TestAnswer:
     def test_rounds_are_paired_under_the_same_value_only(self):
         lanes = (lane("cpu", constant, {1: 9}, 0.01, 1), lane("gpu:0", constant, {2: 9}, 0.01, 2))
         state = CrossoverState("batch_size", ("cpu", "gpu:0"), (1, 2))
-        known = curve_of(Snapshot(0, Machine(), Race(), lanes), state)
+        known = curve_of(Snapshot(0, Race(), lanes), state)
         assert [(place.pairs, place.ratio) for place in known.places] == [(0, None), (0, None)]

@@ -11,9 +11,10 @@ from support.events import SECOND, window
 from support.ui import Demo
 
 from tfmon.analysis.verdict import CONTENDED, FASTER, NOT_YET, SAME, TOO_CLOSE, find_verdict
+from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, RACING, LaneState
 from tfmon.model.lane_statistics import Measurements, SliceSpeed, WindowSums
-from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses, Machine, Race
+from tfmon.model.race import CONCURRENT, TURNS, BetweenProcesses, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, GpuSample, Missing
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
@@ -38,7 +39,7 @@ def lane(name: str, speeds=(), phase: str = RACING, first: int = 1) -> LaneState
 
 
 def snapshot(*lanes: LaneState, mode: str = TURNS) -> Snapshot:
-    return Snapshot(at_ns=0, machine=Machine(), race=Race(mode=mode), lanes=lanes)
+    return Snapshot(at_ns=0, race=Race(mode=mode), lanes=lanes)
 
 
 def noisy(middle: float, number: int = 12, scatter: float = 0.02, seed: int = 1) -> list[float]:
@@ -175,7 +176,7 @@ def ended(*lanes: LaneState, **race) -> Snapshot:
         )
         for at, one in enumerate(lanes)
     ]
-    return Snapshot(at_ns=0, machine=Machine(), race=Race(mode=TURNS, started_ns=0, **race), lanes=tuple(done))
+    return Snapshot(at_ns=0, race=Race(mode=TURNS, started_ns=0, **race), lanes=tuple(done))
 
 
 class TestAnswers:
@@ -407,8 +408,7 @@ class TestWhatLimitsIt:
         samples = self.gpu_samples(*clocks)
         raced = replace(
             snapshot(lane("cpu", noisy(100)), lane("gpu:0", noisy(300, seed=2))),
-            gpus=samples[-1:],
-            gpu_history={"GPU-1": samples},
+            hosts={"": HostState(gpus=samples[-1:], gpu_history={"GPU-1": samples})},
         )
         text = "the GPU clock of gpu:0 falls between slices (1499 to 2000 MHz); a longer --slice hides it"
         assert find_verdict(raced).note == (text if noted else "")

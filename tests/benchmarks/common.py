@@ -133,7 +133,7 @@ def plan_one_lane(scenario: str, lane: str) -> RacePlan:
     try:
         python = Path(sys.executable)
         race_options = RaceOptions(lanes=(lane,), mode=CONCURRENT, python=python)
-        return plan_race(find_scenario(scenario), race_options, lambda: find_gpus(python))[0]
+        return plan_race(find_scenario(scenario), race_options, lambda _: find_gpus(python))[0]
     except TfmonError as error:
         raise SystemExit(str(error)) from error
 

@@ -12,6 +12,7 @@ from textual.theme import BUILTIN_THEMES
 from tfmon.cli.config import config as command
 from tfmon.cli.doctor import learnt_text
 from tfmon.errors import UsageError
+from tfmon.hosts.host import Host
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.runner import settings as config
 from tfmon.runner import variance
@@ -101,6 +102,15 @@ class TestMistakes:
             ('them = "nord"', "there is no setting 'them'; did you mean theme?"),
             ("zzz = 1", "there is no setting 'zzz'; there are scenario, python,"),
             ("keys = 1", "keys: this is a table"),
+            ("host = 1", "there is no setting 'host'; did you mean hosts?"),
+            ("hosts = 1", "hosts: these are tables; below [hosts.gpu2] write"),
+            ("[hosts]\ngpu2 = 1", "hosts.gpu2: this is a table; below it write"),
+            ("[hosts.gpu2]\npyhton = 'x'", "hosts.gpu2: there is no 'pyhton'; there are run and python"),
+            ("[hosts.gpu2]\npython = 3", "hosts.gpu2: python: 3 is not text in quotes"),
+            ("[hosts.gpu2]\nrun = 'srun'", "hosts.gpu2: run: 'srun' is not a list of words"),
+            ("[hosts.gpu2]\nrun = []", "hosts.gpu2: run: [] is not a list of words"),
+            ("[hosts.gpu2]\nrun = ['srun', 1]", "hosts.gpu2: run: ['srun', 1] is not a list of words"),
+            ("[hosts.-oProxyCommand]", "hosts.-oProxyCommand: '-oProxyCommand' is no host: a name does not"),
             ("[keys]\nquit = 1", 'keys: quit: 1 is not text in quotes, such as "f"'),
             ('[keys]\nqiut = "x"', "keys: there is no key 'qiut'; did you mean 'quit'?"),
             ('[keys]\nquit = "foo"', "keys: quit: 'foo' is no key"),
@@ -146,6 +156,19 @@ class TestCommand:
         assert rows["slice"] == ["0.5", "default"]
         assert rows["quit"] == ['"Q"']
 
+    def test_tells_how_hosts_are_reached(self, write):
+        write('[hosts.a100]\nrun = ["srun", "-p", "a 100"]\npython = "~/tf/bin/python"\n[hosts."me@gpu2"]\n')
+        lines = told().splitlines()
+        first, second = lines.index("[hosts.a100]"), lines.index("[hosts.me@gpu2]")
+        assert lines[first + 1].split(None, 1) == ["run", "srun -p 'a 100'"]
+        assert lines[second + 1].split() == ["run", "ssh"]
+        assert lines[first + 2].split() == ["python", "~/tf/bin/python"]
+        hosts = json.loads(told("--json"))["hosts"]
+        assert hosts["a100"] == {"run": ["srun", "-p", "a 100"], "python": "~/tf/bin/python"}
+        assert hosts["me@gpu2"] == {"run": None, "python": ""}
+        assert config.find_host("a100") == Host("a100", ("srun", "-p", "a 100"), "~/tf/bin/python")
+        assert config.find_host("gpu9") == Host("gpu9"), "by ssh"
+
     def test_tells_it_to_programs_with_the_mistakes(self, write):
         write('theme = "nord"\nzzz = 1\nmouse = 3\n[keys]\nyyy = "a"\n')
         done = CliRunner().invoke(command, ["--json"])
@@ -180,6 +203,7 @@ class TestCommand:
         found = config.config_file()
         assert found.values == {setting.name: setting.default for setting in SETTINGS}
         assert found.keys == {key.id: key.keys for key in KEYS}
+        assert found.hosts == {"gpu2": Host("gpu2", ("ssh", "-p", "2222", "gpu2"), "~/tf/bin/python")}
 
 
 class TestVariance:
@@ -192,7 +216,7 @@ class TestVariance:
 
     def test_the_doctor_shows_it_and_it_is_forgotten_on_request(self, state):
         assert "nothing yet" in learnt_text()
-        variance.remember(Machine(hostname="here"), "mine", ("cpu", "cpu"), BetweenProcesses(2e-4, 2.0, 1))
+        variance.remember([Machine(hostname="here")], "mine", ("cpu", "cpu"), BetweenProcesses(2e-4, 2.0, 1))
         assert "  mine (cpu and cpu) on here" in learnt_text() and str(state) in learnt_text()
         assert told("--forget-variance") == "forgot what was known of 1 scenario\n"
         assert "nothing yet" in learnt_text()

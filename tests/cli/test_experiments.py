@@ -9,6 +9,7 @@ import sys
 import threading
 
 import pytest
+from support.hosts import FakeSsh
 from support.waiting import wait_for
 
 from tfmon.recordings.player import play_all
@@ -72,6 +73,22 @@ def test_a_crossover_is_told_in_text_and_recorded(tfmon, scripted, tmp_path, mon
     assert "all is measured" in done.out and f"recorded in {tmp_path / 'curve.jsonl'}" in done.out
     _, end = play_all(tmp_path / "curve.jsonl")
     assert end.experiment.over and end.experiment.values == (8, 16)
+
+
+@pytest.mark.process
+def test_a_crossover_of_this_machine_and_a_host(tfmon, scripted, tmp_path, monkeypatch):
+    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": "prefetch=auto:3"})
+    config = tmp_path / "config.toml"
+    config.write_text(f'[hosts.gpu2]\npython = "{sys.executable}"\n')
+    monkeypatch.setenv("TFMON_CONFIG", str(config))
+    lanes = ("--lane", "cpu,prefetch=off", "--lane", "gpu2/cpu,prefetch=auto")
+    words = (*lanes, "--slice", "0.2", "--to", "2", "--no-record", "--json")
+    done = tfmon("crossover", "small-dense", *words)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert [(lane["host"], lane["device"]) for lane in told["lanes"]] == [("", "cpu"), ("gpu2", "cpu")]
+    assert all(value["ratio_ci95"][1] < 0.6 for value in told["values"])
+    assert "gpu2/cpu" in told["text"]
 
 
 @pytest.mark.process

@@ -11,7 +11,7 @@ import pytest
 from tfmon.doctor import machine as host_module
 from tfmon.doctor.checks import NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import Host, OthersLoad
-from tfmon.probes.host import Load
+from tfmon.probes.load import Load
 
 from .bench import H200, QUIET, find, with_gpu
 

@@ -12,7 +12,7 @@ import pytest
 
 from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
 from tfmon.doctor.facts import Facts, Import, Interpreter, OthersLoad, Platform
-from tfmon.doctor.report import CHECKS, Report, Roots, judge, run_checks
+from tfmon.doctor.report import CHECKS, Report, Roots, report_on, run_checks
 from tfmon.probes.gpus import GpuVisibility
 from tfmon.reports.doctor import to_json, to_text
 
@@ -28,15 +28,13 @@ def fine(bench) -> Facts:
 
 
 def of(facts: Facts) -> Report:
-    return Report(facts, judge(facts), 0.4)
+    return report_on(facts, time.monotonic())
 
 
 class TestAnswer:
     def test_all_fine(self, fine):
         report = of(fine)
-        assert [
-            (one.check.id, one.finding) for one in report.results if one.finding.status in (WARNING, BROKEN)
-        ] == []
+        assert [(one.id, one.finding) for one in report.results if one.finding.status in (WARNING, BROKEN)] == []
         assert (report.exit_code, report.no_gpu) == (0, None)
         assert report.answer == "TensorFlow uses NVIDIA H200, and this machine is ready for a fair race."
         unseen = of(replace(fine, imported=None))
@@ -150,4 +148,4 @@ def test_what_shadows_tensorflow_is_not_run(bench, tmp_path, bare_python):
     environ = {**bench.environ, "PYTHONPATH": f"{tmp_path}:{bench.site}"}
     roots = Roots(root=bench.root, folder=bench.cwd, environ=environ, library="libno-such-driver.so.1")
     report = run_checks(bare_python, roots=roots)
-    assert (report.exit_code, report.facts.imported, ran.exists()) == (3, None, False)
+    assert (report.exit_code, report.imported, ran.exists()) == (3, None, False)

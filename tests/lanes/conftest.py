@@ -12,7 +12,7 @@ import pytest
 from support.lanes import CHILDREN, group
 from support.waiting import wait_for
 
-from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered
@@ -32,7 +32,7 @@ def suspended(pid: int) -> bool:
     return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
 
-class Child(LaneProcess):
+class Child(LocalProcess):
     """A child that says what SAYS names, and all that was heard of it."""
 
     def __init__(self, says: str, lane: str, **environment: str | None) -> None:

@@ -14,6 +14,7 @@ import pytest
 from support.lanes import CHILDREN
 from support.waiting import wait_for
 
+from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import Hello
@@ -52,7 +53,7 @@ def test_a_child_has_not_ended_before_its_end_is_told(reader):
             being_told.set()
             go_on.wait(30)
 
-    child = LaneProcess("cpu", Path(sys.executable), {"SAYS": "an_exit_code"}, sink, CHILDREN / "speaker.py")
+    child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "an_exit_code"}, sink, CHILDREN / "speaker.py")
     reader.watch(child)
     try:
         assert being_told.wait(30)
@@ -122,7 +123,7 @@ def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
 def test_a_python_that_does_not_exist_leaves_no_descriptor_open():
     before = psutil.Process().num_fds()
     with pytest.raises(FileNotFoundError):
-        LaneProcess("cpu", Path("/nowhere/python"), {}, lambda *_: None)
+        LocalProcess("cpu", Path("/nowhere/python"), {}, lambda *_: None)
     assert psutil.Process().num_fds() == before
 
 

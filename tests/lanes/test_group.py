@@ -77,7 +77,7 @@ def test_a_python_that_does_not_exist_fails_every_lane_and_the_race_is_over(grou
 def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
     group.wait_for_steps("cpu")
-    assert group.session.snapshot().race.training == "cpu"
+    assert group.session.snapshot().race.training == ("cpu",)
     assert suspended(group.pid("gpu:0"))
     assert not suspended(group.pid("cpu"))
     assert group.lane("gpu:0").steps == 0

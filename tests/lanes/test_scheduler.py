@@ -47,8 +47,9 @@ class FakeRace:
     def started(self):
         self.starts += 1
 
-    def granted(self, lane):
+    def granted(self, lane, beside=()):
         self.slice_of = lane
+        self.beside = "".join(beside)
 
     def paused(self, lane):
         self.said_paused.append(lane)
@@ -533,3 +534,112 @@ def test_no_lane_has_two_slices_of_one_round_and_rounds_go_up(runnable):
     assert len(set(dealt)) == len(dealt)
     assert all(later[1] - earlier[1] in (0, 1) for earlier, later in pairwise(dealt))
     assert len(dealt) == sum(bool(lanes) for lanes in runnable)
+
+
+# ---------------------------------------------------------------- several machines
+
+
+MACHINES = {"A": "x", "B": "x", "C": "y"}
+
+
+@pytest.fixture
+def two_machines(race):
+    """A race of A and B on one machine and C on another; the first slices have begun."""
+    scheduler = Scheduler(race, race)
+    scheduler.begin("ABC", TURNS, 0.5, MACHINES)
+    for lane in "ABC":
+        scheduler.ready(lane)
+    return scheduler
+
+
+def test_lanes_of_one_machine_take_turns_and_those_of_others_train_meanwhile(race, two_machines):
+    assert race.taken() == "A1, C1"
+    assert (race.slice_of, race.beside) == ("C", "A")
+    two_machines.idle("A")
+    assert (race.taken(), race.slice_of, race.beside) == ("B1", "B", "C")
+    two_machines.idle("B")
+    assert (race.taken(), race.slice_of, race.beside) == ("", "", "C")
+    two_machines.idle("C")
+    assert race.taken() == "C2, B2"
+    two_machines.idle("B")
+    assert race.taken() == "A2"
+
+
+def test_the_next_round_begins_when_every_lane_had_its_slice(race, two_machines):
+    race.taken()
+    two_machines.idle("C")
+    assert race.taken() == "", "C waits for A and B"
+    assert "C" in race.suspended
+    two_machines.idle("A")
+    assert race.taken() == "B1"
+    two_machines.idle("B")
+    assert race.taken() == "C2, B2"
+
+
+def test_a_machine_whose_lanes_are_over_keeps_the_others_waiting_no_longer(race, two_machines):
+    race.taken()
+    two_machines.idle("A")
+    two_machines.idle("B")
+    race.taken()
+    two_machines.ended("C")
+    assert race.taken() == "B2"
+    assert race.beside == ""
+
+
+def test_processes_are_renewed_between_two_rounds_of_all_machines(race, two_machines):
+    race.taken()
+    race.renewals = 1
+    two_machines.idle("C")
+    two_machines.idle("A")
+    assert race.taken() == "B1"
+    two_machines.idle("B")
+    assert race.taken() == "renew ABC"
+
+
+def test_a_lane_that_has_the_race_for_itself_trains_alone_on_all_machines(race, two_machines):
+    race.taken()
+    two_machines.set_exclusive("C", 2.0)
+    for lane in "AC":
+        two_machines.idle(lane)
+    assert (race.taken(), race.slice_of, race.beside) == ("C2", "C", "")
+    two_machines.set_exclusive("")
+    two_machines.idle("C")
+    assert race.taken() == "A3, C3"
+
+
+@given(st.lists(st.tuples(st.sampled_from("ABCD"), st.booleans()), max_size=60))
+def test_no_machine_has_two_slices_at_once_and_rounds_are_whole(events):
+    """Lanes end their slices in any order, and may be paused in between."""
+    machines = {"A": "x", "B": "x", "C": "y", "D": "z"}
+    race = FakeRace()
+    scheduler = Scheduler(race, race)
+    scheduler.begin("ABCD", TURNS, 0.5, machines)
+    for lane in "ABCD":
+        scheduler.ready(lane)
+    running: dict[str, int] = {}
+    seen: list[tuple[int, str]] = []
+
+    def take() -> None:
+        for word in filter(None, race.taken().split(", ")):
+            lane, number = word[0], int(word[1:])
+            assert machines[lane] not in {machines[one] for one in running}, "two lanes train on one machine"
+            assert all(number == one for one in running.values()), "two rounds at once"
+            assert (number, lane) not in seen
+            running[lane] = number
+            seen.append((number, lane))
+
+    take()
+    paused: set[str] = set()
+    for lane, pause in events:
+        if lane in running:
+            del running[lane]
+            scheduler.idle(lane)
+        elif pause and lane not in paused:
+            paused.add(lane)
+            scheduler.pause(lane)
+        elif lane in paused:
+            paused.discard(lane)
+            scheduler.resume(lane)
+        take()
+        assert running or paused == set("ABCD")
+    assert [number for number, _ in seen] == sorted(number for number, _ in seen)

@@ -28,6 +28,7 @@ from tfmon.model.lane_state import (
     FAILED,
     IMPORTING,
     PAUSED,
+    PHASES,
     RACING,
     READY,
     STARTING,
@@ -37,7 +38,7 @@ from tfmon.model.lane_state import (
     KnobRequest,
     LaneState,
 )
-from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
+from tfmon.model.race import CONCURRENT, TURNS, Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
@@ -50,11 +51,11 @@ class Bench:
     def __init__(self) -> None:
         self.now_s, self.slept_s = 100.0, 0.0
         self.lanes = {name: LaneState(LaneSpec(name, name=name), phase=RACING) for name in ("cpu", "gpu:0")}
-        self.race = Race(mode=TURNS, training="cpu")
+        self.race = Race(mode=TURNS, training=("cpu",))
         self.done: list[tuple[object, ...]] = []
         self.gaps: list[tuple[float, float, float]] = []
         self.watchdog = Watchdog(
-            lambda: Snapshot(0, Machine(), self.race, tuple(self.lanes.values())),
+            lambda: Snapshot(0, self.race, tuple(self.lanes.values())),
             self,
             lambda since, until, lasted: self.gaps.append((since / SECOND, until / SECOND, lasted)),
             slice_s=2,
@@ -104,20 +105,20 @@ def test_an_unresponsive_lane_is_told_once_with_its_last_sign_of_life(bench):
 
 def test_a_turn_begins_the_time_anew(bench):
     bench.heard("cpu")
-    bench.race = replace(bench.race, training="gpu:0")
+    bench.race = replace(bench.race, training=("gpu:0",))
     bench.heard("gpu:0")
     bench.after(15)
-    bench.race = replace(bench.race, training="cpu")
+    bench.race = replace(bench.race, training=("cpu",))
     assert bench.after(15) == []
     assert bench.after(6) == [("stall", "cpu", 115.5)]
 
 
 def test_one_that_hangs_still_gets_a_slice_in_its_turn_and_no_more(bench):
     bench.after(22)
-    bench.race = replace(bench.race, training="gpu:0")
+    bench.race = replace(bench.race, training=("gpu:0",))
     bench.heard("gpu:0")
     assert bench.after(10) == []
-    bench.race = replace(bench.race, training="cpu")
+    bench.race = replace(bench.race, training=("cpu",))
     assert bench.after(2) == []
     assert bench.after(1) == [("skip", "cpu")]
     assert bench.after(2.5) == [("skip", "cpu")]
@@ -163,19 +164,19 @@ OTHER = LaneState(LaneSpec("gpu:0", name="gpu:0"), phase=RACING)
 
 
 def seen(*lanes: LaneState, **race) -> Snapshot:
-    return Snapshot(0, Machine(), Race(**race), lanes)
+    return Snapshot(0, Race(**race), lanes)
 
 
 @pytest.mark.parametrize(
     ("phase", "race", "is_expected"),
     [
         *((phase, {"mode": CONCURRENT}, False) for phase in (READY, PAUSED, DONE, FAILED, ABSENT)),
-        *((phase, {"training": "gpu:0"}, True) for phase in (STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP)),
+        *((phase, {"training": ("gpu:0",)}, True) for phase in PHASES[:5]),
         (RACING, {"mode": CONCURRENT}, True),
-        (RACING, {"mode": TURNS, "training": "cpu"}, True),
-        (RACING, {"mode": TURNS, "training": "gpu:0"}, False),
-        (RACING, {"mode": TURNS, "training": ""}, False),
-        (RACING, {"mode": CONCURRENT, "exclusive": "gpu:0", "training": "gpu:0"}, False),
+        (RACING, {"mode": TURNS, "training": ("cpu",)}, True),
+        (RACING, {"mode": TURNS, "training": ("gpu:0",)}, False),
+        (RACING, {"mode": TURNS, "training": ()}, False),
+        (RACING, {"mode": CONCURRENT, "exclusive": "gpu:0", "training": ("gpu:0",)}, False),
     ],
 )
 def test_a_lane_is_expected_to_report_as_it_gets_ready_and_in_its_slice(phase, race, is_expected):

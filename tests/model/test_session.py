@@ -72,7 +72,7 @@ def test_a_snapshot_stays_as_it_was_while_more_arrives(session):
     session.accept(HostSample(at_ns=1, cpu_pct=1.0, memory_used_bytes=2.0, memory_total_bytes=3.0))
     session.grant_slice("cpu")
     assert early.lane("cpu").phase == STARTING
-    assert (early.gpus, early.host, early.race.training) == ((), None, "")
+    assert (early.gpus, early.host, early.race.training) == ((), None, ())
     with pytest.raises(FrozenInstanceError):
         early.lanes = ()
 
@@ -112,10 +112,10 @@ def test_listeners_hear_every_event_after_it_counts(session):
 
 def test_a_change_of_mode_ends_a_slice(session):
     session.grant_slice("gpu:1")
-    assert session.snapshot().race.training == "gpu:1"
+    assert session.snapshot().race.training == ("gpu:1",)
     session.set_mode(CONCURRENT)
     race = session.snapshot().race
-    assert (race.mode, race.training, race.scenario) == (CONCURRENT, "", "dense")
+    assert (race.mode, race.training, race.scenario) == (CONCURRENT, (), "dense")
 
 
 def test_steady_state_begins_anew_in_another_mode(session):

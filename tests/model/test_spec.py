@@ -19,6 +19,7 @@ def lanes(*texts: str):
         ("CPU", "cpu", "cpu", 0),
         ("gpu", "gpu:0", "gpu", 0),
         (" gpu:007 ", "gpu:7", "gpu", 7),
+        ("gpu2/GPU:1", "gpu:1", "gpu", 1),
     ],
 )
 def test_a_device_is_read(text, device, kind, index):
@@ -40,8 +41,44 @@ def test_an_unknown_device_is_refused_with_the_possible_ones(text):
 
 
 @pytest.mark.parametrize(
+    ("text", "host", "place"),
+    [
+        ("gpu", "", "gpu:0"),
+        ("gpu2/gpu:0", "gpu2", "gpu2/gpu:0"),
+        ("me@gpu3/cpu,batch_size=64", "me@gpu3", "me@gpu3/cpu"),
+        ("ssh://me@gpu3:2222/gpu:1", "ssh://me@gpu3:2222", "ssh://me@gpu3:2222/gpu:1"),
+    ],
+)
+def test_what_comes_before_the_last_slash_is_the_host(text, host, place):
+    spec = parse_lane(text, COMMON)
+    assert (spec.host, spec.place) == (host, place)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("/gpu", "no host before the /"),
+        ("-oProxyCommand=touch /tmp/x/gpu", "does not begin with -"),
+        ("gpu 2/gpu", "no spaces"),
+        ("gpu\x1b2/gpu", "no control characters"),
+        ("gpu2/tpu", "a lane runs on cpu, gpu or gpu:N"),
+    ],
+)
+def test_an_impossible_host_is_refused(text, said):
+    with pytest.raises(SpecError, match=said):
+        parse_lane(text, COMMON)
+
+
+@pytest.mark.parametrize(
     ("texts", "names", "ids"),
     [
+        (["cpu", "gpu2/gpu"], ["cpu", "gpu2/gpu:0"], "CG"),
+        (["gpu2/gpu", "gpu3/gpu"], ["gpu2/gpu:0", "gpu3/gpu:0"], "AB"),
+        (
+            ["gpu2/gpu,batch_size=8", "gpu3/gpu,batch_size=16", "gpu2/gpu"],
+            ["gpu2/gpu:0 batch_size=8", "gpu3/gpu:0", "gpu2/gpu:0"],
+            "ABC",
+        ),
         (["cpu,prefetch=off", "gpu"], ["cpu", "gpu:0"], "CG"),
         (["gpu:3"], ["gpu:3"], "G"),
         (

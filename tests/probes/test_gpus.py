@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import threading
@@ -14,13 +15,17 @@ import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS
 from support.waiting import wait_for
 
+from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, visible_places
+from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, visible_places, with_devices
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
 
 pytestmark = pytest.mark.process
+
+DRIVER = "550.54.15"
+HERE = platform.python_version()
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -61,7 +66,7 @@ def search(driver, tmp_path, site):
 
 class TestFound:
     def test_two_gpus(self, search):
-        assert search() == GpuSearch(gpus=(BUSY, IDLE))
+        assert search() == GpuSearch(gpus=(BUSY, IDLE), driver=DRIVER)
         assert pynvml._nvmlLib_refcount == 0, "the library is closed again"
 
     def test_visible_ones_are_counted_as_tensorflow_counts_them(self, search):
@@ -82,6 +87,14 @@ class TestFound:
     def test_one_without_permission_is_omitted(self, search, driver):
         driver.play(TWO_GPUS + "ret DeviceGetHandleByIndex 4 0\n")
         assert [(gpu.index, gpu.uuid, gpu.physical_gpu) for gpu in search().gpus] == [(0, IDLE.uuid, 1)]
+
+    def test_a_machine_knows_its_devices_and_the_python_that_trains(self, search, driver):
+        driver.play(TWO_GPUS.replace("limit 1 700000", "ret DeviceGetEnforcedPowerLimit 3 1"))
+        machine = with_devices(Machine("here"), search(), Wheel("tensorflow-cpu", "2.20.0", None, "", "3.12.1"))
+        assert (machine.hostname, machine.gpus) == ("here", ("NVIDIA Busy", "NVIDIA Idle"))
+        assert (machine.driver, machine.power_limits_w) == (DRIVER, (700.0, None))
+        assert (machine.python, machine.tensorflow) == ("3.12.1", "2.20.0 (tensorflow-cpu)")
+        assert with_devices(Machine(), GpuSearch(), None) == Machine()
 
     @pytest.mark.parametrize("cuda", [True, None])
     def test_tensorflow_that_may_have_cuda(self, search, site, tmp_path, cuda, monkeypatch):
@@ -204,10 +217,10 @@ class TestVisible:
 class TestWheel:
     def test_read_without_importing(self, site):
         site("tensorflow-2.21.0", "tensorflow_estimator-2.15.0", "tensorflow_metal-1.2.0")
-        assert read_wheel() == Wheel("tensorflow", "2.21.0", True, "1.2.0")
+        assert read_wheel() == Wheel("tensorflow", "2.21.0", True, "1.2.0", HERE)
         assert "tensorflow" not in sys.modules
         site("tensorflow_intel-2.15.0", cuda=False)
-        assert read_wheel() == Wheel("tensorflow-intel", "2.15.0", False, "1.2.0"), "the real one below a shell"
+        assert read_wheel() == Wheel("tensorflow-intel", "2.15.0", False, "1.2.0", HERE), "not the shell"
 
     def test_none(self, site, tmp_path):
         site("tensorflow-2.21.0", package=False)  # left over from an uninstall
@@ -224,12 +237,12 @@ class TestWheel:
 
     def test_another_interpreter_is_asked_once(self, site, tmp_path):
         folder = site("tensorflow-2.18.0", cuda=False)
-        python = tmp_path / "python"
-        python.write_text(f"#!/bin/sh\necho called >> {tmp_path}/calls\necho '{json.dumps([str(folder)])}'\n")
+        python, answer = tmp_path / "python", json.dumps(["3.12.1", str(folder)])
+        python.write_text(f"#!/bin/sh\necho called >> {tmp_path}/calls\necho '{answer}'\n")
         python.chmod(0o755)
         sys.path = []
         for _ in range(2):
-            assert read_wheel(python) == Wheel("tensorflow", "2.18.0", False, "")
+            assert read_wheel(python) == Wheel("tensorflow", "2.18.0", False, "", "3.12.1")
         assert (tmp_path / "calls").read_text() == "called\n"
 
     @pytest.mark.parametrize("script", ["exit 1", "echo nonsense", "exec sleep 30"])

@@ -16,7 +16,8 @@ from support.waiting import wait_for
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.probes import processes
 from tfmon.probes.disturbances import Disturbances
-from tfmon.probes.host import HostProbe, Load, read_load
+from tfmon.probes.host import HostProbe
+from tfmon.probes.load import Load, read_load
 from tfmon.probes.processes import LinuxProcesses, PsutilProcesses, Row, Usage, process_table
 from tfmon.probes.trees import cpu_seconds, find_trees
 

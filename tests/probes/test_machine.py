@@ -104,8 +104,9 @@ class TestCpuName:
     def test_sysctl(self, put, tmp_path):
         put("sysctl", '#!/bin/sh\necho "$2 says Apple M1 Pro"\n')
         (tmp_path / "sysctl").chmod(0o755)
-        assert _ask_sysctl(str(tmp_path / "sysctl")) == "machdep.cpu.brand_string says Apple M1 Pro"
-        assert _ask_sysctl(str(tmp_path / "absent")) == ""
+        name = "machdep.cpu.brand_string"
+        assert _ask_sysctl(name, str(tmp_path / "sysctl")) == "machdep.cpu.brand_string says Apple M1 Pro"
+        assert _ask_sysctl(name, str(tmp_path / "absent")) == ""
 
 
 class TestThisMachine:
@@ -118,6 +119,18 @@ class TestThisMachine:
         assert machine.cpu_name
         assert machine.system
         assert (machine.gpus, machine.no_gpu) == ((), "")
+        assert machine.boot and machine.boot == read_machine().boot
+        assert machine.nice == os.nice(0)
+
+    @LINUX
+    def test_boot_and_quota_are_those_of_the_root(self, put, tmp_path):
+        assert read_machine(tmp_path).boot == "", "unknown, and equal to no other machine's"
+        put("proc/sys/kernel/random/boot_id", "6d1d-42\n")
+        put("proc/self/cgroup", "0::/\n")
+        put("proc/self/mountinfo", V2)
+        put("sys/fs/cgroup/cpu.max", "250000 100000\n")
+        machine = read_machine(tmp_path)
+        assert (machine.boot, machine.quota_cores) == ("6d1d-42", 2.5)
 
     @LINUX
     @pytest.mark.process

@@ -82,7 +82,7 @@ def test_a_replay_knows_at_the_end_what_the_race_knew(place):
     [path] = place.iterdir()
     assert end.recording.path == str(path)
     _, again = play_all(path)
-    assert replace(again, at_ns=end.at_ns, recording=end.recording, machine=end.machine) == end
+    assert replace(again, at_ns=end.at_ns, recording=end.recording) == end
     lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     assert [line["type"] for line in (*lines[:2], lines[-1])] == ["Header", "Closed", "Closed"]
     assert lines[1]["ratio"] == find_verdict(end).ratio, "a list finds it soon"

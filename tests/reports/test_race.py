@@ -10,11 +10,19 @@ import pytest
 from tfmon import __version__
 from tfmon.analysis.analysis import analyse
 from tfmon.model import lane_statistics as histogram
-from tfmon.model.events import Interrupted, LaneEnded, LaneStarted, RecordingChanged
+from tfmon.model.events import (
+    HostConnected,
+    HostLost,
+    Interrupted,
+    LaneEnded,
+    LaneStarted,
+    LinkMeasured,
+    RecordingChanged,
+)
 from tfmon.model.knobs import COMMON
 from tfmon.model.lane_events import Finished, LaneFailed, LibrariesLoaded, PhaseEntered, Progressed, Window
 from tfmon.model.lane_state import RACING
-from tfmon.model.race import CONCURRENT, Machine, Race, RecordingState
+from tfmon.model.race import CONCURRENT, TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.session import Session
 from tfmon.model.spec import name_lanes, parse_lane
@@ -24,12 +32,12 @@ SECOND = 1_000_000_000
 SETTINGS = {"batch_size": 10, "prefetch": "off"}
 
 TOP = {
-    "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "lanes", "verdict", "recording",
-    "recording_stopped",
+    "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "hosts", "lanes", "verdict",
+    "recording", "recording_stopped",
 }  # fmt: skip
 LANE = {
-    "id", "name", "device", "device_name", "state", "error", "knobs", "steps", "examples", "examples_per_s",
-    "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_memory_used_bytes",
+    "id", "name", "host", "device", "device_name", "state", "error", "knobs", "steps", "examples",
+    "examples_per_s", "examples_per_s_ci95", "step_ms", "loss", "private_bytes", "cpu_pct", "gpu_busy_pct", "gpu_memory_used_bytes",
     "gpu_memory_allocated_bytes", "gpu_memory_source", "gpu_j_per_1000_examples", "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
     "stolen_pct", "missing",
@@ -48,6 +56,7 @@ VERDICT = {
     "pairs",
     "ranking",
     "also_differs",
+    "machines_differ",
     "cpu_time_ratio",
 }
 
@@ -131,6 +140,13 @@ def test_it_says_what_was_raced_and_where_and_the_figures_are_those_that_were_me
         "memory_bytes": 2**37,
         "gpus": ["NVIDIA H200"],
         "no_gpu": None,
+        "boot": "",
+        "quota_cores": None,
+        "nice": None,
+        "python": "",
+        "tensorflow": "",
+        "driver": "",
+        "power_limits_w": [],
     }
     (lane,) = told["lanes"]
     assert (lane["name"], lane["device"], lane["device_name"]) == ("cpu", "cpu", "AMD EPYC 9554")
@@ -243,6 +259,34 @@ def test_the_faster_lane_wins_by_its_factor():
     assert verdict["ratio"] == pytest.approx(2.5) and verdict["ratio_ci95"][0] > 1
     assert [lane["id"] for lane in told["lanes"]] == ["A", "B"]
     assert "contended" in verdict["text"]
+
+
+def test_the_machine_of_each_lane_and_what_differs_between_machines_are_told():
+    raced = Raced("cpu", "gpu2/cpu", mode=TURNS)
+    there = Machine("node8", "Linux", "AMD EPYC 9554", 32, 32.0, boot="b", driver="550", nice=0)
+    raced.tell(HostConnected(at_ns=1, host="gpu2", machine=there))
+    link = {"round_trip_ns": 800_000, "offset_ns": -5_000_000, "error_ns": 400_000, "agent_cpu_pct": 0.5}
+    raced.tell(LinkMeasured(at_ns=2, host="gpu2", **link))
+    for number in range(1, 21):
+        for lane, speed in (("cpu", 100), ("gpu2/cpu", 200)):
+            noise = 1 + 0.001 * math.sin(number)
+            raced.window(lane, 2 + number, examples=round(speed * 1_000 * noise), round=number)
+    told = raced.json()
+    assert [(lane["host"], lane["device"], lane["name"]) for lane in told["lanes"]] == [
+        ("", "cpu", "cpu"),
+        ("gpu2", "cpu", "gpu2/cpu"),
+    ]
+    (name, host) = next(iter(told["hosts"].items()))
+    assert (name, host["machine"]["hostname"], host["lost"]) == ("gpu2", "node8", None)
+    assert (host["round_trip_ms"], host["clock_offset_ms"], host["clock_error_ms"]) == (0.8, -5.0, 0.4)
+    assert (host["agent_cpu_pct"], host["agent_bytes"]) == (0.5, None)
+    assert told["verdict"]["winner"] == "gpu2/cpu"
+    assert told["verdict"]["machines_differ"] == {"cores": {"here": "16", "gpu2": "32"}}
+    assert "gpu2/cpu is 2.00× faster than cpu" in raced.text()
+    assert "also differs: cores" in raced.text()
+    assert "cores: 16 here, 32 on gpu2" in raced.text()
+    raced.tell(HostLost(at_ns=30 * SECOND, host="gpu2", reason="gpu2 said nothing for 6 s"))
+    assert raced.json()["hosts"]["gpu2"]["lost"] == "gpu2 said nothing for 6 s"
 
 
 def test_the_name_follows_the_settings_and_the_id_stays():

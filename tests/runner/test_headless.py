@@ -13,7 +13,7 @@ import pytest
 from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.lane_statistics import Measurements, Point, SliceSpeed, WindowSums
-from tfmon.model.race import Machine, Race
+from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.runner import headless
@@ -49,7 +49,7 @@ class Program:
 
     def snapshot(self) -> Snapshot:
         lane = LaneState(LaneSpec("cpu", name="cpu"), phase=RACING, points=self.points)
-        return Snapshot(5 * SECOND, Machine(), Race(), (lane,))
+        return Snapshot(5 * SECOND, Race(), (lane,))
 
     def begin(self, _plan) -> None:
         if self.on_begin is not None:
@@ -130,7 +130,7 @@ def test_progress_says_how_long_the_race_and_an_answer_still_take(race, faster, 
         for name, speed, late in (("fast", 1_000_000 * faster, 0), ("slow", 1_000_000, 1))
     )
     scattered = (lanes[0], replace(lanes[1], measurements=replace(lanes[1].measurements, slices=steady(lanes[1]))))
-    known = Snapshot(24 * SECOND, Machine(), Race(started_ns=0, interval="fixed", **race), scattered)
+    known = Snapshot(24 * SECOND, Race(started_ns=0, interval="fixed", **race), scattered)
     assert re.fullmatch(told, headless._outlook(analyse(known)))
 
 

@@ -37,7 +37,7 @@ INFO = ScenarioInfo(
 def plan(
     *lanes: str, sets: tuple[str, ...] = (), found: GpuSearch = NO_GPU, info: ScenarioInfo = INFO, **more
 ) -> RacePlan:
-    return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda: found)[0]
+    return plan_race(info, RaceOptions(lanes=lanes, settings=sets, **more), lambda _: found)[0]
 
 
 def names(race: RacePlan) -> list[str]:
@@ -48,7 +48,7 @@ def values(race: RacePlan, knob: str) -> list[object]:
     return [lane.settings[knob] for lane in race.lanes]
 
 
-def never() -> GpuSearch:
+def never(_: str) -> GpuSearch:
     raise AssertionError("nobody asked for a GPU")
 
 
@@ -56,10 +56,10 @@ def never() -> GpuSearch:
 
 
 def test_the_cpu_races_the_first_gpu_or_else_two_variants_race_on_the_cpu_and_the_reason_is_told():
-    race, no_gpu = plan_race(INFO, RaceOptions(), lambda: TWO_GPUS)
+    race, no_gpu = plan_race(INFO, RaceOptions(), lambda _: TWO_GPUS)
     assert names(race) == ["cpu", "gpu:0"]
     assert no_gpu == ""
-    race, no_gpu = plan_race(INFO, RaceOptions(), lambda: NO_GPU)
+    race, no_gpu = plan_race(INFO, RaceOptions(), lambda _: NO_GPU)
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
     assert no_gpu == "the NVIDIA driver is not installed"
 
@@ -86,6 +86,27 @@ def test_cpu_lanes_need_no_search_for_gpus():
     race, no_gpu = plan_race(INFO, RaceOptions(lanes=("cpu", "cpu")), never)
     assert names(race) == ["cpu #1", "cpu #2"]
     assert no_gpu == ""
+
+
+def test_hosts_are_connected_before_their_gpus_are_looked_for_and_each_has_its_own():
+    asked = []
+
+    def search(host: str) -> GpuSearch:
+        asked.append(host)
+        return TWO_GPUS if host == "gpu2" else NO_GPU
+
+    lanes = ("cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu")
+    race, no_gpu = plan_race(INFO, RaceOptions(lanes=lanes), search, asked.append)
+    assert asked == [("gpu2", "gpu3"), "gpu2"]
+    assert names(race) == ["cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu"]
+    assert race.lanes[1].environment["CUDA_VISIBLE_DEVICES"] == TWO_GPUS.gpus[1].uuid
+    assert no_gpu == ""
+    with pytest.raises(DeviceAbsentError) as absent:
+        plan_race(INFO, RaceOptions(lanes=("gpu2/gpu:7",)), search)
+    assert absent.value.message == "gpu2/gpu:7 is not there"
+    assert absent.value.hint.startswith("gpu2 has gpu:0")
+    with pytest.raises(DeviceAbsentError, match="gpu3/gpu:0 is not there: the NVIDIA driver"):
+        plan_race(INFO, RaceOptions(lanes=("gpu3/gpu",)), search)
 
 
 def test_a_setting_of_a_lane_goes_before_one_for_all_lanes_and_that_before_the_default():

@@ -42,7 +42,7 @@ def again(monkeypatch):
         assert program == "tfmon"
         with pytest.raises(Started) as started:
             cli.main(words, standalone_mode=False)
-        return plan_race(*started.value.args, lambda: NO_GPU)[0]
+        return plan_race(*started.value.args, lambda _: NO_GPU)[0]
 
     return planned
 
@@ -58,7 +58,7 @@ def race_of(scenario: str, *lanes: dict[str, object], mode: str = "turns") -> tu
         started = LaneStarted(lane=spec.name, at_ns=demo.clock(), pid=1, settings=values)
         demo.session.accept(started)
     options = RaceOptions(lanes=("cpu",) * len(lanes), mode=mode)
-    return demo.session.snapshot(), plan_race(info, options, lambda: NO_GPU)[0]
+    return demo.session.snapshot(), plan_race(info, options, lambda _: NO_GPU)[0]
 
 
 def in_effect(snapshot: Snapshot) -> list[tuple[str, dict[str, object]]]:
@@ -83,6 +83,16 @@ def test_the_command_gives_the_same_lanes_and_settings(again, lanes):
     snapshot, plan = race_of("small-dense", *lanes)
     assert of_plan(again(command_line(snapshot, plan))) == in_effect(snapshot)
     assert of_plan(again(command_line(snapshot))) == in_effect(snapshot), "of a replay"
+
+
+def test_the_command_names_the_hosts(again):
+    demo = Demo(
+        (LaneSpec("cpu"), LaneSpec("cpu", host="me@gpu2")), CPU_MACHINE, find_scenario("small-dense").knobs
+    )
+    demo.session.begin(replace(demo.session.snapshot().race, scenario="small-dense"), demo.specs)
+    line = command_line(demo.session.snapshot())
+    assert "--lane cpu --lane me@gpu2/cpu" in line
+    assert [lane.spec.host for lane in again(line).lanes] == ["", "me@gpu2"]
 
 
 def test_what_all_lanes_share_is_said_once_and_a_default_not_at_all():

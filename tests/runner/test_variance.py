@@ -11,7 +11,7 @@ from tfmon.analysis.statistics import MOST_DEGREES, Between, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.runner import variance
 
-HERE = Machine(hostname="here", cpu_name="a CPU", usable_cores=2.0)
+HERE = (Machine(hostname="here", cpu_name="a CPU", usable_cores=2.0),)
 CPUS = ("cpu", "cpu")
 
 
@@ -27,7 +27,7 @@ def test_a_race_is_remembered_for_its_machine_scenario_and_devices_alone():
     assert variance.recall(HERE, "small-dense", CPUS) == BetweenProcesses(pytest.approx(3e-4), 3.0, 2)
     assert variance.recall(HERE, "small-dense", ("cpu", "gpu")) is None
     assert variance.recall(HERE, "conv-net", CPUS) is None
-    assert variance.recall(Machine(hostname="there"), "small-dense", CPUS) is None
+    assert variance.recall((Machine(hostname="there"),), "small-dense", CPUS) is None
     (line,) = variance.lines()
     assert line.startswith("small-dense (cpu and cpu) on here, a CPU, 2 cores: equal processes differ by 1 %")
 

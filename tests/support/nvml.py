@@ -38,8 +38,8 @@ temp 1 34
 """
 """Two GPUs, the first one busy; without utilisation samples and energy counter."""
 
-BUSY = Gpu(index=0, uuid="GPU-b0000000-1111-2222-3333-444444444444", name="NVIDIA Busy", physical_gpu=0)
-IDLE = Gpu(index=1, uuid="GPU-1d1e0000-1111-2222-3333-444444444444", name="NVIDIA Idle", physical_gpu=1)
+BUSY = Gpu(0, "GPU-b0000000-1111-2222-3333-444444444444", "NVIDIA Busy", physical_gpu=0, power_limit_w=700)
+IDLE = Gpu(1, "GPU-1d1e0000-1111-2222-3333-444444444444", "NVIDIA Idle", physical_gpu=1, power_limit_w=700)
 SECOND = 1_000_000_000
 
 

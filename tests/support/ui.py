@@ -9,12 +9,19 @@ from typing import Any
 
 from tfmon.errors import TfmonError
 from tfmon.model import lane_statistics as histogram
-from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
+from tfmon.model.events import (
+    HostConnected,
+    HostLost,
+    KnobRequested,
+    LaneEnded,
+    LaneStarted,
+    LinkMeasured,
+)
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
 from tfmon.model.ports import Controls, ExperimentError, RunInfo
 from tfmon.model.race import CrossoverState, Machine, Race
-from tfmon.model.readings import GpuSample, Missing, TreeSample
+from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 
@@ -222,20 +229,23 @@ class Demo:
     def names(self) -> list[str]:
         return [spec.name for spec in self.specs]
 
+    def spec(self, lane: str) -> LaneSpec:
+        return next(spec for spec in self.specs if spec.name == lane)
+
     def enter(self, lane: str, phase: str) -> None:
         self.session.accept(PhaseEntered(lane=lane, at_ns=self.clock(), phase=phase))
 
-    def equip(self, lane: str) -> None:
-        gpu = lane.startswith("gpu")
+    def equip(self, lane: str, tensorflow: str = "2.21.0") -> None:
+        gpu = self.spec(lane).kind == "gpu"
         self.session.accept(
             LibrariesLoaded(
-                lane=lane, at_ns=self.clock(), tensorflow="2.21.0", keras="3.14.0", numpy="2.2.0",
+                lane=lane, at_ns=self.clock(), tensorflow=tensorflow, keras="3.14.0", numpy="2.2.0",
                 device_name="NVIDIA H200" if gpu else "AMD EPYC 9554", gpu_uuid="GPU-1" if gpu else None,
             )
         )  # fmt: skip
 
     def build(self, lane: str, **settings: KnobValue) -> None:
-        own = next(spec.settings for spec in self.specs if spec.name == lane)
+        own = self.spec(lane).settings
         values: dict[str, KnobValue] = {"batch_size": 10, "prefetch": "off", **own, **settings}
         self.settings[lane] = values
         self.session.accept(
@@ -263,7 +273,7 @@ class Demo:
         loss: float | None = None,
     ) -> None:
         """One window of a fifth of a second, up to `at_ns`."""
-        batch = self.settings[lane]["batch_size"]
+        batch, gpu = self.settings[lane]["batch_size"], self.spec(lane).kind == "gpu"
         assert isinstance(batch, int)
         steps = max(1, round(speed * 0.2 / batch))
         self.steps[lane] = self.steps.get(lane, 0) + steps
@@ -276,13 +286,13 @@ class Demo:
                 sync_ns=SECOND // 500, report_ns=SECOND // 1_000,
                 longest_ns=round(spread[-1]), computing_share=0.44, sampled=1,
                 sampled_call_ns=round(step_ms * 3e5),
-                sampled_tail_ns=round(step_ms * 5e5) if lane.startswith("gpu") else 10_000,
-                sampled_copy_ns=round(step_ms * 1e5) if lane.startswith("gpu") else None,
+                sampled_tail_ns=round(step_ms * 5e5) if gpu else 10_000,
+                sampled_copy_ns=round(step_ms * 1e5) if gpu else None,
                 histogram=histogram.count(spread),
                 loss=1.9 + 0.4 * math.exp(-done / 3_000) if loss is None else loss,
                 settings=self.settings[lane], marks=marks, round=turn,
-                gpu_memory_allocated_bytes=38 * 2**20 if lane.startswith("gpu") else None,
-                gpu_memory_peak_bytes=51 * 2**20 if lane.startswith("gpu") else None,
+                gpu_memory_allocated_bytes=38 * 2**20 if gpu else None,
+                gpu_memory_peak_bytes=51 * 2**20 if gpu else None,
             )
         )  # fmt: skip
 
@@ -295,10 +305,10 @@ class Demo:
                     pids=(4_000 + place,),
                 )
             )  # fmt: skip
-        if any(spec.kind == "gpu" for spec in self.specs):
+        for host in dict.fromkeys(spec.host for spec in self.specs if spec.kind == "gpu"):
             self.session.accept(
                 GpuSample(
-                    at_ns=self.clock(), key="GPU-1", index=0, name="NVIDIA H200", busy_pct=6.0,
+                    host=host, at_ns=self.clock(), key="GPU-1", index=0, name="NVIDIA H200", busy_pct=6.0,
                     busy_source="samples", used_bytes=1.2 * 2**30, total_bytes=139.0 * 2**30, power_w=118.0,
                     power_limit_w=700.0, temperature_c=Missing("not read"), used_by_pid={4_001: 612 * 2**20},
                 )
@@ -312,7 +322,7 @@ class Demo:
             for place, name in enumerate(self.names):
                 if self.session.snapshot().lane(name).phase != "racing":
                     continue
-                if in_turns and name != self._whose_turn():
+                if in_turns and name not in self._whose_turn():
                     continue
                 speed = speeds[place % len(speeds)] * (1 + wobble * math.sin(tick * 0.9 + place * 2))
                 batch = self.settings[name]["batch_size"]
@@ -322,14 +332,17 @@ class Demo:
             self.ticks += 1
         self.sample()
 
-    def _whose_turn(self) -> str:
-        """A slice lasts three windows, and the order turns round with every round."""
-        place = self.ticks // 3
-        self.round = place // len(self.names) + 1
-        order = self.names if self.round % 2 else self.names[::-1]
-        whose = order[place % len(self.names)]
-        self.session.grant_slice(whose)
-        return whose
+    def _whose_turn(self) -> list[str]:
+        """A slice lasts three windows; on each machine the order turns round with every round."""
+        of_machines: dict[str, list[str]] = {}
+        for spec in self.specs:
+            of_machines.setdefault(spec.host, []).append(spec.name)
+        slices = max(map(len, of_machines.values()))
+        self.round, place = self.ticks // 3 // slices + 1, self.ticks // 3 % slices
+        orders = [names if self.round % 2 else names[::-1] for names in of_machines.values()]
+        first, *beside = [names[place] for names in orders if place < len(names)]
+        self.session.grant_slice(first, beside)
+        return [first, *beside]
 
     def ask(self, lane: str, knob: str, value: KnobValue) -> int:
         self.controls.set_knob(lane, knob, value)
@@ -372,6 +385,64 @@ def racing_demo(machine: Machine = GPU_MACHINE, mode: str = "turns") -> Demo:
         demo.apply(name, "batch_size", 20)
     demo.race(20)
     return demo
+
+
+HOSTS = {
+    "gpu2": replace(
+        GPU_MACHINE, hostname="gpu2.lab", cpu_name="Intel Xeon Platinum 8480", cores=112, usable_cores=32,
+        boot="boot-2", python="3.12.3", tensorflow="2.21.0", driver="580.65",
+    ),
+    "me@gpu3": replace(
+        GPU_MACHINE, hostname="gpu3.lab", cores=64, usable_cores=64, gpus=("NVIDIA A100", "NVIDIA A100"),
+        boot="boot-3", python="3.11.2", tensorflow="2.20.0", driver="550.54",
+    ),
+}  # fmt: skip
+"""What other machines are, by the names that the user has for them."""
+REMOTE = (LaneSpec("cpu"), LaneSpec("gpu:0", host="gpu2"), LaneSpec("gpu:1", {"batch_size": 256}, host="me@gpu3"))
+
+
+def connect(demo: Demo, host: str, machine: Machine | None = None) -> None:
+    """Another machine answers, and the connection to it is measured."""
+    at_ns = demo.clock()
+    demo.session.accept(HostConnected(at_ns=at_ns, host=host, machine=machine or HOSTS[host]))
+    demo.session.accept(
+        LinkMeasured(
+            at_ns=at_ns, host=host, round_trip_ns=512_000, offset_ns=-3_600 * SECOND - 33_000, error_ns=41_000,
+            agent_cpu_pct=0.7, agent_bytes=8.2 * 2**20,
+        )
+    )  # fmt: skip
+
+
+def sample_hosts(demo: Demo) -> None:
+    """Every machine is sampled once."""
+    for place, host in enumerate(dict.fromkeys(spec.host for spec in demo.specs)):
+        demo.session.accept(
+            HostSample(
+                host=host, at_ns=demo.clock(), cpu_pct=310.0 + 100 * place, memory_used_bytes=9 * 2.0**30,
+                memory_total_bytes=128 * 2.0**30, usable_cores=8.0, monitor_cpu_pct=1.2,
+                others_cpu_pct=40.0 * place, steal_pct=0.0,
+            )
+        )  # fmt: skip
+
+
+def hosts_demo(mode: str = "turns", specs: Sequence[LaneSpec] = REMOTE) -> Demo:
+    """Return a race over three machines in its 30th second."""
+    demo = Demo(specs, mode=mode)
+    for host in HOSTS:
+        connect(demo, host)
+    demo.go()
+    for _ in range(30):
+        demo.race(1, (2_420, 7_663, 30_400))
+        sample_hosts(demo)
+    return demo
+
+
+def lose(demo: Demo, host: str, reason: str = "the connection was closed") -> None:
+    """A machine is lost, and with it its lanes."""
+    demo.session.accept(HostLost(at_ns=demo.clock(), host=host, reason=reason))
+    for spec in demo.specs:
+        if spec.host == host:
+            demo.fail(spec.name, f"{host} is lost: {reason}", f"r connects to {host} again")
 
 
 def crossover_demo(at: KnobValue | None = None) -> Demo:

@@ -68,7 +68,7 @@ def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
 
 def test_the_lane_whose_turn_it_is_is_marked():
     demo = racing_demo()
-    whose = demo.session.snapshot().race.training
+    [whose] = demo.session.snapshot().race.training
     titles = text(page(demo)).splitlines()[3]
     assert titles.count("▸ training") == 1
     assert titles.count("waiting") == 1

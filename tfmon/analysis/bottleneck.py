@@ -95,7 +95,7 @@ def _also(snapshot: Snapshot, lane: LaneState) -> tuple[str, ...]:
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    host, lines = snapshot.host, []
+    host, lines = snapshot.host_of(lane), []
     if host is None:
         return []
     if (swapped := known(host.swap_in_bytes_per_s)) is not None and swapped > 1e6:
@@ -106,9 +106,9 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
         lines.append(f"other programs keep {others / 100:.1f} cores busy")
     if (stolen := known(host.steal_pct)) is not None and stolen > 5:
         lines.append(f"the hypervisor gives {stolen:.0f} % of a core to other machines")
-    threads = lane.settings.get("threads")
-    if isinstance(threads, int) and lane.spec.kind == "cpu" and threads < snapshot.machine.usable_cores:
-        lines.append(f"threads={threads} leaves cores idle: {snapshot.machine.usable_cores:g} may be used")
+    threads, cores = lane.settings.get("threads"), snapshot.machine_of(lane).usable_cores
+    if isinstance(threads, int) and lane.spec.kind == "cpu" and threads < cores:
+        lines.append(f"threads={threads} leaves cores idle: {cores:g} may be used")
     return lines
 
 
@@ -120,7 +120,9 @@ def _of_the_gpu(snapshot: Snapshot, lane: LaneState) -> list[str]:
     lines = [f"the GPU runs below full clocks: {one.text}" for one in reasons if one.level != "info"]
     if gpu.pcie_warning:
         lines.append(f"the GPU's link is narrow: {gpu.pcie_warning}")
-    strangers = [pid for pid in gpu.used_by_pid if pid not in {p for one in snapshot.lanes for p in one.pids}]
+    key = snapshot.machine_key(lane)
+    own = {pid for one in snapshot.lanes if snapshot.machine_key(one) == key for pid in one.pids}
+    strangers = [pid for pid in gpu.used_by_pid if pid not in own]
     if strangers and not gpu.foreign_pids:
         lines.append(f"{len(strangers)} other programs hold memory of this GPU")
     return lines

@@ -37,17 +37,24 @@ class Contention:
     cpu_ratio: float | None = None
     """CPU time per example of the second lane over that of the first; None where that says nothing."""
 
-    def text(self, *, undecided: bool = False) -> str:
-        """Return one line, or "" while others take too little to be mentioned; `undecided` without a verdict."""
+    def text(self, *, undecided: bool = False, own: bool = True) -> str:
+        """Return one line, or "" while others take too little to be mentioned.
+
+        Args:
+            undecided: Whether there is no verdict.
+            own: Whether all the lanes trained on the monitor's own machine.
+        """
         told = []
         if not isinstance(self.slices_share, Missing) and self.slices_share > TOLD:
             told.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
         if not isinstance(self.stolen_share, Missing) and self.stolen_share > TOLD:
-            lost = f"this virtual machine loses {100 * self.stolen_share:.0f} % of a core to others"
+            which = "this virtual machine loses" if own else "the virtual machines lose"
+            lost = f"{which} {100 * self.stolen_share:.0f} % of a core to others"
             told.append(f"{lost}; the figures include that")
         if told and self.cpu_ratio is not None:
             told.append(f"by CPU time per example the ratio is {units.ratio(self.cpu_ratio)}")
-        return ("the machine is too busy for a quick answer: " if told and undecided else "") + "; ".join(told)
+        busy = f"{'the machine is' if own else 'the machines are'} too busy for a quick answer: "
+        return (busy if told and undecided else "") + "; ".join(told)
 
 
 def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:

@@ -127,7 +127,7 @@ def plan_crossover(
 def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
     """Return whether two lanes would be alike if they had the same value of a knob."""
     settings = [{name: value for name, value in lane.settings.items() if name != knob} for lane in (first, second)]
-    return first.device == second.device and settings[0] == settings[1]
+    return first.place == second.place and settings[0] == settings[1]
 
 
 def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None = None) -> tuple[int, int]:
@@ -154,9 +154,10 @@ def curve_of(snapshot: Snapshot, state: CrossoverState) -> Curve:
     """Return the curve from the slices of both lanes at each value, under the other settings now in effect."""
     first, second = (snapshot.lane(name) for name in state.lanes)
     titles = first.title, second.title
-    prior = snapshot.race.between
+    prior, apart = snapshot.race.between, snapshot.machine_key(first) != snapshot.machine_key(second)
     places = tuple(
-        _place(first, second, state.knob, value, prior, state.refused.get(value, "")) for value in state.values
+        _place(first, second, state.knob, value, prior, state.refused.get(value, ""), apart=apart)
+        for value in state.values
     )
     crossings = _crossings(places, *titles)
     return Curve(state.knob, *titles, places, crossings, _answer(state.knob, places, crossings, titles))
@@ -206,11 +207,13 @@ def _place(
     value: KnobValue,
     prior: BetweenProcesses | None,
     refused: str,
+    *,
+    apart: bool,
 ) -> CurvePoint:
     slices = [lane.slices_under({**lane.settings, knob: value}) for lane in (first, second)]
     ours, theirs = map(Throughput.of, slices)
     pairs = len({one.round for one in slices[0]} & {one.round for one in slices[1]})
-    ratio = statistics.ratio(ours.logs, theirs.logs, prior=prior)
+    ratio = statistics.ratio(ours.logs, theirs.logs, prior=prior, apart=apart)
     return CurvePoint(value, ours.speed, theirs.speed, ratio, pairs, refused)
 
 

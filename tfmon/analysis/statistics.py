@@ -45,6 +45,8 @@ BETWEEN_PROCESSES_SD = 0.008
 It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 in one race.
 Source: `tests/benchmarks/fairness.py`.
 """
+BETWEEN_MACHINES_SD = 0.008
+"""The same for lanes on two machines."""
 SUPPOSED_DEGREES = 4
 """Degrees of freedom that it counts for, beside what is measured."""
 MOST_DEGREES = 10
@@ -132,7 +134,12 @@ def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
 
 
 def compare(
-    first: LogSpeeds, second: LogSpeeds, prior: BetweenProcesses | None = None, *, in_turns: bool = True
+    first: LogSpeeds,
+    second: LogSpeeds,
+    prior: BetweenProcesses | None = None,
+    *,
+    in_turns: bool = True,
+    apart: bool = False,
 ) -> Comparison | None:
     """Compare two lanes by the rounds that both ran in; None from too few.
 
@@ -140,24 +147,33 @@ def compare(
         first: The lane whose throughput is above the line.
         second: The other one.
         prior: What is known of equal processes before.
-        in_turns: Whether one lane trained after the other in each round.
+        in_turns: Whether one lane trained after the other in each round, if they trained on one machine.
+        apart: Whether they trained on two machines, at the same time.
     """
     pairs = _Pairs()
     for number, one in first.items():
         other = second.get(number)
         if other is not None:
             pairs.logs.append(one.log - other.log)
-            if in_turns:
+            if in_turns and not apart:
                 pairs.first_leads.append(one.at_ns < other.at_ns)
             pairs.processes.append((one.process, other.process))
-    return _compare(pairs, prior)
+    return _compare(pairs, prior, BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD)
 
 
 def ratio(
-    first: LogSpeeds, second: LogSpeeds, looks: Looks = AT_THE_END, prior: BetweenProcesses | None = None
+    first: LogSpeeds,
+    second: LogSpeeds,
+    looks: Looks = AT_THE_END,
+    prior: BetweenProcesses | None = None,
+    *,
+    apart: bool = False,
 ) -> Estimate | None:
-    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few."""
-    found = compare(first, second, prior)
+    """Return the first lane's throughput over the second's, from the rounds both ran in; None from too few.
+
+    `apart` is as for `compare`.
+    """
+    found = compare(first, second, prior, apart=apart)
     return None if found is None else found.estimate(looks)
 
 
@@ -226,7 +242,10 @@ def order_effect(logs: Sequence[float], first_leads: Sequence[bool]) -> float | 
 
 
 def between_processes(
-    logs: Sequence[float], processes: Sequence[int], prior: BetweenProcesses | None = None
+    logs: Sequence[float],
+    processes: Sequence[int],
+    prior: BetweenProcesses | None = None,
+    supposed_sd: float = BETWEEN_PROCESSES_SD,
 ) -> Between:
     """Return what equal processes differ by, from the pairs that each of them made and what is known before.
 
@@ -239,7 +258,7 @@ def between_processes(
     effective = len(logs) ** 2 / sum(len(group) ** 2 for group in groups.values()) if logs else 1.0
     learnt = _learnt(list(groups.values()))
     known = [one for one in (_capped(prior), learnt) if one is not None]
-    supposed = BETWEEN_PROCESSES_SD**2
+    supposed = supposed_sd**2
     squares = SUPPOSED_DEGREES * supposed + sum(one.squares for one in known)
     degrees = SUPPOSED_DEGREES + sum(one.degrees for one in known)
     variance = max(squares, SUPPOSED_DEGREES / 2 * supposed) / degrees
@@ -269,7 +288,9 @@ def _capped(prior: BetweenProcesses | None) -> BetweenProcesses | None:
     return BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
 
 
-def _compare(pairs: _Pairs, prior: BetweenProcesses | None) -> Comparison | None:
+def _compare(
+    pairs: _Pairs, prior: BetweenProcesses | None, supposed_sd: float = BETWEEN_PROCESSES_SD
+) -> Comparison | None:
     logs = pairs.logs
     effect = order_effect(logs, pairs.first_leads) if pairs.first_leads else None
     if effect is not None:
@@ -283,7 +304,7 @@ def _compare(pairs: _Pairs, prior: BetweenProcesses | None) -> Comparison | None
     # Where one lane was restarted more often than the other, each process of the other makes one group.
     firsts, seconds = (list(column) for column in zip(*pairs.processes, strict=True))
     processes = firsts if len(set(firsts)) <= len(set(seconds)) else seconds
-    return Comparison(center, between_processes(logs, processes, prior))
+    return Comparison(center, between_processes(logs, processes, prior, supposed_sd))
 
 
 def _exponential(logs: Estimate | None) -> Estimate | None:

@@ -12,6 +12,7 @@ from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
+from tfmon.analysis.machines import MachineDifference, machine_differences
 from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
 from tfmon.analysis.statistics import Comparison, Throughput
 from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
@@ -31,10 +32,11 @@ FALLEN = 0.75
 MANY_OUTLIERS = 0.1
 """Share of outlying pairs from which on they are reported."""
 _CONSTANT = {
-    SWAPPING: "this machine swaps most of the time",
-    THROTTLED: "the container's CPU quota is used up most of the time",
-    GPU_THROTTLED: "the GPU is throttled most of the time",
+    SWAPPING: ("this machine swaps", "{} swaps"),
+    THROTTLED: ("the container's CPU quota is used up", "the CPU quota on {} is used up"),
+    GPU_THROTTLED: ("the GPU is throttled", "the GPU of {} is throttled"),
 }
+"""What disturbs lanes most of the time, on the monitor's own machine and on a host."""
 
 VerdictKind = Literal["", "faster", "same", "not known yet", "too close to call"]
 FASTER: VerdictKind = "faster"
@@ -85,6 +87,8 @@ class Verdict:
     one, or if more time of this race gives none."""
     also: tuple[str, ...] = ()
     """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
+    machines: tuple[MachineDifference, ...] = ()
+    """What else differs between the machines of the lanes, and may be the cause, too."""
 
     @property
     def interval_kind(self) -> IntervalKind | None:
@@ -101,11 +105,20 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     second.
     """
     found = _find_verdict(snapshot, throughputs)
-    also = also_differing(snapshot.lanes) if found.ratio is not None else ()
-    if not also:
+    if found.ratio is None:
         return found
-    said = f"; also differs: {', '.join(map(short_name, also))}"
-    return replace(found, text=found.text + said, short=found.short + said, also=also)
+    also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
+    names = [*map(short_name, also), *(one.what for one in machines)]
+    said = f"; also differs: {', '.join(names)}" if names else ""
+    told = (*(one.text for one in machines), *snapshot.race.differs, found.note)
+    return replace(
+        found,
+        text=found.text + said,
+        short=found.short + said,
+        note="; ".join(filter(None, told)),
+        also=also,
+        machines=machines,
+    )
 
 
 def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None) -> Verdict:
@@ -135,7 +148,9 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
     compared = list(zip(lanes, map(Throughput.of, slices), strict=True))
     found = _judged(snapshot, compared, together=True)
     if found is not None:
-        return replace(found, ranking=(), note=CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS)
+        shared = snapshot.machines < len(snapshot.lanes)
+        note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
+        return replace(found, ranking=(), note=note)
     over = all(lane.over for lane in lanes)
     least = least_rounds(snapshot.race, len(lanes), over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
@@ -172,15 +187,16 @@ def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -
     over = all(lane.over for lane, _ in compared)
     looks = looks_of(race, slices, over=over)
     lanes = sorted(compared, key=_pace, reverse=True)
-    (fastest, first), (next_fastest, second), (slowest, last) = lanes[0], lanes[1], lanes[-1]
-    in_turns = not together
-    found = [
-        (lane.spec.name, statistics.compare(one.logs, last.logs, race.between, in_turns=in_turns))
-        for lane, one in lanes[:-1]
-    ]
+    (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
+
+    def compared_with(one: tuple[LaneState, Throughput], other: tuple[LaneState, Throughput]) -> Comparison | None:
+        apart = snapshot.machine_key(one[0]) != snapshot.machine_key(other[0])
+        return statistics.compare(one[1].logs, other[1].logs, race.between, in_turns=not together, apart=apart)
+
+    found = [(one[0].spec.name, compared_with(one, lanes[-1])) for one in lanes[:-1]]
     lead = found[0][1]
     if len(lanes) > 2:
-        lead = statistics.compare(first.logs, second.logs, race.between, in_turns=in_turns)
+        lead = compared_with(lanes[0], lanes[1])
     shown = lead.estimate(looks) if lead is not None else None
     estimates = [(name, one.estimate(looks) if one is not None else None) for name, one in found]
     ranking = tuple(Rank(name, ratio) for name, ratio in estimates if ratio is not None)
@@ -264,7 +280,8 @@ def _named(text: str, first: LaneState, second: LaneState, ratio: Estimate) -> t
 
 def _note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
     """Return all that limits the figure in one line; what other programs took comes first."""
-    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided)
+    own = not any(lane.spec.host for lane, _ in lanes)
+    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, own=own)
     return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
 
 
@@ -280,9 +297,14 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     outliers = statistics.outliers(first.logs, last.logs)
     if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
         notes.append(f"{outliers} outlying pairs: something else disturbs the lanes")
-    reasons = sorted({reason for lane, _ in lanes for reason in lane.measurements.constant})
-    told = [_CONSTANT.get(reason, f"{reason} most of the time") for reason in reasons]
-    return notes + [f"{one}; the figures include that" for one in told]
+    reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
+    return notes + [f"{_constant(reason, host)}; the figures include that" for reason, host in reasons]
+
+
+def _constant(reason: str, host: str) -> str:
+    """Say what disturbs the lanes of a machine most of the time."""
+    own, elsewhere = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
+    return f"{elsewhere.format(host) if host else own} most of the time"
 
 
 def _fallen_clocks(snapshot: Snapshot) -> list[str]:
@@ -290,7 +312,7 @@ def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     notes = []
     for lane in snapshot.lanes:
         gpu = snapshot.gpu_of(lane)
-        samples = snapshot.gpu_history.get(gpu.key, ()) if gpu is not None else ()
+        samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ()) if gpu is not None else ()
         clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"

@@ -5,31 +5,48 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from tfmon.cli import options
+from tfmon.errors import TfmonError
+from tfmon.model.codec import clean
+from tfmon.reports import head
+
+if TYPE_CHECKING:
+    from tfmon.doctor.report import Report
 
 
 @click.command(short_help="Say why TensorFlow uses no GPU here.")
 @options.as_json
 @click.option("-v", "--verbose", is_flag=True, help="Also show the evidence, and checks that do not apply.")
 @click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
+@click.option("--host", metavar="HOST", help="Examine another machine: one that ssh or the settings file knows.")
 @options.python
-def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) -> NoReturn:
+def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, python: str | None) -> NoReturn:
     """Say why TensorFlow uses no GPU here, and whether a race would be fair.
+
+    With --host, the checks run on another machine; --python then names an interpreter there.
 
     Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable.
     """
-    from tfmon.doctor.report import run_checks
     from tfmon.reports.doctor import to_json, to_text
     from tfmon.runner import variance
     from tfmon.runner.settings import ascii_only
 
-    report = run_checks(options.interpreter(python), imports=not no_import)
+    where = {} if host is None else {"host": host}
+    try:
+        report = _examine(host, python, imports=not no_import)
+    except TfmonError as error:
+        if host is None or not as_json:
+            raise
+        click.echo(json.dumps({**head(), **where, "error": error.message, "hint": error.hint or None}, indent=2))
+        sys.exit(error.exit_code)
     if as_json:
-        click.echo(json.dumps({**to_json(report), "between_processes": variance.lines()}, indent=2))
+        written = {**to_json(report), **where, "between_processes": variance.lines()}
+        click.echo(json.dumps(written, indent=2))
         sys.exit(report.exit_code)
     colours = {} if os.environ.get("NO_COLOR") else {"ok": "green", "warning": "yellow", "broken": "red"}
 
@@ -38,8 +55,27 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, python: str | None) ->
 
     if verbose:
         click.echo(f"{learnt_text()}\n")
+    if host is not None:
+        click.echo(f"On {host}, with {clean(report.python)}:\n")
     click.echo(to_text(report, verbose=verbose, ascii_only=ascii_only(), paint=paint))
     sys.exit(report.exit_code)
+
+
+def _examine(host: str | None, python: str | None, *, imports: bool) -> Report:
+    """Return the report of this machine, or of another.
+
+    Raises:
+        TfmonError: the interpreter, or the host, cannot be used.
+    """
+    if host is None:
+        from tfmon.doctor.report import run_checks
+
+        return run_checks(options.interpreter(python), imports=imports)
+    from tfmon.hosts.survey import examine
+    from tfmon.runner.settings import find_host
+
+    named = click.get_current_context().get_parameter_source("python") is ParameterSource.COMMANDLINE
+    return examine(find_host(host), python if named and python else "", imports=imports)
 
 
 def learnt_text() -> str:

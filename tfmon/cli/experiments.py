@@ -88,7 +88,8 @@ def crossover(
         return f"{state.knob}={state.at}{left}"
 
     race_options = options.with_recording(race_options, record, no_record)
-    _run(info, race_options, planned, progress, crossover_to_json if as_json else crossover_to_text)
+    report = crossover_to_json if as_json else crossover_to_text
+    _run(info, race_options, planned, progress, report, as_json=as_json)
 
 
 @click.command(cls=options.TakesCommand, short_help="Find settings that train faster.")
@@ -141,6 +142,7 @@ def tune(
         lambda lanes: TuneState(lanes[0].name, everything=True),
         progress,
         tuning_to_json if as_json else tuning_to_text,
+        as_json=as_json,
     )
 
 
@@ -150,6 +152,8 @@ def _run(
     planned: Callable[[Sequence[LaneSpec]], Experiment],
     progress: Callable[[Snapshot], str],
     report: Callable[..., object],
+    *,
+    as_json: bool,
 ) -> None:
     """Run an experiment until it is over or a signal comes, and print its report.
 
@@ -159,16 +163,18 @@ def _run(
         planned: Returns the experiment to run on the lanes.
         progress: Returns what is told on a terminal meanwhile.
         report: Returns the text of an analysis, or an object to print as JSON.
+        as_json: Whether it is JSON.
     """
     from tfmon.analysis.analysis import analyse
     from tfmon.model.race import TuneState
-    from tfmon.runner.headless import interruption, show_progress
+    from tfmon.runner.headless import interruption, plan_race, show_progress
     from tfmon.runner.program import Program
 
     program = Program(race_options)
+    with options.errors_as_json(as_json):
+        plan = plan_race(program, info, race_options.lanes)
     with interruption() as interrupted:
         try:
-            plan = program.plan(info)
             state = planned([lane.spec for lane in plan.lanes])
             program.begin(plan)
             program.experiments.run(state)

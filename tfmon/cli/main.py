@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.cli import config, doctor, experiments, profile, race, recordings, scenarios
+from tfmon.cli import config, doctor, experiments, hosts, profile, race, recordings, scenarios
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -53,6 +53,7 @@ for command in (
     recordings.diff,
     recordings.export,
     doctor.doctor,
+    hosts.hosts,
     config.config,
     experiments.verify,
     scenarios.list_scenarios,

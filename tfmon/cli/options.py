@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfmon.errors import UsageError
+from tfmon.errors import TfmonError, UsageError
 from tfmon.runner.settings import MODES, THEME, Seconds, resolve
 
 if TYPE_CHECKING:
@@ -89,12 +91,13 @@ lanes = click.option(
     "lanes",
     multiple=True,
     metavar="SPEC",
-    help="A lane: DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256. Give it once for each lane.",
+    help="A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256 or me@gpu2/gpu. Give it once for "
+    "each lane.",
 )
 one_lane = click.option(
     "--lane",
     metavar="SPEC",
-    help="The lane: DEVICE[,KNOB=VALUE…]. Default: the first GPU if there is one, else the CPU.",
+    help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the first GPU if there is one, else the CPU.",
 )
 settings = click.option(
     "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob in every lane. Repeatable."
@@ -151,6 +154,19 @@ flags = _all(
     screen,
 )
 """The flag of every setting that has one, by the name of the setting; None where it is not given."""
+
+
+@contextlib.contextmanager
+def errors_as_json(as_json: bool) -> Iterator[None]:
+    """Print the error that ends the command as a JSON object, too, where one is to be printed."""
+    try:
+        yield
+    except TfmonError as error:
+        if as_json:
+            from tfmon.reports import head
+
+            click.echo(json.dumps({**head(), "error": error.message, "hint": error.hint or None}, indent=2))
+        raise
 
 
 def with_recording(race_options: RaceOptions, record: str | None, no_record: bool) -> RaceOptions:

@@ -218,11 +218,10 @@ def _start(
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
     if headless or race_options.lanes or race_options.settings:
-        try:
-            plan = program.plan(info)
-        except TfmonError:
-            program.close()
-            raise
+        from tfmon.runner.headless import plan_race
+
+        with options.errors_as_json(as_json):
+            plan = plan_race(program, info, race_options.lanes)
     if headless and plan is not None:
         from tfmon.runner.headless import run
 

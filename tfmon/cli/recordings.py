@@ -119,6 +119,7 @@ def _run_json(run: Run) -> dict[str, Any]:
         "mode": info.mode,
         "lanes": list(info.lanes),
         "hostname": header.machine.hostname,
+        "hosts": list(header.hosts),
         "tfmon": header.tfmon,
         "tensorflow": (closed.tensorflow if closed else None) or header.tensorflow,
         "closed": closed is not None,

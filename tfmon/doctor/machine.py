@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tfmon.doctor.facts import DriverFacts, GpuFacts, Host, OthersLoad, Platform
-from tfmon.probes.host import Load, read_load
+from tfmon.probes.load import Load, read_load, read_memory
 from tfmon.probes.machine import cpu_folders, in_wsl, quota_cores, read_text, read_throttling
 from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, PhysicalGpu
 
@@ -71,10 +71,16 @@ class LoadWatch:
     def __init__(self, load: Callable[[], Load] = read_load) -> None:
         self._load = load
         self._begun_s = time.monotonic()
-        self._before, self._own_s = load(), _own_cpu_s()
+        self._unknown = ""
+        try:
+            self._before, self._own_s = load(), _own_cpu_s()
+        except OSError as error:
+            self._unknown = str(error)
 
     def finish(self) -> OthersLoad:
-        """Return what others used, over `WATCH_S` at least."""
+        """Return what others used, over `WATCH_S` at least; at once where the system does not say."""
+        if self._unknown:
+            return OthersLoad(source=self._unknown)
         time.sleep(max(0.0, self._begun_s + WATCH_S - time.monotonic()))
         after, own_s = self._load(), _own_cpu_s() - self._own_s
         elapsed_s = time.monotonic() - self._begun_s
@@ -120,8 +126,10 @@ def _memory(root: Path) -> tuple[int, int, int]:
     lines = re.findall(r"^(\w+):\s+(\d+) kB", read_text(root / "proc/meminfo"), re.MULTILINE)
     fields = {name: 1024 * int(number) for name, number in lines}
     if "MemAvailable" not in fields:
-        load = read_load()
-        return load.total_bytes, load.total_bytes - load.used_bytes, 0
+        try:
+            return (*read_memory(), 0)
+        except OSError:
+            return 0, 0, 0
     total, available = fields["MemTotal"], fields["MemAvailable"]
     for limit, used in (
         ("memory.max", "memory.current"),

@@ -147,32 +147,42 @@ def _import(facts: Facts, environ: Mapping[str, str]) -> Import | None:
 class Result:
     """A check and what it found."""
 
-    check: Check
+    id: str
+    title: str
+    subject: str
+    source: str
+    """These four as in `Check`."""
     finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What all checks found."""
+    """What all checks found, in values that can be sent from one machine to another."""
 
-    facts: Facts
+    python: str
+    """The examined interpreter."""
     results: tuple[Result, ...]
+    tensorflow: str = ""
+    """Version of its TensorFlow, as it is installed; empty if unknown."""
+    imported: bool | None = None
+    """Whether TensorFlow could be imported; None if that was not tried."""
+    gpus: tuple[str, ...] | None = None
+    """The GPUs that TensorFlow lists; None if it was not imported."""
+    devices: tuple[str, ...] = ()
+    """The models of the GPUs that the driver lists."""
+    no_gpu: Obstacle | None = None
+    """What keeps TensorFlow from the GPU, or None."""
     seconds: float = 0.0
     """How long gathering and judging took."""
 
     def of(self, subject: str, *statuses: str) -> list[Result]:
         """Return the results about a subject that have one of the statuses; all without any."""
-        found = [one for one in self.results if one.check.subject == subject]
+        found = [one for one in self.results if one.subject == subject]
         return [one for one in found if one.finding.status in statuses] if statuses else found
 
     def count(self, status: str) -> int:
         """Return how many checks have a status."""
         return sum(one.finding.status == status for one in self.results)
-
-    @property
-    def no_gpu(self) -> Obstacle | None:
-        """What keeps TensorFlow from the GPU, or None."""
-        return no_gpu_reason(self.facts, self.results)
 
     @property
     def exit_code(self) -> int:
@@ -188,16 +198,14 @@ class Report:
         """A sentence: whether TensorFlow uses the GPU or the reason, and whether a race would be fair."""
         broken = self.of(TENSORFLOW, BROKEN)
         if broken:
-            first = broken[0]
-            return f"TensorFlow cannot be used: {first.check.title}: {first.finding.found}."
-        obstacle = self.no_gpu
-        if obstacle is not None:
-            return f"TensorFlow uses no GPU here: {obstacle.reason}."
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in self.facts.driver.devices)) or "the GPU"
-        uses = f"TensorFlow {'should find' if self.facts.imported is None else 'uses'} {names}"
+            return f"TensorFlow cannot be used: {broken[0].title}: {broken[0].finding.found}."
+        if self.no_gpu is not None:
+            return f"TensorFlow uses no GPU here: {self.no_gpu.reason}."
+        names = ", ".join(self.devices) or "the GPU"
+        uses = f"TensorFlow {'should find' if self.imported is None else 'uses'} {names}"
         unfair = self.of(FAIRNESS, WARNING)
         if unfair:
-            words = ", ".join(one.check.title for one in unfair[:3]) + (", …" if unfair[3:] else "")
+            words = ", ".join(one.title for one in unfair[:3]) + (", …" if unfair[3:] else "")
             return f"{uses}, but a race may be unfair: {words}."
         if self.exit_code == EXIT_FINE:
             return f"{uses}, and this machine is ready for a fair race."
@@ -216,13 +224,28 @@ def run_checks(
     Thread: any; blocks for half a second, with `imports` for as long as TensorFlow takes to import.
     """
     begun = time.monotonic()
-    facts = gather(python, imports=imports, roots=roots, running=running)
-    return Report(facts, judge(facts), time.monotonic() - begun)
+    return report_on(gather(python, imports=imports, roots=roots, running=running), begun)
+
+
+def report_on(facts: Facts, begun_s: float) -> Report:
+    """Judge facts that are known; `begun_s` is when they were begun to be gathered."""
+    results = judge(facts)
+    imported = facts.imported
+    return Report(
+        python=facts.python.executable,
+        results=results,
+        tensorflow="" if facts.wheel is None else facts.wheel.version,
+        imported=None if imported is None else imported.works,
+        gpus=None if imported is None else imported.gpus,
+        devices=tuple(dict.fromkeys(gpu.name for gpu in facts.driver.devices)),
+        no_gpu=no_gpu_reason(facts, results),
+        seconds=time.monotonic() - begun_s,
+    )
 
 
 def judge(facts: Facts) -> tuple[Result, ...]:
     """Run every check on facts that are known."""
-    return tuple(Result(check, check(facts)) for check in CHECKS)
+    return tuple(Result(one.id, one.title, one.subject, one.source, one(facts)) for one in CHECKS)
 
 
 def no_gpu_reason(facts: Facts, results: tuple[Result, ...] | None = None) -> Obstacle | None:
@@ -236,6 +259,6 @@ def no_gpu_reason(facts: Facts, results: tuple[Result, ...] | None = None) -> Ob
         return facts.obstacle
     found = judge(facts) if results is None else results
     for one in found:
-        if one.check.subject == GPU and one.finding.status == BROKEN:
-            return Obstacle(f"{one.check.title}: {one.finding.found}", one.finding.fix)
+        if one.subject == GPU and one.finding.status == BROKEN:
+            return Obstacle(f"{one.title}: {one.finding.found}", one.finding.fix)
     return None

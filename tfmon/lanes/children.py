@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command, ProcessLauncher
+from tfmon.lanes.local import LocalProcess
+from tfmon.lanes.places import Place
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import SpareWorker
+from tfmon.lanes.suspend import Suspendable
 from tfmon.model.events import Event
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Assign, Request, Stop
@@ -27,7 +30,13 @@ class Children:
     """
 
     def __init__(
-        self, script: Path, lock: threading.RLock, sink: Callable[[Event], None], *, keep_spare: bool
+        self,
+        script: Path,
+        lock: threading.RLock,
+        sink: Callable[[Event], None],
+        *,
+        keep_spare: bool,
+        places: Callable[[str], Place] | None = None,
     ) -> None:
         """Start no process yet.
 
@@ -36,13 +45,17 @@ class Children:
             lock: The lock of the lanes; the reader takes it for each event.
             sink: Takes the events of the processes that are lanes, with the lock held.
             keep_spare: Whether a spare worker is kept.
+            places: Returns the place of a host; None where every lane runs on this machine.
         """
         self._script = script
+        self._place_of = places
+        self._places: dict[str, Place] = {}
         self._lock = lock
         self._sink = sink
         self._reader = PipeReader()
         self._reader.start()
-        self._launcher = ProcessLauncher()
+        self.launcher = ProcessLauncher()
+        """Starts processes at the priority that the program was started with."""
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
         self.spares = [SpareWorker(self._start_process, keep=keep_spare)]
@@ -59,11 +72,16 @@ class Children:
         """Return the lanes' processes, ended ones included."""
         return list(self._processes.values())
 
+    def suspendable(self) -> list[Suspendable]:
+        """Return what is suspended along with tfmon: the processes, and the hosts that lanes ran on."""
+        return [*self._processes.values(), *self._places.values()]
+
     def pids(self) -> dict[str, int]:
-        """Return the process that leads each lane that runs, and under blank names the spare workers."""
+        """Return the process that leads each lane that runs here, and under blank names the spare workers."""
         spares = [spare.process for spare in self.spares if spare.process is not None]
         named = [*self._processes.items(), *((" " * number, process) for number, process in enumerate(spares))]
-        return {name: process.pid for name, process in named if not process.ended}
+        local = [(name, process) for name, process in named if isinstance(process, LocalProcess)]
+        return {name: process.pid for name, process in local if not process.ended}
 
     # ---------------------------------------------------------------- spare workers
 
@@ -85,12 +103,23 @@ class Children:
 
     # ---------------------------------------------------------------- start and end
 
+    def ensure(self, hosts: Iterable[str]) -> None:
+        """Connect again to those of some hosts that were lost. Thread: without the lock; it may block for seconds.
+
+        Raises:
+            TfmonError: One cannot be reached.
+        """
+        for host in {*hosts} - {""}:
+            self._place(host).ensure()
+
     def start(self, lane: LanePlan, plan: RacePlan) -> tuple[LaneProcess, Hello | None]:
         """Start a lane's process, or take the spare worker; return it and what the spare worker said first.
 
         Raises:
             OSError: It did not start.
         """
+        if lane.spec.host:
+            return self._start_elsewhere(lane, plan), None
         command = Command(plan.command, lane.spec.kind, lane.settings) if plan.command else None
         spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
@@ -101,21 +130,26 @@ class Children:
             hello = spare.hello
             environment = {key: value for key, value in lane.environment.items() if value is not None}
         self._processes[lane.spec.name] = process
-        process.send(
-            Assign(
-                scenario=str(plan.scenario),
-                device=lane.spec.kind,
-                settings=lane.settings,
-                steps=lane.steps or plan.steps,
-                environment=environment,
-            )
-        )
+        process.send(assignment(lane, plan, environment))
         return process, hello
+
+    def _start_elsewhere(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
+        place = self._place(lane.spec.host)
+        process = place.start_lane(lane, plan, self._script, self._hear, self._reader.note_end)
+        self._processes[lane.spec.name] = process
+        process.send(assignment(lane, plan, {}))
+        return process
+
+    def _place(self, host: str) -> Place:
+        assert self._place_of is not None, "a lane on a host, and no place for it"
+        if host not in self._places:
+            self._places[host] = self._place_of(host)
+        return self._places[host]
 
     def _start_process(
         self, lane: str, python: Path, environment: dict[str, str | None], command: Command | None = None
     ) -> LaneProcess:
-        process = self._launcher(LaneProcess, lane, python, environment, self._hear, self._script, command)
+        process = self.launcher(LocalProcess, lane, python, environment, self._hear, self._script, command)
         self._reader.watch(process)
         return process
 
@@ -151,7 +185,7 @@ class Children:
             processes = [*self._processes.values(), *self._ending, *spares]
         self.end(processes)
         self._reader.close()
-        self._launcher.close()
+        self.launcher.close()
 
     def _hear(self, process: LaneProcess, event: Event) -> None:
         """Pass on an event of a process that is a lane's; another's may have come while it was replaced."""
@@ -199,3 +233,14 @@ class Children:
         timer.daemon = True
         timer.start()
         return True
+
+
+def assignment(lane: LanePlan, plan: RacePlan, environment: dict[str, str]) -> Assign:
+    """Return the first request of a lane's process."""
+    return Assign(
+        scenario=str(plan.scenario),
+        device=lane.spec.kind,
+        settings=lane.settings,
+        steps=lane.steps or plan.steps,
+        environment=environment,
+    )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfmon.lanes.launch import BOOTSTRAP
+from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.renewal import Renewal
@@ -35,6 +36,7 @@ class LaneGroup(RunningLanes):
         script: Path = BOOTSTRAP,
         *,
         keep_spare: bool = False,
+        places: Callable[[str], Place] | None = None,
     ) -> None:
         """Run lanes for a session.
 
@@ -43,8 +45,9 @@ class LaneGroup(RunningLanes):
             plan: Returns the default race of a scenario that the user requests.
             script: What the process of a lane runs that has no user's command.
             keep_spare: Whether a process that has loaded TensorFlow is kept for the next lane to start.
+            places: Returns where the lanes of a host run; None where all run on this machine.
         """
-        super().__init__(session, script, keep_spare=keep_spare)
+        super().__init__(session, script, keep_spare=keep_spare, places=places)
         self._plan_race = plan
         self._request_numbers = itertools.count(1)
         self._restarting = 0
@@ -60,8 +63,10 @@ class LaneGroup(RunningLanes):
             self._plan, self._renewing = plan, ()
             self._renewal = Renewal(plan.fresh_every_s, plan.seconds)
             self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}
-            self._scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s)
             self._session.begin(plan.race, [lane.spec for lane in plan.lanes], digest(plan.scenario))
+            known = self._session.snapshot()
+            machines = {lane.spec.name: known.machine_key(lane) for lane in known.lanes}
+            self._scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s, machines)
             self._start(plan, plan.lanes)
 
     def race(self, scenario: str) -> None:
@@ -161,7 +166,33 @@ class LaneGroup(RunningLanes):
             if self._over and self._plan is not None and self._session.snapshot().has_result:
                 self._begin_again(self._plan)
                 return
-            self._restarting += 1
+            plan, known = self._plan, self._session.snapshot().hosts
+            waiting: dict[str, list[str]] = {}
+            for lane in plan.lanes if plan is not None else ():
+                host = lane.spec.host
+                if not host or host not in known or lane.spec.name not in lanes:
+                    continue
+                if known[host].connecting:
+                    return  # it is being connected to again already
+                if known[host].lost:
+                    waiting.setdefault(host, []).append(lane.spec.name)
+            self._restarting += 1 + len(waiting)
+        for names in waiting.values():
+            args = (plan, names)
+            threading.Thread(target=self._restart_there, args=args, name="tfmon-reconnect", daemon=True).start()
+        self._restart([name for name in lanes if not any(name in names for names in waiting.values())])
+
+    def _restart_there(self, plan: RacePlan, lanes: Sequence[str]) -> None:
+        """Connect again to the host of lanes and restart them; the other lanes train on meanwhile."""
+        self._connect_again(plan, lanes)
+        if plan is self._plan and not self._stopped:
+            self._restart(lanes)
+        else:
+            with self._lock:
+                self._restarting -= 1
+
+    def _restart(self, lanes: Sequence[str]) -> None:
+        """Replace the processes of lanes in the background; the caller has counted it as under way."""
 
         def start_again() -> None:
             with self._lock:
@@ -190,6 +221,7 @@ class LaneGroup(RunningLanes):
 
         def begin() -> None:
             self._children.end(processes)
+            self._connect_again(again, list(self._settings))
             with self._lock:
                 self._restarting -= 1
                 self.begin(again)

@@ -65,12 +65,20 @@ class Launched:
 
 
 def launch(
-    python: Path, environment: Mapping[str, str | None], script: Path, command: Command | None = None
+    python: Path,
+    environment: Mapping[str, str | None],
+    script: Path,
+    command: Command | None = None,
+    *,
+    folder: str | None = None,
+    guarded: bool = False,
 ) -> Launched:
     """Start `script` with `python`, or a user's command.
 
     Args:
-        environment: Variables besides the monitor's; None removes one.
+        environment: Variables besides those of this process; None removes one.
+        folder: The working directory; None for that of this process.
+        guarded: Whether a guard ends the process when this one dies; a user's command always has one.
 
     Raises:
         OSError: It did not start; nothing stays open.
@@ -99,6 +107,7 @@ def launch(
             stderr=subprocess.STDOUT,
             pass_fds=inherited,
             env=merged,
+            cwd=folder,
             # In the monitor's session: if the monitor dies while a child is suspended, the kernel sends the child
             # SIGHUP and SIGCONT, as to every stopped process of a group that becomes orphaned (POSIX).
             **OWN_GROUP,
@@ -113,7 +122,7 @@ def launch(
     assert popen.stdout is not None
     output_fd = popen.stdout.fileno()
     os.set_blocking(output_fd, False)
-    guard = None if command is None else _start_guard(popen.pid)
+    guard = _start_guard(popen.pid) if guarded or command is not None else None
     return Launched(popen, metric_fd, output_fd, request_fd, guard)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from tfmon.model.codec import MAX_LINE_BYTES, CodecError, clean, decode_event
 from tfmon.model.events import BadLine, Event, LanePrinted
@@ -30,10 +31,17 @@ class MetricLines:
     Thread: the reader's.
     """
 
-    def __init__(self, lane: str, sink: Callable[[Event], None]) -> None:
+    def __init__(self, lane: str, sink: Callable[[Event], None], here: Callable[[int], int] | None = None) -> None:
+        """Decode for a lane.
+
+        Args:
+            lane: The lane's name; "" for a spare worker, which gets it later.
+            sink: Takes each event.
+            here: Turns a stamp of another machine into one of this machine's; None where the lane is on this one.
+        """
         self.lane = lane
-        """Whose events these are; a spare worker gets its lane later."""
         self._sink = sink
+        self._here = here
         self._partial = b""
         self._skipping = False
         self._problems: list[tuple[str, int]] = []
@@ -64,6 +72,8 @@ class MetricLines:
         except CodecError as error:
             self._count(str(error))
             return
+        if self._here is not None:
+            event = replace(event, at_ns=self._here(event.at_ns))
         if event.at_ns > time.monotonic_ns() + AHEAD_NS:
             self._count(f"{type(event).__name__}.at_ns lies in the future")
             return
@@ -110,6 +120,16 @@ class ChildOutput:
             kept = self._news[-NEWS_BYTES:].partition(b"\n")[2]
             self._dropped_bytes += len(self._news) - len(kept)
             self._news = kept
+
+    def drop(self, size: int) -> None:
+        """Note that so many bytes were printed and dropped before they came here."""
+        self.printed_bytes += size
+        self._dropped_bytes += size
+
+    @property
+    def waits(self) -> bool:
+        """True while something is not told."""
+        return bool(self._news or self._dropped_bytes)
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
         """Return the whole lines since the last news; None for none, or where those were told a moment ago.

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.process import LaneProcess
 
 REAP_EVERY_S = 0.25
@@ -20,7 +21,7 @@ REAP_SOON_S = 0.01
 class PipeReader(threading.Thread):
     """Reads and reaps. A process that floods its pipes gets one chunk a pass, like every other.
 
-    Thread: `watch`, `wait_ended` and `close` may be called from any thread.
+    Thread: `watch`, `wait_ended`, `note_end` and `close` may be called from any thread.
     """
 
     def __init__(self) -> None:
@@ -29,14 +30,14 @@ class PipeReader(threading.Thread):
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wakes)
-        self._new: list[LaneProcess] = []
-        self._processes: list[LaneProcess] = []
+        self._new: list[LocalProcess] = []
+        self._processes: list[LocalProcess] = []
         self._reap_at_s = 0.0
         self._closing = False
         self._closed = False
         self._change = threading.Condition()
 
-    def watch(self, process: LaneProcess) -> None:
+    def watch(self, process: LocalProcess) -> None:
         """Read a process from now on, until it has ended."""
         with self._change:
             self._new.append(process)
@@ -46,6 +47,11 @@ class PipeReader(threading.Thread):
         """Wait until all these processes are reaped; return whether they are."""
         with self._change:
             return self._change.wait_for(lambda: all(process.ended for process in processes), timeout_s)
+
+    def note_end(self) -> None:
+        """Have those that wait for the end of processes look again; one that is read elsewhere has ended."""
+        with self._change:
+            self._change.notify_all()
 
     def close(self) -> None:
         """End the thread once no process is left."""
@@ -90,8 +96,7 @@ class PipeReader(threading.Thread):
                 continue
             process.reap()
             self._processes.remove(process)
-            with self._change:
-                self._change.notify_all()
+            self.note_end()
 
     def _unregister(self, fd: int) -> None:
         with contextlib.suppress(KeyError, ValueError):

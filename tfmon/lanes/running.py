@@ -8,16 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
+from tfmon.lanes.launch import ProcessLauncher
+from tfmon.lanes.places import Place
 from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started
 from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
-from tfmon.model.events import BadLine, Event, LaneEnded, LaneStalled, Suspended
+from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
-from tfmon.model.lane_state import PAUSED, READY
+from tfmon.model.lane_state import HOST_LOST, PAUSED, READY
 from tfmon.model.session import Session
 
 
@@ -27,10 +30,12 @@ class RunningLanes:
     Thread: every method may be called from any thread, and all return at once.
     """
 
-    def __init__(self, session: Session, script: Path, *, keep_spare: bool) -> None:
+    def __init__(
+        self, session: Session, script: Path, *, keep_spare: bool, places: Callable[[str], Place] | None = None
+    ) -> None:
         self._session = session
         self._lock = threading.RLock()
-        self._children = Children(script, self._lock, self._accept, keep_spare=keep_spare)
+        self._children = Children(script, self._lock, self._accept, keep_spare=keep_spare, places=places)
         self._changing = threading.Lock()
         self._plan: RacePlan | None = None
         self._settings: dict[str, dict[str, KnobValue]] = {}
@@ -40,8 +45,10 @@ class RunningLanes:
         self._renewing: tuple[str, ...] = ()
         """Lanes whose processes are being replaced by fresh ones."""
         self._finished: RacePlan | None = None
+        self._away: dict[str, TfmonError] = {}
+        """Why hosts could not be connected to again."""
         self._memory_kills = MemoryKills()
-        self.suspension = Suspender(self._children.all, self._record_suspension)
+        self.suspension = Suspender(self._children.suspendable, self._record_suspension)
         self._stopped = False
 
     # ---------------------------------------------------------------- processes and what they say
@@ -53,20 +60,29 @@ class RunningLanes:
             try:
                 process, hello = self._children.start(lane, plan)
             except OSError as error:
-                program = plan.command[0] if plan.command else plan.python
-                message = f"{program} did not start: {error.strerror or error}"
-                self._accept(LaneFailed(lane=name, at_ns=time.monotonic_ns(), kind="error", message=message))
+                self._accept(_not_started(plan, lane, self._away.get(lane.spec.host, error)))
                 continue
             self._session.accept(started(plan, lane, process.pid, renewed=renewed))
             if hello is not None:
                 self._session.accept(replace(hello, lane=name))
-        if not plan.command:
+        if not plan.command and any(not lane.spec.host for lane in plan.lanes):
             self._children.prepare_spares(plan.python, quiet=self._scheduler.busy)
+
+    def _connect_again(self, plan: RacePlan, lanes: Sequence[str]) -> None:
+        """Connect again to the lost hosts of lanes, without the lock; one that stays away is told."""
+        for host in dict.fromkeys(lane.spec.host for lane in plan.lanes if lane.spec.name in lanes):
+            self._away.pop(host, None)
+            try:
+                self._children.ensure([host])
+            except TfmonError as error:
+                self._away[host] = error
+                self._session.accept(HostLost(at_ns=time.monotonic_ns(), host=host, reason=error.message))
 
     def _accept(self, event: Event) -> None:
         """Take an event of a lane's process: into the session first, then into the scheduler."""
         if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
-            event = replace(event, memory_kills=self._memory_kills.recent())
+            elsewhere = self._session.snapshot().lane(event.lane).spec.host
+            event = replace(event, memory_kills="" if elsewhere else self._memory_kills.recent())
         self._session.accept(event)
         match event:
             case PhaseEntered(phase=phase) if phase == READY:
@@ -115,9 +131,9 @@ class RunningLanes:
         if plan is not None and plan.seconds is not None:
             self.suspension.call_after(plan.seconds, lambda: self._finish(plan))
 
-    def granted(self, lane: str) -> None:
-        """Record whose slice it is."""
-        self._session.grant_slice(lane)
+    def granted(self, lane: str, beside: Sequence[str] = ()) -> None:
+        """Record whose slice begins, and which slices of other machines run on."""
+        self._session.grant_slice(lane, beside)
 
     def paused(self, lane: str) -> None:
         """Record that a lane is paused which does not train at the moment."""
@@ -201,6 +217,11 @@ class RunningLanes:
             return self._children.pids()
 
     @property
+    def launcher(self) -> ProcessLauncher:
+        """Starts processes at the priority that the program was started with."""
+        return self._children.launcher
+
+    @property
     def spare_ready(self) -> bool:
         """True when a spare worker has loaded TensorFlow."""
         with self._lock:
@@ -211,3 +232,16 @@ class RunningLanes:
         """True when every process has ended, and none is being replaced."""
         with self._lock:
             return not self._renewing and all(process.ended for process in self._children.all())
+
+
+def _not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> LaneFailed:
+    """Return the event that a lane's process could not be started."""
+    name, at_ns = lane.spec.name, time.monotonic_ns()
+    if isinstance(error, TfmonError):
+        return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=error.message, hint=error.hint)
+    why = error.strerror or str(error)
+    if isinstance(error, ConnectionError):
+        return LaneFailed(lane=name, at_ns=at_ns, kind=HOST_LOST, message=why)
+    program = plan.command[0] if plan.command else "Python" if lane.spec.host else plan.python
+    there = f" on {lane.spec.host}" if lane.spec.host else ""
+    return LaneFailed(lane=name, at_ns=at_ns, kind="error", message=f"{program} did not start{there}: {why}")

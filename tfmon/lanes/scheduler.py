@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from tfmon.model.race import TURNS
@@ -37,8 +37,8 @@ class RaceActions(Protocol):
     def started(self) -> None:
         """Record that the lanes got the start signal."""
 
-    def granted(self, lane: str) -> None:
-        """Record whose slice it is; "" for nobody's."""
+    def granted(self, lane: str, beside: Sequence[str] = ()) -> None:
+        """Record whose slice begins, "" for nobody's, and which slices of other machines run on."""
 
     def paused(self, lane: str) -> None:
         """Record that a lane is paused which does not train at the moment."""
@@ -48,7 +48,7 @@ class RaceActions(Protocol):
 
 
 def interleaved(mode: str, exclusive: str, lanes: int) -> bool:
-    """Return whether the lanes train in slices, one at a time."""
+    """Return whether the lanes train in slices, one at a time on each machine."""
     return bool(exclusive) or (mode == TURNS and lanes > 1)
 
 
@@ -59,6 +59,9 @@ class Scheduler:
     is suspended: otherwise its input pipeline would go on filling its buffers, which takes the CPU from the lane
     that is measured, and gives it a head start in its own next slice. While a lane gets ready, no slice is
     granted: no lane would have the machine for itself.
+
+    Lanes of one machine take turns, and lanes of different machines train at the same time. The next round begins
+    when every lane has had its slice: each round has one slice of every lane, as on one machine.
 
     An unresponsive lane is skipped, and suspended like every lane that does not train: when it wakes up, it would
     take the CPU from the one that is measured. In every round it is continued for a slice, so that it can wake up;
@@ -73,17 +76,29 @@ class Scheduler:
         self._race = race
         self.begin((), TURNS, 0.5)
 
-    def begin(self, lanes: Sequence[str], mode: str, slice_s: float) -> None:
-        """Take over the lanes of a new race, none of which is ready yet."""
+    def begin(
+        self, lanes: Sequence[str], mode: str, slice_s: float, machines: Mapping[str, str] | None = None
+    ) -> None:
+        """Take over the lanes of a new race, none of which is ready yet.
+
+        Args:
+            lanes: Their names.
+            mode: How they share the machine.
+            slice_s: How long a slice lasts.
+            machines: What two lanes share that train on one machine; None where all do.
+        """
         self._lanes = list(lanes)
+        self._machines = dict(machines or {})
         self._mode = mode
         self._slice_s = slice_s
-        self._order = RoundOrder()
+        self._order = RoundOrder(self._machines)
         self._started = False
         self._ready: set[str] = set()
         self._ended: set[str] = set()
         self._paused: set[str] = set()
         self._training: set[str] = set()
+        self._in_slice: set[str] = set()
+        """The lanes whose slices run, as it was recorded last."""
         self._unresponsive: set[str] = set()
         self._spare_loads = False
         self._spare_loaded_in: int | None = None
@@ -178,6 +193,7 @@ class Scheduler:
         if self._interleaved != interleaved_before:
             self._order.break_off()
             if not self._interleaved:
+                self._in_slice = set()
                 self._race.granted("")
             for lane in self._lanes if self._interleaved else ():
                 if lane in self._training:
@@ -212,10 +228,9 @@ class Scheduler:
             self._started = True
             self._race.started()
         if self._interleaved:
-            if not self._training and not self._spare_loads and all_ready:
-                self._grant_slice(runnable)
-            elif not self._training:
-                self._race.granted("")
+            began = all_ready and not self._spare_loads and self._grant_slices(runnable)
+            if not began and (not self._training or self._in_slice - self._training):
+                self._grant("")
         else:
             for lane in runnable:
                 if lane not in self._training:
@@ -223,26 +238,30 @@ class Scheduler:
         if not self._training:
             self._processes.set_quiet(False)
 
-    def _grant_slice(self, runnable: Sequence[str]) -> None:
+    def _grant_slices(self, runnable: Sequence[str]) -> bool:
+        """Let every lane that is due train on a machine where none does; return whether any began."""
         order = self._order
-        between_rounds = order.round_over and order.round and not self._exclusive
-        if runnable and between_rounds and self._race.renew(runnable):
-            self._race.granted("")
-            return
-        may_load = order.round_over and order.round != self._spare_loaded_in and not self._exclusive
-        may_load = may_load and order.round >= FIRST_ROUNDS
-        if runnable and may_load and self._processes.load_spare(self.spare_loaded):
-            self._spare_loads, self._spare_loaded_in = True, order.round
-            self._race.granted("")
-            return
-        due = order.next(runnable)
-        if due is None:
-            self._race.granted("")
-            return
-        lane, number = due
-        self._race.granted(lane)
-        seconds = self._exclusive_slice_s if self._exclusive and self._exclusive_slice_s else self._slice_s
-        self._start(lane, RunSlice(round=number, seconds=seconds))
+        if not self._training and order.round_over and not self._exclusive and runnable:
+            if order.round and self._race.renew(runnable):
+                return False
+            may_load = order.round != self._spare_loaded_in and order.round >= FIRST_ROUNDS
+            if may_load and self._processes.load_spare(self.spare_loaded):
+                self._spare_loads, self._spare_loaded_in = True, order.round
+                return False
+        began = False
+        while (due := order.next(runnable, self._training)) is not None:
+            lane, number = due
+            self._grant(lane)
+            seconds = self._exclusive_slice_s if self._exclusive and self._exclusive_slice_s else self._slice_s
+            self._start(lane, RunSlice(round=number, seconds=seconds))
+            began = True
+        return began
+
+    def _grant(self, lane: str) -> None:
+        """Record whose slice begins, and whose run on; "" where one has ended and none begins."""
+        beside = [one for one in self._lanes if one in self._in_slice & self._training]
+        self._in_slice = {*beside, lane} - {""}
+        self._race.granted(lane, beside)
 
     def _start(self, lane: str, request: Request) -> None:
         self._training.add(lane)
@@ -255,25 +274,39 @@ class Scheduler:
 class RoundOrder:
     """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes alike.
 
-    A lane that cannot train is skipped, and one that comes back joins the next round.
+    Each machine has its own lanes in that order, and a round is over when all machines are through. A lane that
+    cannot train is skipped, and one that comes back joins the next round.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, machines: Mapping[str, str] | None = None) -> None:
+        """Order lanes; `machines` says what two lanes share that train on one machine, None that all do."""
         self.round = 0
+        self._machines = machines or {}
         self._left: list[str] = []
 
     @property
     def round_over(self) -> bool:
-        """True when every lane that can train has had its slice of the round."""
+        """True when every lane that can train has had its slice of the round, or has it now."""
         return not self._left
 
-    def next(self, lanes: Sequence[str]) -> tuple[str, int] | None:
-        """Return the lane whose slice is next, and its round; None when no lane can train."""
-        self._left = [lane for lane in self._left if lane in lanes]
-        if not self._left and lanes:
-            self.round += 1
-            self._left = list(lanes) if self.round % 2 else list(reversed(lanes))
-        return (self._left.pop(0), self.round) if self._left else None
+    def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
+        """Return a lane whose slice can begin, and its round; None when there is none.
+
+        Args:
+            lanes: Those that can train.
+            training: Those that train now; nothing else begins on their machines, and no round before they end.
+        """
+        if not training:
+            self._left = [lane for lane in self._left if lane in lanes]
+            if not self._left and lanes:
+                self.round += 1
+                self._left = list(lanes) if self.round % 2 else list(reversed(lanes))
+        busy = {self._machines.get(lane) for lane in training}
+        lane = next((one for one in self._left if one in lanes and self._machines.get(one) not in busy), None)
+        if lane is None:
+            return None
+        self._left.remove(lane)
+        return lane, self.round
 
     def break_off(self) -> None:
         """Drop the rest of the round; the next slice begins another one."""

@@ -8,9 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
-from tfmon.lanes.process import LaneProcess
+
+class Suspendable(Protocol):
+    """A lane's process, or a host with such."""
+
+    def suspend_with_monitor(self) -> None:
+        """Stop for as long as the monitor is stopped."""
+
+    def continue_with_monitor(self) -> None:
+        """Go on, unless it was suspended before."""
 
 
 class Suspender:
@@ -21,7 +29,7 @@ class Suspender:
 
     def __init__(
         self,
-        processes: Callable[[], Iterable[LaneProcess]],
+        processes: Callable[[], Iterable[Suspendable]],
         record: Callable[[int, int, float], None],
     ) -> None:
         """Look after processes; `record` gets the stamps of a suspension and how many seconds it lasted."""

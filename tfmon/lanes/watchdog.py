@@ -36,7 +36,7 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
         return False
     if lane.phase != RACING or not interleaved(race.mode, race.exclusive, len(snapshot.lanes)):
         return True
-    return race.training == lane.spec.name
+    return lane.spec.name in race.training
 
 
 def patience_s(lane: LaneState, least_s: float = LEAST_S) -> float:

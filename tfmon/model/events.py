@@ -1,6 +1,7 @@
 """Everything that can happen in a race: what lanes say, what is sampled, and what the monitor adds to it.
 
-Stamps (`at_ns`) are those of `time.monotonic_ns`, which all processes of one machine share.
+Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine, which all its processes share; those of
+other machines are turned into these where they come in.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TypeAlias
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Experiment, Machine, Race, RecordingState
-from tfmon.model.readings import GpuSample, HostSample, TreeSample
+from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Reading, TreeSample
 from tfmon.model.spec import LaneSpec
 
 # ---------------------------------------------------------------- about a lane
@@ -128,9 +129,11 @@ class RaceBegan(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineKnown(RaceEvent):
-    """More is known of the machine."""
+    """More is known of a machine."""
 
     machine: Machine
+    host: str = ""
+    """Which one, as `LaneSpec.host` says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +150,10 @@ class ModeChanged(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceGranted(MonitorEvent):
-    """A lane's slice began; an empty `lane` means that no slice runs."""
+    """A lane's slice began; with an empty `lane`, one has ended and none begins."""
+
+    beside: tuple[str, ...] = ()
+    """Lanes of other machines whose slices run on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +196,53 @@ class RecordingChanged(RaceEvent):
     recording: RecordingState
 
 
+# ---------------------------------------------------------------- about other machines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostEvent(RaceEvent):
+    """What all events about the connection to another machine have."""
+
+    host: str
+    """Its name, as `LaneSpec.host` says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConnecting(HostEvent):
+    """A connection is being made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConnected(HostEvent):
+    """The agent there answers, and it is known what machine it is."""
+
+    machine: Machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkMeasured(HostEvent):
+    """What the connection and the agent are like, measured every few seconds."""
+
+    round_trip_ns: int
+    """From the monitor to the agent and back: the quickest tenth."""
+    offset_ns: int
+    """What is added to the stamps of that machine."""
+    error_ns: int
+    """How far from the truth `offset_ns` is at most."""
+    agent_cpu_pct: Reading = NOT_READ
+    """CPU of the agent's own process, probes included; 100 is one core kept busy."""
+    agent_bytes: Reading = NOT_READ
+    """Memory of the agent's own process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostLost(HostEvent):
+    """The connection is gone, and with it every lane there."""
+
+    reason: str
+    """In one line."""
+
+
 Event: TypeAlias = (
     FromLane
     | LaneStarted
@@ -212,4 +265,8 @@ Event: TypeAlias = (
     | UserRequested
     | Interrupted
     | RecordingChanged
+    | HostConnecting
+    | HostConnected
+    | LinkMeasured
+    | HostLost
 )

@@ -263,7 +263,12 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a lane trains on this GPU: by UUID, or by index until the lane has told its UUID.
+    """Return whether a lane of the sample's host trains on this GPU."""
+    return gpu.host == state.spec.host and has_device(state, gpu)
+
+
+def has_device(state: LaneState, gpu: GpuSample) -> bool:
+    """Return whether a GPU of a lane's machine is the lane's: by UUID, or by index until it has told its UUID.
 
     CUDA gives the UUID of a MIG instance with the prefix of a physical GPU, so the prefixes are not compared.
     """

@@ -34,6 +34,8 @@ SUSPENDED = "suspended"
 """Mark of windows that overlap a time in which tfmon or the machine was suspended."""
 
 OUT_OF_MEMORY = "out_of_memory"
+HOST_LOST = "host_lost"
+"""Kinds of trouble."""
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
 NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 NO_STEPS_HINT = (

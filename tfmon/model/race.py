@@ -16,7 +16,7 @@ MARGIN = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine; known at the start."""
+    """A machine; known at the start."""
 
     hostname: str = ""
     system: str = ""
@@ -30,6 +30,20 @@ class Machine:
     """Model names of the GPUs that the driver lists."""
     no_gpu: str = ""
     """Why there is no GPU lane; empty where there is one or none was requested."""
+    boot: str = ""
+    """What the kernel calls this start of the machine: hosts with the same are one machine. Empty if unknown."""
+    quota_cores: float | None = None
+    """How many cores the container's quota allows; None for no quota, or where it cannot be read."""
+    nice: int | None = None
+    """The nice value that the lanes inherit; None where it is not known."""
+    python: str = ""
+    """Version of the Python that trains."""
+    tensorflow: str = ""
+    """Version of its TensorFlow as it is installed, with the name of its package if that is not `tensorflow`."""
+    driver: str = ""
+    """Version of the GPUs' driver."""
+    power_limits_w: tuple[float | None, ...] = ()
+    """Power limit of each of `gpus`; None where the driver tells none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +69,8 @@ class Race:
     title: str = ""
     mode: str = TURNS
     """`turns`: interleaved, one lane trains at a time, in short slices; `concurrent`: all at once."""
-    training: str = ""
-    """Name of the lane whose slice it is; empty between slices and in a concurrent race."""
+    training: tuple[str, ...] = ()
+    """Names of the lanes whose slices run, one a machine; empty between slices and in a concurrent race."""
     knobs: tuple[Knob, ...] = ()
     started_ns: int | None = None
     """When the lanes got the start signal; None while they get ready."""
@@ -82,6 +96,8 @@ class Race:
     """Lanes whose ratio differs from 1 by less are the same for all practical purposes."""
     until_ci: float | None = None
     """It ends when half the width of every interval over its ratio is as small as this; None for no such end."""
+    differs: tuple[str, ...] = ()
+    """What else differs between the lanes' machines, in words, such as the content of a file; known before it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Measured values, or the reason why there is none: readings, estimates, and what the probes sample.
 
-Stamps (`at_ns`) are those of `time.monotonic_ns`.
+Stamps (`at_ns`) are those of `time.monotonic_ns` on the monitor's machine.
 """
 
 from __future__ import annotations
@@ -120,6 +120,8 @@ class GpuSample:
     """One GPU, or one instance of a GPU that is split up (MIG), as its driver sees it."""
 
     lane: str = ""
+    host: str = ""
+    """On which machine, as `LaneSpec.host` says."""
     at_ns: int
     key: str
     """The device's UUID."""
@@ -195,6 +197,8 @@ class HostSample:
     """
 
     lane: str = ""
+    host: str = ""
+    """On which machine, as `LaneSpec.host` says."""
     at_ns: int
     cpu_pct: Reading
     """All cores together since the sample before; 100 is one core kept busy."""

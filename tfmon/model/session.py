@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import (
     ClockStarted,
     Event,
     ExclusiveChanged,
     ExperimentChanged,
+    HostEvent,
     Interrupted,
     MachineKnown,
     ModeChanged,
@@ -20,9 +20,19 @@ from tfmon.model.events import (
     RecordingChanged,
     SliceGranted,
 )
+from tfmon.model.hosts import HISTORY_SAMPLES as HISTORY_SAMPLES
+from tfmon.model.hosts import (
+    Hosts,
+    HostState,
+    after_connection,
+    after_gpu_sample,
+    after_host_sample,
+    machine_key,
+    with_machine,
+)
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered
-from tfmon.model.lane_reducer import advance, disturbed, restart_measurement, take_gpu_sample, trains_on
+from tfmon.model.lane_reducer import advance, restart_measurement, trains_on
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.naming import named
 from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
@@ -31,8 +41,6 @@ from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 from tfmon.model.spec import LaneSpec
 
-HISTORY_SAMPLES = 60
-"""Samples of a GPU or of the machine that are kept: a minute at one a second."""
 STALE_TICKS = 3
 """Readings older than this many times their interval are stale."""
 
@@ -42,18 +50,14 @@ class Snapshot:
     """Everything known at one moment. Immutable, and safe to read from any thread."""
 
     at_ns: int
-    machine: Machine
     race: Race
     lanes: tuple[LaneState, ...]
-    gpus: tuple[GpuSample, ...] = ()
-    host: HostSample | None = None
+    hosts: Hosts = field(default_factory=lambda: {"": HostState()})
+    """The machines by `LaneSpec.host`; "" is the monitor's own, and always there."""
     experiment: Experiment | None = None
     """The series of measurements that runs, or ran last in this race."""
     tuned: TuneState | None = None
     """The advice that is tried, or was last in this race."""
-    gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
-    """The last samples of each GPU by its key, oldest first."""
-    host_history: tuple[HostSample, ...] = ()
     recording: RecordingState | None = None
     """Where this race is recorded, and whether it still is; None for a race that is not."""
 
@@ -79,16 +83,62 @@ class Snapshot:
         """True when anything was measured, which no key may destroy once the race is over."""
         return any(lane.steady.windows for lane in self.lanes)
 
+    @property
+    def machine(self) -> Machine:
+        """The monitor's own machine."""
+        return self.hosts[""].machine
+
+    @property
+    def gpus(self) -> tuple[GpuSample, ...]:
+        """The latest sample of each GPU of the monitor's own machine."""
+        return self.hosts[""].gpus
+
+    @property
+    def host(self) -> HostSample | None:
+        """The latest sample of the monitor's own machine."""
+        return self.hosts[""].sample
+
+    @property
+    def host_history(self) -> tuple[HostSample, ...]:
+        """The last samples of the monitor's own machine, oldest first."""
+        return self.hosts[""].history
+
+    @property
+    def gpu_history(self) -> Mapping[str, tuple[GpuSample, ...]]:
+        """The last samples of the GPUs of the monitor's own machine."""
+        return self.hosts[""].gpu_history
+
+    def place_of(self, lane: LaneState) -> HostState:
+        """Return what is known of the machine that a lane trains on."""
+        return self.hosts.get(lane.spec.host) or HostState()
+
+    def machine_of(self, lane: LaneState) -> Machine:
+        """Return the machine that a lane trains on; one of which nothing is known, before it is connected."""
+        return self.place_of(lane).machine
+
+    def machine_key(self, lane: LaneState) -> str:
+        """Return what two lanes share if they train on one machine, whatever its hosts are called."""
+        return machine_key(self.hosts, lane.spec.host)
+
+    @property
+    def machines(self) -> int:
+        """How many machines the lanes train on."""
+        return len({self.machine_key(lane) for lane in self.lanes})
+
     def device_name(self, lane: LaneState) -> str:
         """Return the model name of the processor that a lane trains on; empty while it is not known."""
         if lane.spec.kind == "cpu":
-            return self.machine.cpu_name
+            return self.machine_of(lane).cpu_name
         gpu = self.gpu_of(lane)
         return lane.device_name or (gpu.name if gpu else "")
 
     def gpu_of(self, lane: LaneState) -> GpuSample | None:
         """Return the latest sample of the GPU that a lane trains on, or None."""
-        return next((gpu for gpu in self.gpus if trains_on(lane, gpu)), None)
+        return next((gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu)), None)
+
+    def host_of(self, lane: LaneState) -> HostSample | None:
+        """Return the latest sample of the machine that a lane trains on, or None."""
+        return self.place_of(lane).sample
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
         """Return the age of a sample that should have been followed by others long ago, else None.
@@ -139,7 +189,9 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             lanes = tuple(LaneState(one, started_ns=at_ns, phase_since_ns=at_ns) for one in event.specs)
             return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None)
         case MachineKnown():
-            return replace(known, machine=event.machine)
+            return replace(known, hosts=with_machine(known.hosts, event.machine, event.host))
+        case HostEvent():
+            return replace(known, hosts=after_connection(known.hosts, event))
         case ClockStarted():
             return replace(known, race=replace(known.race, started_ns=event.at_ns))
         case ModeChanged() if known.over:
@@ -148,7 +200,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             lanes = known.lanes
             if event.mode != known.race.mode:
                 lanes = _measured_anew(lanes)
-            return replace(known, race=replace(known.race, mode=event.mode, training=""), lanes=lanes)
+            return replace(known, race=replace(known.race, mode=event.mode, training=()), lanes=lanes)
         case ExclusiveChanged():
             lanes = known.lanes
             alone = event.exclusive != known.race.exclusive and len(lanes) > 1 and not known.over
@@ -156,11 +208,12 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
                 lanes = _measured_anew(lanes)
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
+            training = tuple(name for name in (event.lane, *event.beside) if name)
             lanes = tuple(
-                replace(lane, slice_clock=lane.slice_clock.granted(event.at_ns, own=lane.spec.name == event.lane))
+                replace(lane, slice_clock=lane.slice_clock.granted(event.at_ns, own=lane.spec.name in training))
                 for lane in known.lanes
             )
-            return replace(known, race=replace(known.race, training=event.lane), lanes=lanes)
+            return replace(known, race=replace(known.race, training=training), lanes=lanes)
         case TreeSample():
             sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)
             told = known.lane(event.lane)
@@ -174,9 +227,11 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case RecordingChanged():
             return replace(known, recording=event.recording)
         case GpuSample():
-            return _after_gpu_sample(known, event)
+            hosts, lanes = after_gpu_sample(known.hosts, known.lanes, event)
+            return replace(known, hosts=hosts, lanes=lanes)
         case HostSample():
-            return _after_host_sample(known, event)
+            hosts, lanes = after_host_sample(known.hosts, known.lanes, event)
+            return replace(known, hosts=hosts, lanes=lanes)
         case _:
             race = with_knob(known.race, event) if isinstance(event, KnobOffered) else known.race
             lanes = tuple(advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
@@ -200,40 +255,6 @@ def _after_tree_sample(lane: LaneState, sample: TreeSample, *, sliced: bool) -> 
     return replace(lane, tree_cpu_pct=before) if sample.cpu_pct == WAITS else lane
 
 
-def _after_gpu_sample(known: Snapshot, sample: GpuSample) -> Snapshot:
-    before = next((gpu for gpu in known.gpus if gpu.key == sample.key), None)
-    only_lane = sum(trains_on(lane, sample) and not lane.over for lane in known.lanes) == 1
-    lanes = [take_gpu_sample(lane, sample, only_lane=only_lane) for lane in known.lanes]
-    if before is None:
-        gpus = sorted((*known.gpus, sample), key=lambda gpu: gpu.index)
-    else:
-        gpus = [sample if gpu is before else gpu for gpu in known.gpus]
-        reasons = gpu_disturbances(sample)
-        lanes = [_disturbed(lane, before, sample, reasons) if trains_on(lane, sample) else lane for lane in lanes]
-    history = (*known.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
-    return replace(
-        known, gpus=tuple(gpus), lanes=tuple(lanes), gpu_history={**known.gpu_history, sample.key: history}
-    )
-
-
-def _after_host_sample(known: Snapshot, sample: HostSample) -> Snapshot:
-    lanes = known.lanes
-    if known.host is not None:
-        reasons = host_disturbances(sample)
-        lanes = tuple(_disturbed(lane, known.host, sample, reasons) for lane in lanes)
-    history = (*known.host_history, sample)[-HISTORY_SAMPLES:]
-    return replace(known, host=sample, lanes=lanes, host_history=history)
-
-
-def _disturbed(
-    lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
-) -> LaneState:
-    """Discard what a lane measured between two samples, where the later one tells of a disturbance."""
-    for reason in reasons:
-        lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
-    return lane
-
-
 # ---------------- the session
 
 
@@ -253,7 +274,7 @@ class Session:
     def __init__(self, machine: Machine, clock_ns: Callable[[], int]) -> None:
         self._lock = threading.Lock()
         self._clock_ns = clock_ns
-        self._known = Snapshot(at_ns=0, machine=machine, race=Race(), lanes=())
+        self._known = Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)})
         self._journal: Journal | None = None
         self._listeners: tuple[Callable[[Event], None], ...] = ()
 
@@ -264,9 +285,9 @@ class Session:
         race = replace(race, number=self._known.race.number + 1)
         self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
-    def set_machine(self, machine: Machine) -> None:
-        """Set what is known of the machine."""
-        self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine))
+    def set_machine(self, machine: Machine, host: str = "") -> None:
+        """Set what is known of a machine."""
+        self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine, host=host))
 
     def start_clock(self, at_ns: int) -> None:
         """Record when the lanes got the start signal."""
@@ -276,9 +297,9 @@ class Session:
         """Set how the lanes share the machine; a change begins steady state anew."""
         self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
-    def grant_slice(self, lane: str) -> None:
-        """Set whose slice it is; "" for no lane."""
-        self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane))
+    def grant_slice(self, lane: str, beside: Sequence[str] = ()) -> None:
+        """Set whose slice begins, "" for nobody's, and which slices of other machines run on."""
+        self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
         """Set which lane has the machine for itself; "" for none.

@@ -1,4 +1,4 @@
-"""Lane specs: which device a lane trains on, with which settings, and what it is called."""
+"""Lane specs: on which machine and device a lane trains, with which settings, and what it is called."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """What the user requested for one lane: `DEVICE[,KNOB=VALUE…]`."""
+    """What the user requested for one lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
 
     device: str
-    """`cpu`, or `gpu:N` with N the index that the driver lists."""
+    """`cpu`, or `gpu:N` with N the index that the driver lists there."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
     """Internal key, unique in a race, such as "cpu" or "cpu prefetch=off"; stays when a key changes the knob.
@@ -30,6 +30,8 @@ class LaneSpec:
     """Number among lanes with the same spec, from 1; 0 for a spec that only one lane has."""
     id: str = ""
     """One letter for the lane, which never changes: on the screen, in JSON and in recordings."""
+    host: str = ""
+    """The machine, as the user calls it: a destination of ssh, or a name of the settings file; "" for this one."""
 
     @property
     def kind(self) -> str:
@@ -41,13 +43,21 @@ class LaneSpec:
         """The device's index; 0 for the CPU."""
         return int(self.device.partition(":")[2] or 0)
 
+    @property
+    def place(self) -> str:
+        """Machine and device, such as `gpu2/gpu:0`; the device alone on the monitor's own machine."""
+        return f"{self.host}/{self.device}" if self.host else self.device
+
 
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
-    """Read a lane spec such as `gpu:0,batch_size=256`.
+    """Read a lane spec such as `gpu:0,batch_size=256` or `me@gpu2/gpu`.
 
-    Raises: SpecError for an unknown device, KnobError for a knob or a value that is not there.
+    Raises: SpecError for an unknown device or no possible host, KnobError for a knob or a value that is not there.
     """
-    device, *words = [part.strip() for part in text.split(",")]
+    first, *words = [part.strip() for part in text.split(",")]
+    host, slash, device = first.rpartition("/")
+    if slash:
+        check_host(host)
     kind, colon, index = device.lower().partition(":")
     if kind == "cpu" and not colon:
         place = "cpu"
@@ -55,19 +65,29 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
         place = f"gpu:{int(index or 0)}"
     else:
         raise SpecError(f"there is no device {device!r}; a lane runs on cpu, gpu or gpu:N")
-    return LaneSpec(place, parse_settings(knobs, [word for word in words if word]))
+    return LaneSpec(place, parse_settings(knobs, [word for word in words if word]), host=host)
+
+
+def check_host(host: str) -> None:
+    """Raise SpecError for what cannot be the name of a host; an option of ssh is none."""
+    if not host:
+        raise SpecError("there is no host before the /; name one, as in gpu2/gpu:0, or leave out the /")
+    if host.startswith("-"):
+        raise SpecError(f"{host!r} is no host: a name does not begin with -")
+    if not host.isprintable() or any(char.isspace() for char in host):
+        raise SpecError(f"{host!r} is no host: a name has no spaces and no control characters")
 
 
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
     """Give every lane a unique name and an id.
 
-    A device that only one lane uses names that lane; lanes that share a device add the settings that tell
+    A place that only one lane uses names that lane; lanes that share one add the settings that tell
     them apart, and lanes with the same spec a number. One CPU and one GPU lane are C and G; otherwise the
     ids go from A.
     """
     named: list[LaneSpec] = []
     for spec in specs:
-        twins = [other for other in specs if other.device == spec.device]
+        twins = [other for other in specs if other.place == spec.place]
         apart = tuple(
             knob
             for knob, value in spec.settings.items()
@@ -87,7 +107,7 @@ def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
 
 
 def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[str] | None = None) -> str:
-    """Write a lane's device and the settings that tell it apart, such as "cpu batch_size=256 graph=off".
+    """Write a lane's place and the settings that tell it apart, such as "gpu2/cpu batch_size=256 graph=off".
 
     Args:
         spec: The lane.
@@ -96,15 +116,15 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
     """
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
-    words = [spec.device, *(f"{knob}={show(values[knob])}" for knob in knobs if knob in values)]
+    words = [spec.place, *(f"{knob}={show(values[knob])}" for knob in knobs if knob in values)]
     if spec.number:
         words.append(f"#{spec.number}")
     return " ".join(words)
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
-    """Write only what tells a lane apart, for narrow places: "batch 256 · graph off", or else its device."""
+    """Write only what tells a lane apart, for narrow places: "batch 256 · graph off", or else its place."""
     values = {**spec.settings, **settings}
     words = [f"{short_name(knob)} {show(values[knob])}" for knob in differs if knob in values]
-    words = [spec.device, *words] if spec.kind == "gpu" or not words else words
+    words = [spec.place, *words] if spec.kind == "gpu" or spec.host or not words else words
     return " · ".join(words) + (f" #{spec.number}" if spec.number else "")

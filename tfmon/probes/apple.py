@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import psutil
-
 from tfmon.model.events import Event
 from tfmon.model.readings import GpuFault, Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Gpu, absent_gpu
+from tfmon.probes.load import memory_bytes
 
 EVERY_S, SELDOM_S = 2.0, 5.0
 """Seconds between samples: the driver updates about once a second, and a slow `ioreg` is run less often."""
@@ -84,7 +83,7 @@ class AppleProbe:
             busy_source="" if isinstance(busy, Missing) else "ioreg",
             # "Alloc system memory" is address space, and may exceed the memory of the machine.
             used_bytes=_number(statistics, "In use system memory"),
-            total_bytes=float(psutil.virtual_memory().total),
+            total_bytes=float(memory_bytes()),
             unified=True,
             faults_reported=not isinstance(resets, Missing),
             busy_by_pid=shares,

@@ -35,6 +35,8 @@ class Gpu:
     """The model, as the driver names it."""
     physical_gpu: int
     """The driver's number, which counts hidden GPUs too."""
+    power_limit_w: float | None = None
+    """The power limit that is enforced; None where the driver tells none."""
 
 
 class Probe(Protocol):

@@ -9,10 +9,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from tfmon.model.readings import NOT_READ, Missing, Reading
 from tfmon.probes.base import CounterRate, Readings
+from tfmon.probes.load import read_swap
 from tfmon.probes.machine import NO_GROUP, cpu_folders, read_text, read_throttling, read_usable_cores
 
 CORES_EVERY_NS = 30_000_000_000
@@ -42,10 +41,10 @@ class Disturbances:
 
         Args:
             lanes: The pids whose control groups count; this process's if there are none.
-        Source: /proc/vmstat (`pswpin`, `pswpout`; elsewhere psutil `swap_memory`), /proc/pressure ("some",
-        `avg10`), `read_throttling`, `PackagePower`; usable cores every 30 s.
+        Source: `read_swap`, /proc/pressure ("some", `avg10`), `read_throttling`, `PackagePower`; usable cores
+        every 30 s.
         """
-        swapped = _swap_counters(self._root) if self._platform == "linux" else _swap_of_psutil()
+        swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
         throttled_pct, stopped_ms_per_s = self._throttling.read(at_ns, lanes)
         return {
             "usable_cores": self._usable_cores(at_ns),
@@ -60,7 +59,7 @@ class Disturbances:
 
     def _usable_cores(self, at_ns: int) -> Reading:
         if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
-            self._cores = float(read_usable_cores(psutil.cpu_count(logical=True) or 1, self._root))
+            self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))
             self._cores_at_ns = at_ns
         return self._cores
 
@@ -101,27 +100,6 @@ class _Throttling:
             else:  # without a quota no period passes, and nothing is throttled
                 groups.append((100 * numbers[1] / numbers[0] if numbers[0] else 0.0, 1_000 * numbers[2]))
         return max(groups) if groups else (missing, missing)
-
-
-def _swap_counters(root: Path) -> tuple[int, int] | None:
-    """Return the bytes read from and written to swap since the machine was started."""
-    try:
-        with open(f"{root}/proc/vmstat", "rb") as file:  # noqa: PTH123 - quicker
-            text = file.read()
-        page = os.sysconf("SC_PAGE_SIZE")
-        pages_in = text.partition(b"\npswpin ")[2].partition(b"\n")[0]
-        pages_out = text.partition(b"\npswpout ")[2].partition(b"\n")[0]
-        return int(pages_in) * page, int(pages_out) * page
-    except (OSError, ValueError):
-        return None
-
-
-def _swap_of_psutil() -> tuple[int, int] | None:
-    try:
-        swap = psutil.swap_memory()
-    except (OSError, RuntimeError, psutil.Error):
-        return None
-    return int(swap.sin), int(swap.sout)
 
 
 @dataclass(slots=True)

@@ -7,10 +7,11 @@ import platform
 import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from tfmon.model.race import Machine
 from tfmon.probes.base import Gpu
 from tfmon.probes.machine import read_text
 from tfmon.probes.nvidia.nvml import (
@@ -39,6 +40,8 @@ class GpuSearch:
     """What to do about it; may be empty."""
     note: str = ""
     """What may be wrong about the GPUs found; mostly empty."""
+    driver: str = ""
+    """Version of the NVIDIA driver; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class GpuVisibility:
     """CUDA_DEVICE_ORDER."""
     physical_gpus: tuple[PhysicalGpu, ...] = ()
     """What the NVIDIA driver lists. Their handles are closed."""
+    driver: str = ""
+    """Version of the NVIDIA driver's library; empty if unknown."""
     failure: NvmlFailure | None = None
     """Why the driver lists nothing, or not every GPU."""
     answered: bool = True
@@ -73,7 +78,8 @@ class GpuVisibility:
     """An NVIDIA GPU is on the PCI bus; looked for when the driver lists none."""
 
 
-Listed: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None]
+Listed: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None, str]
+"""The GPUs that the driver lists, why it lists no more, and its version."""
 Examine: TypeAlias = Callable[[Nvml, Sequence[PhysicalGpu]], None]
 
 
@@ -111,13 +117,14 @@ def read_visibility(
     if system != "Linux":
         return GpuVisibility(system, machine, visible, order)
     answer = _within(timeout_s, lambda: _list_gpus(library, examine))
-    listed, failure = answer if answer is not None else ([], None)
+    listed, failure, driver = answer if answer is not None else ([], None, "")
     return GpuVisibility(
         system,
         machine,
         visible,
         order,
         physical_gpus=tuple(listed),
+        driver=driver,
         failure=failure,
         answered=answer is not None,
         driver_loaded=(root / "proc/driver/nvidia/version").exists(),
@@ -134,10 +141,26 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
     if visibility.system == "Darwin":
         return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
     gpus = tuple(
-        Gpu(index=index, uuid=one.uuid, name=one.name, physical_gpu=one.index)
+        Gpu(index, one.uuid, one.name, physical_gpu=one.index, power_limit_w=one.power_limit_w)
         for index, one in enumerate(visible_gpus(visibility))
     )
-    return GpuSearch(gpus=gpus, note=doubt(visibility))
+    return GpuSearch(gpus=gpus, note=doubt(visibility), driver=visibility.driver)
+
+
+def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Machine:
+    """Return a machine with what is known of its GPUs and of the Python that trains."""
+    tensorflow = ""
+    if wheel is not None:
+        tensorflow = wheel.version or "unknown version"
+        tensorflow += "" if wheel.distribution == "tensorflow" else f" ({wheel.distribution})"
+    return replace(
+        machine,
+        gpus=tuple(gpu.name for gpu in search.gpus),
+        driver=search.driver,
+        power_limits_w=tuple(gpu.power_limit_w for gpu in search.gpus),
+        python=machine.python if wheel is None else wheel.python,
+        tensorflow=tensorflow,
+    )
 
 
 def system_obstacle(visibility: GpuVisibility) -> Obstacle | None:
@@ -254,17 +277,25 @@ def _list_gpus(library: str, examine: Examine | None) -> Listed:
     try:
         ctypes.CDLL(library)
     except OSError:  # spares a machine without a driver the import of pynvml
-        return [], NvmlFailure(LIBRARY_NOT_FOUND)
+        return [], NvmlFailure(LIBRARY_NOT_FOUND), ""
     nvml = open_nvml()
     if isinstance(nvml, NvmlFailure):
-        return [], nvml
+        return [], nvml, ""
     try:
         gpus, failure = list_physical_gpus(nvml)
         if examine is not None:
             examine(nvml, gpus)
-        return gpus, failure
+        version = nvml.call("nvmlSystemGetDriverVersion")
+        gpus = [replace(gpu, power_limit_w=_power_limit_w(nvml, gpu)) for gpu in gpus]
+        return gpus, failure, version if isinstance(version, str) else ""
     finally:
         nvml.call("nvmlShutdown")
+
+
+def _power_limit_w(nvml: Nvml, gpu: PhysicalGpu) -> float | None:
+    """Source: `nvmlDeviceGetEnforcedPowerLimit`, in mW."""
+    milliwatts = nvml.call("nvmlDeviceGetEnforcedPowerLimit", gpu.handle)
+    return None if isinstance(milliwatts, NvmlFailure) else milliwatts / 1000
 
 
 def _within(timeout_s: float, work: Callable[[], Listed]) -> Listed | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-
-import psutil
+from dataclasses import fields
 
 from tfmon.model.events import Event
 from tfmon.model.readings import HostSample, Missing, Reading, TreeSample
 from tfmon.probes.base import CounterRate, Readings
 from tfmon.probes.disturbances import Disturbances
+from tfmon.probes.load import Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, process_table
 from tfmon.probes.trees import Tree, find_trees
 
@@ -21,35 +20,12 @@ SCAN_SHARE = 300
 """On a machine with many processes the table is read less often: for at most 1 / 300 of the time."""
 NO_PROCESS = Missing("a lane has ended")
 NO_STEAL = Missing("this system does not report stolen time")
-_BUSY = ("user", "nice", "system", "irq", "softirq")
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What the machine has used."""
-
-    busy_s: float
-    """CPU time of all cores since the machine was started, without idle, disk wait and stolen time."""
-    used_bytes: int
-    total_bytes: int
-    stolen_s: float | None = None
-    """CPU time that the hypervisor gave to others; None if unknown."""
-
-
-def read_load() -> Load:
-    """Read the machine's CPU time and memory.
-
-    Source: psutil `cpu_times()`; `virtual_memory()`, where used is total less available.
-    """
-    times = psutil.cpu_times()
-    memory = psutil.virtual_memory()
-    busy_s = sum(getattr(times, name, 0.0) for name in _BUSY)
-    return Load(busy_s, memory.total - memory.available, memory.total, getattr(times, "steal", None))
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
     """Return a sample of the machine in which every reading is missing for one reason."""
-    readings: Readings = {one.name: reason for one in fields(HostSample) if one.name not in ("lane", "at_ns")}
+    no_readings = ("lane", "host", "at_ns")
+    readings: Readings = {one.name: reason for one in fields(HostSample) if one.name not in no_readings}
     return HostSample(at_ns=at_ns, **readings)
 
 
@@ -96,7 +72,12 @@ class HostProbe:
             own_cpu_s: Returns the CPU time of tfmon itself.
         """
         self._lanes = lanes
-        self._processes = processes if processes is not None else process_table()
+        self._processes, self._no_processes = processes, Missing("")
+        if processes is None:
+            try:
+                self._processes = process_table()
+            except NoReadingError as error:
+                self._no_processes = Missing(str(error))
         self._load = load
         self._disturbances = disturbances if disturbances is not None else Disturbances()
         self._own_cpu_s = own_cpu_s
@@ -111,7 +92,12 @@ class HostProbe:
         Units: CPU in percent of one core since the previous sample; memory in bytes, now.
         """
         self._follow(self._lanes())
-        samples = [tree.measure(self._processes, self._clock_ns()) for tree in self._trees.values()]
+        if self._processes is None:
+            yield self._host([self._no_processes for _ in self._trees])
+            yield from self._unknown_trees(self._clock_ns(), self._no_processes)
+            return
+        processes = self._processes
+        samples = [tree.measure(processes, self._clock_ns()) for tree in self._trees.values()]
         yield self._host([NO_PROCESS if sample is None else sample.cpu_pct for sample in samples])
         yield from (sample for sample in samples if sample is not None and sample.lane.strip())
 
@@ -119,13 +105,17 @@ class HostProbe:
         """Return every reading as missing for that reason."""
         at_ns, missing = self._clock_ns(), Missing(reason)
         yield unknown_host(at_ns, missing)
+        yield from self._unknown_trees(at_ns, missing)
+
+    def close(self) -> None:
+        """Release nothing: no driver is open."""
+
+    def _unknown_trees(self, at_ns: int, missing: Missing) -> Iterable[TreeSample]:
+        """Return a sample without readings of every lane, with the processes that were counted last."""
         for tree in (tree for tree in self._trees.values() if tree.lane.strip()):
             yield TreeSample(
                 lane=tree.lane, at_ns=at_ns, cpu_pct=missing, private_bytes=missing, processes=tree.processes
             )
-
-    def close(self) -> None:
-        """Release nothing: no driver is open."""
 
     def _host(self, lanes_pct: Sequence[Reading]) -> HostSample:
         at_ns = self._clock_ns()
@@ -134,9 +124,10 @@ class HostProbe:
         readings["monitor_cpu_pct"] = monitor_pct
         try:
             load = self._load()
-        except (OSError, ValueError, psutil.Error) as error:
+        except (OSError, ValueError) as error:
             names = ("cpu_pct", "memory_used_bytes", "memory_total_bytes", "others_cpu_pct", "steal_pct")
-            readings |= dict.fromkeys(names, Missing(f"the system reports none: {type(error).__name__}"))
+            told = str(error) if isinstance(error, NoReadingError) else type(error).__name__
+            readings |= dict.fromkeys(names, Missing(f"the system reports none: {told}"))
         else:
             cpu_pct = percent(self._busy.per_s(load.busy_s, at_ns))
             stolen = NO_STEAL if load.stolen_s is None else percent(self._stolen.per_s(load.stolen_s, at_ns))
@@ -155,7 +146,7 @@ class HostProbe:
         fresh = {name: Tree(name, pid) for name, pid in lanes.items() if name not in kept}
         self._trees = {**kept, **fresh}
         begun_ns = self._clock_ns()
-        if not self._trees or (not fresh and begun_ns < self._scan_at_ns):
+        if self._processes is None or not self._trees or (not fresh and begun_ns < self._scan_at_ns):
             return
         found = find_trees(self._processes.rows(), [tree.pid for tree in self._trees.values()])
         for tree in self._trees.values():

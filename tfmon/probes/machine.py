@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-import psutil
-
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
+from tfmon.probes.load import memory_bytes
 
 NO_GROUP = Missing("no control group that limits CPU is visible here")
 _FIRST_NAMESPACE = 0xEFFFFFFC
@@ -34,9 +33,10 @@ _ARM_CORES = {
 def read_machine(root: Path = Path("/")) -> Machine:
     """Return what is known of this machine without a GPU driver; takes a few milliseconds.
 
-    Source: uname, psutil, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`.
+    Source: uname, sysconf, the CPU's name as in `read_cpu_name`, usable cores as in `read_usable_cores`, the quota
+    as in `quota_cores`; /proc/sys/kernel/random/boot_id, on macOS `sysctl kern.bootsessionuuid`.
     """
-    cores = psutil.cpu_count(logical=True) or 1
+    cores = os.cpu_count() or 1
     uname = os.uname()
     system = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else uname.sysname
     return Machine(
@@ -45,8 +45,18 @@ def read_machine(root: Path = Path("/")) -> Machine:
         cpu_name=read_cpu_name(root) or uname.machine,
         cores=cores,
         usable_cores=read_usable_cores(cores, root),
-        memory_bytes=int(psutil.virtual_memory().total),
+        memory_bytes=memory_bytes(),
+        boot=read_boot(root),
+        quota_cores=quota_cores(root),
+        nice=os.getpriority(os.PRIO_PROCESS, 0),
     )
+
+
+def read_boot(root: Path = Path("/")) -> str:
+    """Return what the kernel calls this start of the machine, the same in all its containers; "" if unknown."""
+    if sys.platform == "darwin":
+        return _ask_sysctl("kern.bootsessionuuid").lower()
+    return read_text(root / "proc/sys/kernel/random/boot_id").strip()
 
 
 def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
@@ -70,7 +80,7 @@ def read_cpu_name(root: Path = Path("/")) -> str:
     `sysctl machdep.cpu.brand_string`.
     """
     if sys.platform == "darwin":
-        return _ask_sysctl()
+        return _ask_sysctl("machdep.cpu.brand_string")
     text = read_text(root / "proc/cpuinfo")
     fields: dict[str, str] = {}
     for line in text.split("\n\n", 1)[0].splitlines():
@@ -84,8 +94,8 @@ def read_cpu_name(root: Path = Path("/")) -> str:
     return fields.get("cpu", "") or fields.get("Processor", "")
 
 
-def _ask_sysctl(program: str = "/usr/sbin/sysctl") -> str:
-    command = [program, "-n", "machdep.cpu.brand_string"]
+def _ask_sysctl(name: str, program: str = "/usr/sbin/sysctl") -> str:
+    command = [program, "-n", name]
     try:
         answer = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2, check=False

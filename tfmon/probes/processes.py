@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import psutil
-
 from tfmon.model.readings import Missing, Reading
+from tfmon.probes.load import need_psutil
 
 MACOS = sys.platform == "darwin"
 WHOLE_EVERY_S = 30.0
@@ -69,7 +68,11 @@ class Processes(Protocol):
 
 
 def process_table() -> Processes:
-    """Return the table of this machine."""
+    """Return the table of this machine.
+
+    Raises:
+        NoReadingError: this system needs psutil, which is not there.
+    """
     return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
 
@@ -164,6 +167,10 @@ class PsutilProcesses:
     CPU time of reaped children.
     """
 
+    def __init__(self) -> None:
+        """Need psutil; NoReadingError without it."""
+        self._psutil = need_psutil()
+
     def now_s(self) -> float:
         """Return the seconds since 1970, the clock of psutil's `create_time`."""
         return time.time()
@@ -171,7 +178,7 @@ class PsutilProcesses:
     def rows(self) -> dict[int, Row]:
         """Read the whole table, by pid."""
         table: dict[int, Row] = {}
-        for process in psutil.process_iter(["ppid", "create_time"]):
+        for process in self._psutil.process_iter(["ppid", "create_time"]):
             facts = process.info
             group, session = _group(process.pid)
             if facts["create_time"] is not None:
@@ -181,20 +188,31 @@ class PsutilProcesses:
     def usage(self, pid: int) -> Usage | None:
         """Read one process; None if it is gone."""
         try:
-            process = psutil.Process(pid)
+            process = self._psutil.Process(pid)
             with process.oneshot():
                 times = process.cpu_times()
-                ended = process.status() == psutil.STATUS_ZOMBIE
+                ended = process.status() == self._psutil.STATUS_ZOMBIE
                 return Usage(
                     parent=process.ppid(),
                     started_s=process.create_time(),
                     own_s=times.user + times.system,
                     reaped_s=getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0),
-                    private_bytes=_private_bytes(process, ended),
+                    private_bytes=self._private_bytes(process, ended),
                     ended=ended,
                 )
-        except psutil.Error:
+        except self._psutil.Error:
             return None
+
+    def _private_bytes(self, process: Any, ended: bool) -> Reading:  # noqa: ANN401 - psutil has no types
+        if ended:
+            return ENDED
+        footprint = read_footprint(process.pid) if MACOS else None
+        if footprint is not None:
+            return footprint
+        try:
+            return int(process.memory_full_info().uss)
+        except self._psutil.AccessDenied:
+            return Missing("the system does not permit tfmon to read it")
 
 
 def _group(pid: int) -> tuple[int, int]:
@@ -203,18 +221,6 @@ def _group(pid: int) -> tuple[int, int]:
         return os.getpgid(pid), os.getsid(pid)
     except OSError:
         return 0, 0
-
-
-def _private_bytes(process: psutil.Process, ended: bool) -> Reading:
-    if ended:
-        return ENDED
-    footprint = read_footprint(process.pid) if MACOS else None
-    if footprint is not None:
-        return footprint
-    try:
-        return int(process.memory_full_info().uss)
-    except psutil.AccessDenied:
-        return Missing("the system does not permit tfmon to read it")
 
 
 @functools.cache

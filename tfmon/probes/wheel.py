@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-_PRINT_PATH = "import json, sys; print(json.dumps([p for p in sys.path if p]))"
+_PRINT = "import json, sys; print(json.dumps([sys.version.split()[0], *(p for p in sys.path if p)]))"
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
 """Names what a TensorFlow was built with."""
 BUILDS = frozenset((
@@ -35,6 +36,8 @@ class Wheel:
     """Whether it was built for NVIDIA GPUs; None if its files do not say."""
     metal: str
     """Version of tensorflow-metal beside it, or "" without."""
+    python: str = ""
+    """Version of the interpreter; empty if it was not started."""
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
@@ -45,8 +48,11 @@ def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> W
     `*.dist-info` folders.
     """
     if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):  # noqa: PTH100 - keeps links
-        return find_wheel(sys.path)
-    return find_wheel(_path_of(str(python), timeout_s))
+        version, path = platform.python_version(), sys.path
+    else:
+        version, *path = _describe(str(python), timeout_s) or ("",)
+    found = find_wheel(path)
+    return None if found is None else replace(found, python=version)
 
 
 def find_wheel(path: Sequence[str]) -> Wheel | None:
@@ -90,18 +96,18 @@ def _has_cuda(build_info: Path) -> bool | None:
 
 
 @functools.lru_cache(maxsize=8)
-def _path_of(python: str, timeout_s: float) -> tuple[str, ...]:
-    """Return the import path of another interpreter; empty if it does not answer."""
+def _describe(python: str, timeout_s: float) -> tuple[str, ...]:
+    """Return the version and the import path of another interpreter; empty if it does not answer."""
     try:
         answer = subprocess.run(
-            [python, "-c", _PRINT_PATH],
+            [python, "-c", _PRINT],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout_s,
             check=False,
         )
-        folders = json.loads(answer.stdout)
+        answers = json.loads(answer.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return ()
-    return tuple(str(folder) for folder in folders)
+    return tuple(str(one) for one in answers)

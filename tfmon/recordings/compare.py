@@ -12,7 +12,7 @@ from tfmon.analysis.means import LEAST_PAIRS, trimmed
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.race import CONCURRENT, BetweenProcesses
+from tfmon.model.race import CONCURRENT, BetweenProcesses, Machine
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header
 from tfmon.recordings.library import run_id
@@ -20,6 +20,8 @@ from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, guard
 
 SLICES = "of each race's slices"
+_LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
+"""Facts of a machine that are not found out for every race, nor in older recordings."""
 ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns"
 
 
@@ -141,10 +143,10 @@ def _verdict(first: Snapshot, second: Snapshot) -> Change | None:
 
 
 def _paired(first: Snapshot, second: Snapshot) -> tuple[list[tuple[LaneState, LaneState]], list[str]]:
-    """Pair lanes by their id, and the remaining ones by their device, in their order."""
+    """Pair lanes by their id, and the remaining ones by their place, or else device, in their order."""
     left, right = list(first.lanes), list(second.lanes)
     pairs: list[tuple[LaneState, LaneState]] = []
-    for part in ("id", "device"):
+    for part in ("id", "place", "device"):
         for lane in list(left):
             wanted = getattr(lane.spec, part)
             other = next((one for one in right if wanted and getattr(one.spec, part) == wanted), None)
@@ -178,7 +180,7 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
     yield from differ("scenario", "mode", first.end.race.mode, second.end.race.mode)
     for pair in lanes:
         name = _pair_id(pair)
-        yield from differ("lanes", f"{name}: device", pair.first.spec.device, pair.second.spec.device)
+        yield from differ("lanes", f"{name}: device", pair.first.spec.place, pair.second.spec.place)
         settings = (pair.first.settings, pair.second.settings)
         for knob in sorted({*settings[0], *settings[1]}):
             yield from differ("knobs", f"{name}: {knob}", settings[0].get(knob), settings[1].get(knob))
@@ -189,13 +191,25 @@ def _differences(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iter
             yield from differ("versions", f"{_pair_id(pair)}: {part}", *versions)
         devices = first.end.device_name(pair.first), second.end.device_name(pair.second)
         yield from differ("machine", f"{_pair_id(pair)}: processor", *devices)
-    machines = asdict(first.end.machine), asdict(second.end.machine)
-    for part, value in machines[0].items():
-        # An empty reason for no GPU lane means only that none was requested: the machine may be the same.
-        if part != "no_gpu" or (value and machines[1][part]):
-            yield from differ("machine", part, value, machines[1][part])
+        if pair.first.spec.host or pair.second.spec.host:
+            machines = first.end.machine_of(pair.first), second.end.machine_of(pair.second)
+            for part, values in _machine_parts(*machines):
+                yield from differ("machine", f"{_pair_id(pair)}: {part}", *values)
+    for part, values in _machine_parts(first.end.machine, second.end.machine):
+        yield from differ("machine", part, *values)
     for name in sorted({*one.environment, *other.environment}):
         yield from differ("environment", name, one.environment.get(name), other.environment.get(name))
+
+
+def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[object, object]]]:
+    """Yield what two machines are compared by: not by what is only known of one, and not by when they started."""
+    unknown = Machine()
+    for part, value in asdict(one).items():
+        values = value, getattr(other, part)
+        late = part in _LATE and getattr(unknown, part) in values
+        # An empty reason for no GPU lane means only that none was requested: the machine may be the same.
+        if part != "boot" and not late and (part != "no_gpu" or all(values)):
+            yield part, values
 
 
 def _notes(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[str]:
@@ -206,7 +220,7 @@ def _notes(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[s
     elif one.source != other.source:
         yield f"the file of {one.scenario} was changed between the races: a ratio may come from that"
     for side in (first, second):
-        if side.end.race.mode == CONCURRENT:
+        if side.end.race.mode == CONCURRENT and side.end.machines < len(side.end.lanes):
             yield f"{side.id} raced all lanes concurrently on the same cores: its figures are contended"
         for lane in side.end.lanes:
             if lane.trouble is not None:

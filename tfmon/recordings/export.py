@@ -115,7 +115,7 @@ class Sample:
 
     at_ns: int
     subject: str
-    """The lane, `machine`, or a GPU such as `gpu:0`."""
+    """The lane, `machine`, or a GPU such as `gpu:0`; of another machine, with its host: `gpu2/machine`."""
     name: str
     value: KnobValue
     step: int | None = None
@@ -135,14 +135,18 @@ def samples_of(event: Event) -> Iterator[Sample]:
         case TreeSample():
             yield from _of_fields(event, event.lane)
         case HostSample():
-            yield from _of_fields(event, "machine")
+            yield from _of_fields(event, _subject("machine", event.host))
         case GpuSample():
-            yield from _of_fields(event, f"gpu:{event.index}")
+            yield from _of_fields(event, _subject(f"gpu:{event.index}", event.host))
         case LaneStarted():
             for knob, value in event.settings.items():
                 yield Sample(event.at_ns, event.lane, f"knob/{knob}", value, 0)
         case KnobApplied():
             yield Sample(event.at_ns, event.lane, f"knob/{event.knob}", event.value, event.step)
+
+
+def _subject(what: str, host: str) -> str:
+    return f"{host}/{what}" if host else what
 
 
 def _of_window(window: Window) -> Iterator[Sample]:

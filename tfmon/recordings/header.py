@@ -66,6 +66,8 @@ class Header:
     machine: Machine
     environment: dict[str, str] = field(default_factory=dict)
     """Those of `ENVIRONMENT` that were set."""
+    hosts: dict[str, Machine] = field(default_factory=dict)
+    """The other machines of the lanes, as `LaneSpec.host` calls them."""
     between: BetweenProcesses | None = None
     """What earlier races told of equal processes: a part of every interval."""
 
@@ -76,14 +78,12 @@ class Header:
 
     @property
     def recorded_on(self) -> str:
-        """On what machine, with which versions and when it was recorded."""
-        machine = self.machine
-        size = f"{machine.cores} cores, {units.memory(machine.memory_bytes)}"
+        """On what machines, with which versions and when it was recorded."""
         return " · ".join(
             (
-                f"{machine.cpu_name or 'unknown CPU'}, {size}",
-                ", ".join(machine.gpus) or "no GPU",
-                machine.system,
+                *_size(self.machine),
+                self.machine.system,
+                *(f"{host}: {', '.join(_size(machine))}" for host, machine in self.hosts.items()),
                 f"TensorFlow {self.tensorflow or '–'}, Python {self.python}, tfmon {self.tfmon}",
                 self.started[:10],
             )
@@ -97,6 +97,11 @@ class Header:
     def wall_s(self, at_ns: int) -> float:
         """Return the wall-clock time of an event, in seconds since the epoch."""
         return self.started_s + (at_ns - self.started_ns) / 1e9
+
+
+def _size(machine: Machine) -> tuple[str, str]:
+    size = f"{machine.cores} cores, {units.memory(machine.memory_bytes)}"
+    return f"{machine.cpu_name or 'unknown CPU'}, {size}", ", ".join(machine.gpus) or "no GPU"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +124,7 @@ class Closed:
 
 def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
     """Return the header of a race that begins now, in lanes that use this interpreter."""
+    named = {spec.host for spec in event.specs} - {""}
     return Header(
         schema=SCHEMA,
         tfmon=tfmon.__version__,
@@ -133,6 +139,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
         lanes=event.specs,
         knobs={knob.name: knob.default for knob in event.race.knobs},
         machine=known.machine,
+        hosts={host: state.machine for host, state in known.hosts.items() if host in named},
         between=event.race.between,
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )

@@ -86,7 +86,7 @@ class Recording:
         self._file.seek(self._offsets[place])
         line = self._file.readline(LONGEST_LINE_BYTES + 1)
         try:
-            event: Event = codec.read(codec.parse(line), Event)
+            event: Event = codec.read(_in_new_form(codec.parse(line)), Event)
         except CodecError as error:
             raise RecordingError(f"{self.path}: event {place + 1}: {error}", self._hint()) from None
         return event
@@ -211,6 +211,14 @@ class Recording:
         """Return who wrote the recording, if that was another tfmon."""
         by = by or self.header.tfmon
         return f"it was written by tfmon {by}; this is {tfmon.__version__}" if by != tfmon.__version__ else ""
+
+
+def _in_new_form(body: object) -> object:
+    """Return an event as it is written now: once, one lane trained at a time, and a race had its name."""
+    race = body.get("race") if isinstance(body, dict) and body.get("type") == "RaceBegan" else None
+    if isinstance(race, dict) and isinstance(name := race.get("training"), str):
+        race["training"] = [name] if name else []
+    return body
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model import codec
-from tfmon.model.events import Event, RaceBegan, RecordingChanged
+from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample
 from tfmon.model.session import HISTORY_SAMPLES, Session, Snapshot
@@ -64,7 +64,8 @@ class Recorder:
         self._last: _Entry | None = None
         self._told_s = 0.0
         """When the race last told something that was no sample of the machine."""
-        self._samples: dict[str, deque[Event]] = {}
+        self._samples: dict[tuple[str, str], deque[Event]] = {}
+        """The latest samples of each device and machine, and the latest news of each connection."""
         self._thread = threading.Thread(target=self._run, name="tfmon-recorder", daemon=True)
         self._thread.start()
         session.keep_journal(self._take)
@@ -129,15 +130,17 @@ class Recorder:
                 self._begin_race(event, entry.known)
         elif isinstance(event, GpuSample | HostSample):
             key = event.key if isinstance(event, GpuSample) else ""
-            self._samples.setdefault(key, deque(maxlen=HISTORY_SAMPLES)).append(event)
-        if not isinstance(event, GpuSample | HostSample):
+            self._samples.setdefault((key, event.host), deque(maxlen=HISTORY_SAMPLES)).append(event)
+        elif isinstance(event, HostEvent) or (isinstance(event, MachineKnown) and event.host):
+            self._samples.setdefault((type(event).__name__, event.host), deque(maxlen=1)).append(event)
+        if not isinstance(event, GpuSample | HostSample | LinkMeasured):
             self._told_s = time.monotonic()
         self._last = entry
         if self._writer is not None:
             self._writer.add(event)
 
     def _begin_race(self, event: RaceBegan, known: Snapshot) -> None:
-        """Open a file, and begin it with the samples of the machine from the race before."""
+        """Open a file, and begin it with what is known of the machines from before the race."""
         self._races += 1
         path, fd = self._next_file(event.race.scenario)
         self._writer = Writer(path, fd)

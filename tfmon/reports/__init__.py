@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import tfmon
+from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
 
@@ -31,6 +32,12 @@ def interval(estimate: Estimate | None) -> list[float] | None:
 def estimate_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
     """Return an estimate and its 95 % interval, under its name and the name with `_ci95`."""
     return {name: None if estimate is None else estimate.value, f"{name}_ci95": interval(estimate)}
+
+
+def lane_json(lane: LaneState) -> dict[str, Any]:
+    """Return what a lane is called, and where it trains."""
+    spec = lane.spec
+    return {"id": spec.id, "name": spec.name, "host": spec.host, "device": spec.device}
 
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def to_text(
 
 
 def _lines(report: Report, verbose: bool, plain: bool, paint: Callable[[str, str], str]) -> Iterator[str]:
-    width = max(len(one.check.title) for one in report.results)
+    width = max(len(one.title) for one in report.results)
     for subject, heading in _HEADINGS.items():
         yield heading
         for one in report.of(subject):
@@ -41,7 +41,7 @@ def _lines(report: Report, verbose: bool, plain: bool, paint: Callable[[str, str
             if status == NOT_APPLICABLE and not verbose:
                 continue
             mark = paint(f"{_MARKS[status][plain]} {_WORDS[status]:7}", status)
-            yield f"  {mark}  {one.check.title:{width}}  {_line(one.finding.found)}"
+            yield f"  {mark}  {one.title:{width}}  {_line(one.finding.found)}"
             yield from _details(one.finding, verbose)
         yield ""
     passed = report.count(NOT_APPLICABLE)
@@ -67,28 +67,28 @@ def _line(text: str) -> str:
 
 def to_json(report: Report) -> dict[str, Any]:
     """Return the report as plain values."""
-    facts, obstacle = report.facts, report.no_gpu
+    obstacle = report.no_gpu
     return {
         **head(),
-        "python": facts.python.executable,
-        "tensorflow": None if facts.wheel is None else facts.wheel.version or None,
-        "imported": None if facts.imported is None else facts.imported.works,
-        "gpus": None if facts.imported is None else list(facts.imported.gpus),
+        "python": report.python,
+        "tensorflow": report.tensorflow or None,
+        "imported": report.imported,
+        "gpus": None if report.gpus is None else list(report.gpus),
         "exit_code": report.exit_code,
         "answer": report.answer,
         "no_gpu": None if obstacle is None else {"reason": obstacle.reason, "fix": obstacle.hint},
         "seconds": round(report.seconds, 3),
         "checks": [
             {
-                "id": one.check.id,
-                "title": one.check.title,
-                "subject": one.check.subject,
+                "id": one.id,
+                "title": one.title,
+                "subject": one.subject,
                 "status": one.finding.status,
                 "found": one.finding.found,
                 "expected": one.finding.expected,
                 "fix": one.finding.fix,
                 "evidence": [line for line in one.finding.evidence if line],
-                "source": one.check.source,
+                "source": one.source,
             }
             for one in report.results
         ],

@@ -12,7 +12,7 @@ from tfmon.analysis.tuning import ALL_TRIED, best_text, change_text, gain_text, 
 from tfmon.model.knobs import show
 from tfmon.model.race import Attempt, CrossoverState
 from tfmon.model.readings import Estimate
-from tfmon.reports import estimate_json, head, recording_json, recording_lines, table
+from tfmon.reports import estimate_json, head, lane_json, recording_json, recording_lines, table
 
 CHART = (90, 16)
 """Cells and rows of the chart of a crossover."""
@@ -30,10 +30,7 @@ def crossover_to_json(found: Analysis) -> dict[str, Any]:
         **head(),
         "scenario": snapshot.race.scenario,
         "knob": curve.knob,
-        "lanes": [
-            {"id": lane.spec.id, "name": lane.spec.name, "device": lane.spec.device, "title": lane.title}
-            for lane in lanes
-        ],
+        "lanes": [{**lane_json(lane), "title": lane.title} for lane in lanes],
         "values": [
             {
                 "value": point.value,
@@ -102,7 +99,7 @@ def tuning_to_json(found: Analysis) -> dict[str, Any]:
     return {
         **head(),
         "scenario": snapshot.race.scenario,
-        "lane": {"id": lane.spec.id, "name": lane.spec.name, "device": lane.spec.device},
+        "lane": lane_json(lane),
         "began_with": state.attempts[0].before if state.attempts else lane.settings,
         "attempts": [
             {

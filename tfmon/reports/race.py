@@ -13,9 +13,12 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.readings import Missing, Reading
+from tfmon.model.race import Machine
+from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
 
@@ -41,12 +44,16 @@ def to_json(found: Analysis) -> dict[str, Any]:
         "mode": snapshot.race.mode,
         "seconds": _seconds(snapshot),
         "interrupted": snapshot.race.interrupted or None,
-        "machine": {**asdict(machine), "gpus": list(machine.gpus), "no_gpu": machine.no_gpu or None},
+        "machine": machine_json(machine),
+        "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "kind": verdict.kind or None,
             **_winner(snapshot, verdict.winner),
             "also_differs": list(verdict.also),
+            "machines_differ": {
+                one.what: {host or HERE: value for host, value in one.values} for one in verdict.machines
+            },
             "ratio": verdict.ratio,
             "ratio_ci95": interval(verdict.interval),
             "interval_kind": verdict.interval_kind,
@@ -89,6 +96,30 @@ def to_text(found: Analysis) -> str:
     return "\n".join(lines + recording_lines(snapshot))
 
 
+def machine_json(machine: Machine) -> dict[str, Any]:
+    """Return a machine as plain values."""
+    return {
+        **asdict(machine),
+        "gpus": list(machine.gpus),
+        "power_limits_w": list(machine.power_limits_w),
+        "no_gpu": machine.no_gpu or None,
+    }
+
+
+def _host(state: HostState) -> dict[str, Any]:
+    """Return another machine with what its connection was like at the end; None where that was not measured."""
+    link = state.link
+    return {
+        "machine": machine_json(state.machine),
+        "lost": state.lost or None,
+        "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
+        "clock_offset_ms": link.offset_ns / 1e6 if link else None,
+        "clock_error_ms": link.error_ns / 1e6 if link else None,
+        "agent_cpu_pct": known(link.agent_cpu_pct) if link else None,
+        "agent_bytes": known(link.agent_bytes) if link else None,
+    }
+
+
 def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     lane, bottleneck = found.lane, found.bottleneck
     missing: dict[str, str] = {}
@@ -119,6 +150,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     return {
         "id": lane.spec.id,
         "name": lane.title,
+        "host": lane.spec.host,
         "device": lane.spec.device,
         "device_name": named("device_name", snapshot.device_name(lane)),
         "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),

@@ -7,14 +7,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.verdict import FASTER, SAME
+from tfmon.catalog import ScenarioInfo
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import suspend_with
+from tfmon.model.codec import clean
 from tfmon.model.session import Snapshot
 from tfmon.runner.program import Program
 
@@ -63,6 +65,27 @@ def interruption(react: Callable[[], None] = lambda: None) -> Iterator[Interrupt
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def plan_race(program: Program, info: ScenarioInfo, lanes: Sequence[str]) -> RacePlan:
+    """Plan a race, and say on a terminal while it connects to other machines. What was begun is ended on an error.
+
+    Raises:
+        TfmonError: it cannot be raced.
+    """
+    hosts = list(
+        dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
+    )
+    try:
+        if hosts:
+            show_progress(clean(f"connecting to {' and '.join(hosts)}…"))
+        return program.plan(info)
+    except BaseException:
+        program.close()
+        raise
+    finally:
+        if hosts:
+            show_progress("")
 
 
 def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import sys
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,7 +70,10 @@ class RaceOptions:
 
 
 def plan_race(
-    info: ScenarioInfo, race_options: RaceOptions, search: Callable[[], GpuSearch]
+    info: ScenarioInfo,
+    race_options: RaceOptions,
+    search: Callable[[str], GpuSearch],
+    connect: Callable[[Sequence[str]], None] = lambda hosts: None,
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane (empty if it has one, or its lanes were named).
 
@@ -80,11 +83,13 @@ def plan_race(
     Args:
         info: The scenario.
         race_options: What the command line says.
-        search: Finds the GPUs; called only where that matters, for it may take seconds.
+        search: Finds the GPUs of a host, "" for this machine; called only where that matters: it may take seconds.
+        connect: Connects to the hosts of the lanes, if there are any, before their GPUs are looked for.
 
     Raises:
         UsageError: a lane, a knob or a value is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
+        TfmonError: a host cannot be used.
     """
     try:
         if info.command:
@@ -100,9 +105,11 @@ def plan_race(
         raise UsageError(str(error), hint) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
-    found = search() if not specs or any(spec.kind == "gpu" for spec in specs) else None
+    if hosts := tuple(dict.fromkeys(spec.host for spec in specs if spec.host)):
+        connect(hosts)
     no_gpu = ""
-    if found is not None and not specs:
+    if not specs:
+        found = search("")
         no_gpu = "" if found.gpus else found.reason
         taken = {*common, race_options.varied_knob}
         specs = _default_lanes(info, bool(found.gpus), taken)
@@ -112,7 +119,8 @@ def plan_race(
     for spec in name_lanes(specs):
         settings = {**info.defaults(), **common, **spec.settings}
         _check(info, settings)
-        lanes.append(LanePlan(spec, settings, lane_environment(spec, _uuid_of(spec, found))))
+        uuid = None if spec.kind == "cpu" else _uuid_of(spec, search(spec.host))
+        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuid)))
     race = Race(
         scenario=info.name,
         title=info.title,
@@ -184,16 +192,14 @@ def _lane_of_command(text: str) -> LaneSpec:
     return replace(parse_lane(device, ()), settings=guess_settings([word for word in words if word]))
 
 
-def _uuid_of(spec: LaneSpec, found: GpuSearch | None) -> str | None:
-    if spec.kind != "gpu" or found is None:
-        return None
+def _uuid_of(spec: LaneSpec, found: GpuSearch) -> str:
     for gpu in found.gpus:
         if gpu.index == spec.index:
             return gpu.uuid
     if not found.gpus:
-        raise DeviceAbsentError(f"{spec.device} is not there: {found.reason}", found.hint)
+        raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.gpus)
-    raise DeviceAbsentError(f"{spec.device} is not there", f"this machine has {known}")
+    raise DeviceAbsentError(f"{spec.place} is not there", f"{spec.host or 'this machine'} has {known}")
 
 
 def _check(info: ScenarioInfo, settings: Settings) -> None:

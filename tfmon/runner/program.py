@@ -6,7 +6,9 @@ import queue
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,28 +18,26 @@ from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import TURNS, Race
-from tfmon.model.readings import Reading, known
-from tfmon.model.session import Session, Snapshot
-from tfmon.probes.apple import AppleProbe
-from tfmon.probes.base import Probe
-from tfmon.probes.gpus import GpuSearch, find_gpus
-from tfmon.probes.host import HostProbe
+from tfmon.model.session import Session
+from tfmon.probes.choice import choose_probes
+from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
 from tfmon.probes.machine import read_machine
-from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
+from tfmon.probes.wheel import read_wheel
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 
 if TYPE_CHECKING:
-    from tfmon.doctor.facts import OthersLoad
+    from tfmon.runner.hosts import Hosts
 
 SAMPLE_EVERY_S = 1.0
 SPARE_NEEDS_BYTES = 4 * 2**30
@@ -65,7 +65,8 @@ class Program:
         if race_options.record:
             self._recorder = Recorder(self.session, race_options.python, race_options.record_file)
         spare = race_options.spare and self._machine.memory_bytes >= SPARE_NEEDS_BYTES
-        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare)
+        self._hosts: Hosts | None = None
+        self.lanes = LaneGroup(self.session, self._plan_next, keep_spare=spare, places=self._place)
         self.experiments = ExperimentControl(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
@@ -86,16 +87,24 @@ class Program:
         Raises:
             TfmonError: it cannot be raced.
         """
-        plan, no_gpu = plan_race(info, race_options or self._options, self._find_gpus)
-        gpus = self._search.gpus if self._search is not None else ()
-        machine = replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
-        self.session.set_machine(machine)
+        plan, no_gpu = plan_race(
+            info, race_options or self._options, self._find_gpus, lambda hosts: self._connect(hosts, info)
+        )
+        elsewhere = any(lane.spec.host for lane in plan.lanes)
+        wheel = read_wheel(plan.python) if elsewhere else None
+        machine = with_devices(self._machine, self._search or GpuSearch(), wheel)
+        self.session.set_machine(replace(machine, no_gpu=no_gpu))
         if not info.command:
-            between = variance.recall(machine, info.name, [lane.spec.kind for lane in plan.lanes])
+            hosts = self.session.snapshot().hosts
+            machines = [hosts[lane.spec.host].machine for lane in plan.lanes]
+            between = variance.recall(machines, info.name, [lane.spec.kind for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
+        elif elsewhere and self._hosts is not None:
+            plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
         if plan.race.fresh:
             more = (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES
-            plan = replace(plan, fresh_spares=max(0, min(len(plan.lanes), more + 1)))
+            here = sum(not lane.spec.host for lane in plan.lanes)
+            plan = replace(plan, fresh_spares=max(0, min(here, more + 1)))
         self._latest = plan
         return plan
 
@@ -111,13 +120,10 @@ class Program:
         """Start the lanes, the watchdog and the probes."""
         self.lanes.begin(plan)
         self._watchdog.start()
-        probes: list[Probe] = [HostProbe(self.lanes.processes)]
+        if self._hosts is not None:
+            self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
         gpus = self._search.gpus if self._search is not None else ()
-        if gpus and gpus[0].uuid.startswith(("GPU-", "MIG-")):
-            probes.append(NvidiaProbe(gpus))
-        elif gpus:
-            probes.append(AppleProbe(gpus[0]))
-        for probe in probes:
+        for probe in choose_probes(self.lanes.processes, gpus):
             ticker = Ticker(probe, self.session.accept, interval_s=SAMPLE_EVERY_S)
             self._tickers.append(ticker)
             ticker.start()
@@ -133,6 +139,8 @@ class Program:
         self.experiments.stop()
         self._watchdog.close()
         self.lanes.stop()
+        if self._hosts is not None:
+            self._hosts.close()
         for ticker in self._tickers:
             ticker.close()
         if self._recorder is not None:
@@ -182,13 +190,11 @@ class Program:
             return to_text(read_profile(Path(taken.path), on_gpu=on_gpu, note=taken.note))
 
     def examine(self) -> str:
-        """Return the doctor's report as text; TensorFlow is not loaded beside the lanes that are measured."""
-        from tfmon.doctor.facts import Running
-        from tfmon.doctor.report import run_checks
-        from tfmon.reports.doctor import to_text
+        """Return the doctor's report of the race's machines as text."""
+        from tfmon.runner.examination import examine
 
-        running = Running(frozenset(self.lanes.processes().values()), _others(self.session.snapshot()))
-        return to_text(run_checks(self._options.python, imports=False, running=running))
+        processes = self.lanes.processes().values()
+        return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
 
     def exit_code(self) -> int:
         """Return the exit code by how the lanes ended."""
@@ -210,10 +216,13 @@ class Program:
         raced = self.session.snapshot()
         if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
             return
-        found = compare(log_speeds(raced.lanes[0].slices), log_speeds(raced.lanes[-1].slices))
+        first, last = raced.lanes[0], raced.lanes[-1]
+        apart = raced.machine_key(first) != raced.machine_key(last)
+        found = compare(log_speeds(first.slices), log_speeds(last.slices), apart=apart)
         if found is not None:
             devices = [lane.spec.kind for lane in raced.lanes]
-            variance.remember_race(raced.machine, raced.race.scenario, devices, found)
+            machines = [raced.machine_of(lane) for lane in raced.lanes]
+            variance.remember_race(machines, raced.race.scenario, devices, found)
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan the default race of another scenario; the lanes of the command line are for the first one."""
@@ -221,26 +230,23 @@ class Program:
             find_scenario(scenario), RaceOptions(python=self._options.python, fresh=self._options.fresh)
         )
 
-    def _find_gpus(self) -> GpuSearch:
+    def _connect(self, hosts: Sequence[str], info: ScenarioInfo) -> None:
+        from tfmon.hosts.connection import Connection  # late: most races need none of it
+        from tfmon.runner.hosts import Hosts
+
+        if self._hosts is None:
+            # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
+            self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
+        self._hosts.connect(hosts, info)
+
+    def _place(self, host: str) -> Place:
+        assert self._hosts is not None, "a host without a connection"
+        return self._hosts.place(host)
+
+    def _find_gpus(self, host: str = "") -> GpuSearch:
+        if host and self._hosts is not None:
+            return self._hosts.search(host)
         with self._searching:
             if self._search is None:
                 self._search = find_gpus(self._options.python)
             return self._search
-
-
-def _others(snapshot: Snapshot) -> OthersLoad:
-    """Return what others took from the machine over the samples that the screen shows, too.
-
-    Units: cores, and a share of the CPU time of all cores; the samples have both in percent of one core.
-    """
-    from tfmon.doctor.facts import OthersLoad
-
-    def mean(readings: list[Reading]) -> float | None:
-        values = [value for one in readings if (value := known(one)) is not None]
-        return sum(values) / len(values) / 100 if values else None
-
-    samples = snapshot.host_history
-    stolen = mean([one.steal_pct for one in samples])
-    cores = snapshot.machine.cores or 1
-    source = f"mean of {len(samples)} samples of this race, one a second"
-    return OthersLoad(mean([one.others_cpu_pct for one in samples]), stolen and stolen / cores, source)

@@ -93,7 +93,7 @@ def _lanes(snapshot: Snapshot) -> list[str]:
         own = [_word(name, value) for name, value in settings.items() if name not in shared]
         if torn := next((word for word in own if "," in word), ""):
             raise UsageError(f"{torn} cannot be set for one lane on a command line", "its value has a comma")
-        words += ["--lane", ",".join([lane.spec.device, *own])]
+        words += ["--lane", ",".join([lane.spec.place, *own])]
     for name, value in shared.items():
         if script or name not in defaults or not _same(defaults[name], value):
             words += ["--set", _word(name, value)]

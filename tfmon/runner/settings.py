@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import click
 
 from tfmon.errors import UsageError
+from tfmon.hosts.host import Host
+from tfmon.runner.host_settings import HOSTS_TEMPLATE, read_hosts
 
 if TYPE_CHECKING:
     Kind: TypeAlias = click.ParamType[Any]
@@ -136,6 +138,8 @@ SETTINGS = (
     Setting("readonly", False, click.BOOL, "Show a race to others: no key changes anything."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}
+TABLES = ("keys", "hosts")
+"""What else is in the file."""
 
 
 # ---------------- what is in effect
@@ -204,6 +208,15 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
     )
 
 
+def find_host(name: str) -> Host:
+    """Return how a host is reached: as the settings file says, else by ssh.
+
+    Raises:
+        UsageError: the settings file has mistakes.
+    """
+    return config_file().hosts.get(name) or Host(name)
+
+
 def ascii_only() -> bool:
     """Return whether stdout shows ASCII alone."""
     from tfmon.ui.render.style import charset
@@ -223,6 +236,8 @@ class ConfigFile:
     values: Mapping[str, Value] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     """Keys as Textual names them, by the id of a binding."""
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    """Other machines, by name."""
     mistakes: tuple[str, ...] = ()
 
 
@@ -267,8 +282,9 @@ def read_file(path: Path) -> ConfigFile:
         return ConfigFile(path, exists=True, mistakes=(f"{path} is no TOML: {error}",))
     values, mistakes = _values(table)
     keys, wrong = _keys(table.get("keys", {}))
-    told = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *wrong))
-    return ConfigFile(path, exists=True, values=values, keys=keys, mistakes=told)
+    hosts, unreachable = read_hosts(table.get("hosts", {}))
+    told = tuple(f"{path}: {mistake}" for mistake in (*mistakes, *wrong, *unreachable))
+    return ConfigFile(path, exists=True, values=values, keys=keys, hosts=hosts, mistakes=told)
 
 
 def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
@@ -277,9 +293,10 @@ def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
     for name, value in table.items():
         setting = BY_NAME.get(name)
         if setting is None:
-            if name != "keys":
-                near = difflib.get_close_matches(name, BY_NAME, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(BY_NAME)} and [keys]"
+            if name not in TABLES:
+                near = difflib.get_close_matches(name, (*BY_NAME, *TABLES), n=1)
+                known = f"there are {', '.join(BY_NAME)}, [keys] and [hosts]"
+                hint = f"did you mean {near[0]}?" if near else known
                 mistakes.append(f"there is no setting {name!r}; {hint}")
             continue
         wanted = _kind_of(setting.default)
@@ -334,4 +351,4 @@ def template() -> str:
     lines += ["[keys]", "# One key, or some with commas between: f, F, ctrl+f, f5, space, question_mark."]
     for key in KEYS:
         lines += ["", f"# {key.group}: {key.help}", f"#{json.dumps(key.id)} = {json.dumps(key.keys)}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *HOSTS_TEMPLATE]) + "\n"

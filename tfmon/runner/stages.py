@@ -13,6 +13,7 @@ from tfmon.model.events import Event, LaneStarted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import BUILDING, IMPORTING, STARTING, TRACING, WARMING_UP
 from tfmon.model.session import Session, Snapshot
+from tfmon.model.spec import LaneSpec
 from tfmon.runner import state_file
 
 KEEP = 7
@@ -52,7 +53,7 @@ class StageTimes:
         """Return the seconds that each stage usually takes, by lane and phase, of the stages that are known."""
         found: dict[str, dict[str, float]] = {}
         for lane in snapshot.lanes:
-            took = {stage: self._known.get(_key(stage, snapshot, lane.spec.kind), []) for stage in _STAGES}
+            took = {stage: self._known.get(_key(stage, snapshot, lane.spec), []) for stage in _STAGES}
             found[lane.spec.name] = {stage: statistics.median(past) for stage, past in took.items() if past}
         return found
 
@@ -81,15 +82,16 @@ class StageTimes:
             return
         if stage == IMPORTING and took_s < LOADED_S:
             return
-        key = _key(stage, snapshot, spec.kind)
+        key = _key(stage, snapshot, spec)
         past = self._known.pop(key, [])
         self._known[key] = [*past, round(took_s, 3)][-KEEP:]
         self._changed = True
 
 
-def _key(stage: str, snapshot: Snapshot, kind: str) -> str:
-    """Name a stage: what a scenario builds and traces has a time of its own on each kind of device."""
-    return f"{snapshot.race.scenario} {kind} {stage}" if stage in _OF_A_SCENARIO else stage
+def _key(stage: str, snapshot: Snapshot, spec: LaneSpec) -> str:
+    """Name a stage: what a scenario builds and traces has a time of its own on each machine and kind of device."""
+    words = (spec.host, *((snapshot.race.scenario, spec.kind) if stage in _OF_A_SCENARIO else ()), stage)
+    return " ".join(filter(None, words))
 
 
 def _read(path: Path) -> dict[str, dict[str, list[float]]]:

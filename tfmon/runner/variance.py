@@ -21,31 +21,31 @@ def path() -> Path:
     return state_file.path("between-processes")
 
 
-def recall(machine: Machine, scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
-    """Return what earlier races of a scenario told on this machine; None where nothing is known.
+def recall(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> BetweenProcesses | None:
+    """Return what earlier races of a scenario told on these machines; None where nothing is known.
 
     Args:
-        machine: This machine.
+        machines: That of each lane.
         scenario: The scenario's name.
         devices: Kinds of the lanes' devices, such as `cpu` and `gpu`.
     """
-    return _read_entry(state_file.read(path()).get(_key(machine, scenario, devices)))
+    return _read_entry(state_file.read(path()).get(_key(machines, scenario, devices)))
 
 
-def remember_race(machine: Machine, scenario: str, devices: Sequence[str], found: Comparison) -> None:
+def remember_race(machines: Sequence[Machine], scenario: str, devices: Sequence[str], found: Comparison) -> None:
     """Remember what the comparison of a race's lanes told, if it had fresh processes and was not too noisy."""
     between = found.between
     if between is None or between.learnt is None or found.center.error * math.sqrt(between.processes) > NOISY:
         return
-    remember(machine, scenario, devices, between.learnt)
+    remember(machines, scenario, devices, between.learnt)
 
 
-def remember(machine: Machine, scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
+def remember(machines: Sequence[Machine], scenario: str, devices: Sequence[str], learnt: BetweenProcesses) -> None:
     """Add what a race told; earlier races count less, so that all together count for `MOST_DEGREES` at most.
 
     Nothing is remembered where the file cannot be written.
     """
-    table, key = state_file.read(path()), _key(machine, scenario, devices)
+    table, key = state_file.read(path()), _key(machines, scenario, devices)
     before = _read_entry(table.pop(key, None)) or BetweenProcesses(0.0, 0.0)
     squares, degrees = before.squares + learnt.squares, before.degrees + learnt.degrees
     part = min(1.0, MOST_DEGREES / degrees) if degrees > 0 else 0.0
@@ -79,9 +79,11 @@ def _text(entry: BetweenProcesses) -> str:
     return f"equal processes differ by {100 * sd:.2g} % (standard deviation, {behind})"
 
 
-def _key(machine: Machine, scenario: str, devices: Sequence[str]) -> str:
-    where = ", ".join((machine.hostname, machine.cpu_name, f"{machine.usable_cores:g} cores", *machine.gpus))
-    return f"{scenario} ({' and '.join(devices)}) on {where}"
+def _key(machines: Sequence[Machine], scenario: str, devices: Sequence[str]) -> str:
+    places = dict.fromkeys(
+        ", ".join((one.hostname, one.cpu_name, f"{one.usable_cores:g} cores", *one.gpus)) for one in machines
+    )
+    return f"{scenario} ({' and '.join(devices)}) on {' and on '.join(places)}"
 
 
 def _read_entry(value: object) -> BetweenProcesses | None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from tfmon.lanes.process import LaneProcess
+from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.reader import PipeReader
 
 heard = threading.Event()
 reader = PipeReader()
 reader.start()
 script = Path(__file__).with_name("speaker.py")
-child = LaneProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda *_: heard.set(), script)
+child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda *_: heard.set(), script)
 reader.watch(child)
 heard.wait()
 if sys.argv[1] == "suspended":

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.model.codec import encode_message
-from tfmon.model.lane_events import PROTOCOL, Hello, PhaseEntered
+from tfmon.model.lane_events import PROTOCOL, Hello, PhaseEntered, Profiled
+from tfmon.model.requests import Request, TakeProfile
 from tfmon.trainer.channel import Inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
@@ -120,6 +122,26 @@ def closed_pipes() -> None:
     os.close(KNOBS)
     os.close(1)
     os.close(2)
+    FOREVER.wait()
+
+
+def now() -> None:
+    for number in range(3):
+        phase(f"phase {number}", time.monotonic_ns())
+
+
+def a_profile() -> None:
+    """Answer TakeProfile with a file."""
+
+    def deliver(request: Request) -> None:
+        if isinstance(request, TakeProfile):
+            path = Path(request.folder) / "plugins" / "host.xplane.pb"
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"x" * 3_000_000)
+            write(encode_message(Profiled(at_ns=0, folder=request.folder, path=str(path))))
+
+    Inbox(KNOBS, deliver).start()
+    write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
     FOREVER.wait()
 
 

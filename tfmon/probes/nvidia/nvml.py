@@ -96,6 +96,8 @@ class PhysicalGpu:
     handle: Any
     uuid: str
     name: str
+    power_limit_w: float | None = None
+    """The power limit that is enforced; None where it was not read or the driver tells none."""
 
 
 class Nvml:

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-import psutil
-
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate, Readings
+from tfmon.probes.load import read_memory
 from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, Paced
 
 SHARES_EVERY_S = 1.9
@@ -134,7 +133,7 @@ class MemoryMeter:
         """Return what is used now, in bytes.
 
         Source: `nvmlDeviceGetMemoryInfo`, version 2 where the driver has it; for GPUs without memory of their
-        own psutil `virtual_memory()`.
+        own `read_memory`.
         """
         ways = (self._version_2, self._version_1)
         answer = self._calls.first("memory", *ways, *(() if self._own_memory else (_of_machine,)))
@@ -180,10 +179,10 @@ def _memory(used: Reading, total: Reading, reserved: Reading, *, unified: bool =
 
 def _of_machine() -> Readings | NvmlFailure:
     try:
-        memory = psutil.virtual_memory()
-    except (OSError, psutil.Error):
+        total, available = read_memory()
+    except OSError:
         return NvmlFailure(NOT_SUPPORTED)
-    return _memory(float(memory.total - memory.available), float(memory.total), _SHARED, unified=True)
+    return _memory(float(total - available), float(total), _SHARED, unified=True)
 
 
 def _by_pid(processes: Iterable[Any]) -> dict[int, int | None]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.model.knobs import short_name, show
-from tfmon.model.race import RecordingState
+from tfmon.model.race import Machine, RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import plots
+from tfmon.ui.render import hosts, plots
 from tfmon.ui.render.final import elapsed, shows
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, fit, spread
@@ -24,7 +24,7 @@ _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 def header_row(snapshot: Snapshot, width: int) -> Row:
     """Return the line; parts that do not fit are dropped, the least important first."""
-    race, machine = snapshot.race, snapshot.machine
+    race = snapshot.race
     left: list[tuple[int, list[Span]]] = [
         (0, [(" tfmon", DIM)]),
         (0, [(race.scenario or "…", STRONG)]),
@@ -35,10 +35,9 @@ def header_row(snapshot: Snapshot, width: int) -> Row:
     right: list[tuple[int, list[Span]]] = [
         (0, [(elapsed(snapshot), STRONG)]),
         (4, [(_mode(snapshot), DIM)]),
-        (1, [(_cores(snapshot), TEXT)]),
-        (2, [(_gpus(snapshot), TEXT)]),
+        *_machine_parts(snapshot),
         (5, [(_version(snapshot), DIM)]),
-        (7, [(machine.hostname, DIM)]),
+        (7, [(hosts.own_names(snapshot), DIM)]),
     ]
     for least in range(9, 0, -1):
         row_left, row_right = _joined(left, least, "  "), _joined(right, least, " · ")
@@ -75,27 +74,38 @@ def _mode(snapshot: Snapshot) -> str:
     if len(snapshot.lanes) < 2:
         return "one lane" if snapshot.lanes else ""
     mode = snapshot.race.mode
+    if words := hosts.turns_words(snapshot):
+        return words
     return "all at once" if mode == "concurrent" and len(snapshot.lanes) > 2 else _MODES.get(mode, mode)
 
 
-def _cores(snapshot: Snapshot) -> str:
-    machine = snapshot.machine
+def _machine_parts(snapshot: Snapshot) -> list[tuple[int, list[Span]]]:
+    """Return cores and GPUs of the machine that the lanes train on; of several, how many there are."""
+    (host, state), *others = hosts.machines(snapshot)
+    which: list[tuple[int, list[Span]]] = [(1, [*hosts.count_row(snapshot)])] if host or others else []
+    if others:
+        return which
+    gpus = _gpus(state.machine, no_gpu="no GPU" if snapshot.lanes else "")
+    return [*which, (1, [(_cores(state.machine), TEXT)]), (2, [(gpus, TEXT)])]
+
+
+def _cores(machine: Machine) -> str:
     if not machine.cores:
         return ""
     return f"{units.cores(machine.usable_cores)} of {machine.cores} cores"
 
 
-def _gpus(snapshot: Snapshot) -> str:
-    gpus = snapshot.machine.gpus
+def _gpus(machine: Machine, no_gpu: str) -> str:
+    gpus = machine.gpus
     if not gpus:
-        return "no GPU" if snapshot.lanes else ""
+        return no_gpu
     name = gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
     return name if len(gpus) == 1 else f"{len(gpus)} GPUs, {name}"
 
 
 def _version(snapshot: Snapshot) -> str:
-    found = [lane.tensorflow for lane in snapshot.lanes if lane.tensorflow]
-    return f"TF {found[0]}" if found else ""
+    found = dict.fromkeys(lane.tensorflow for lane in snapshot.lanes if lane.tensorflow)
+    return f"TF {', '.join(found)}" if found else ""
 
 
 # ---------------------------------------------------------------- the bottom lines
@@ -128,7 +138,7 @@ def status_row(snapshot: Snapshot, view: View, per_page: int, width: int) -> Row
         right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
     left = _status(snapshot, view)
     if not message:
-        left = _fitting(left, width - cells(right))
+        left = _fitting(left, width - cells(right) - (2 if right else 0))
     if looking := plots.looking(snapshot, view):
         left, right = (left, looking) if message else ((("   ", TEXT), *looking), right)
     if message and cells(left) + cells(right) > width:

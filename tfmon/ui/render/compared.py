@@ -11,7 +11,7 @@ from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import lifecycle
+from tfmon.ui.render import hosts, lifecycle
 from tfmon.ui.render.rows import cell_len
 
 _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
@@ -20,20 +20,23 @@ _COUNTS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight")
 def comparison(snapshot: Snapshot, width: int = 999) -> str:
     """Return in one sentence what the lanes compare; empty before there are lanes.
 
-    Where that is wider than `width` cells, it does not say why there is no GPU lane.
+    Where that is wider than `width` cells, it counts three devices, and does not say why there is no GPU lane.
     """
     why = "No GPU here, so " if snapshot.machine.no_gpu else ""
-    told = _comparison(snapshot, why)
-    return told if cell_len(told) <= width else _comparison(snapshot, "")
+    for most in (3, 2):
+        told = _comparison(snapshot, why, most)
+        if cell_len(told) <= width:
+            return told
+    return _comparison(snapshot, "", 2)
 
 
-def _comparison(snapshot: Snapshot, why: str) -> str:
+def _comparison(snapshot: Snapshot, why: str, most: int) -> str:
     lanes = snapshot.lanes
     if not lanes:
         return ""
     script = any(lane.command for lane in lanes)
-    devices = list(dict.fromkeys(lane.spec.device for lane in lanes))
-    where = " and ".join(map(_device, devices[:2])) if len(devices) < 3 else f"{len(devices)} devices"
+    devices = list(dict.fromkeys((lane.spec.host, lane.spec.device) for lane in lanes))
+    where = _where(snapshot, devices, most)
     if len(lanes) == 1:
         what = "your script trains" if script else "the training runs"
         return _sentence(f"{why}{what} on {where}; one lane, so nothing is compared")
@@ -54,7 +57,7 @@ def _settings(lanes: Sequence[LaneState]) -> str:
     if not differs:
         return ""
     if len(lanes) == 2:
-        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.device} · ") for lane in lanes)
+        return " against ".join(lane.short_title.removeprefix(f"{lane.spec.place} · ") for lane in lanes)
     told = []
     for knob in differs:
         values = dict.fromkeys(show(lane.in_effect[knob]) for lane in lanes if knob in lane.in_effect)
@@ -62,8 +65,21 @@ def _settings(lanes: Sequence[LaneState]) -> str:
     return " · ".join(told)
 
 
-def _device(device: str) -> str:
-    return "the CPU" if device == "cpu" else "the GPU" if device == "gpu:0" else f"GPU {device.partition(':')[2]}"
+def _where(snapshot: Snapshot, devices: Sequence[tuple[str, str]], most: int) -> str:
+    """Name the devices, with their machines unless all are the monitor's own, or count them where they are many.
+
+    Three devices of one machine are many; of several machines, more than `most`.
+    """
+    named = list(dict.fromkeys(host for host, _ in devices))
+    if len(devices) > (most if len(named) > 1 else 2):
+        count = snapshot.machines
+        of = f" of {count} machines" if count > 1 else f" of {named[0]}" if named[0] else ""
+        return f"{len(devices)} devices{of}"
+    if len(devices) == 2 and len(named) == 1 and named[0]:
+        words = [hosts.device_words("", device, named=False) for _, device in devices]
+        return f"{words[0]} and {words[1]} of {named[0]}"
+    words = [hosts.device_words(host, device, named=named != [""]) for host, device in devices]
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _sentence(text: str) -> str:

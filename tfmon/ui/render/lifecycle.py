@@ -41,7 +41,13 @@ def getting_ready(lane: LaneState) -> bool:
 
 
 def progress_rows(
-    lane: LaneState, now_ns: int, width: int, height: int, accent: str, usual: Mapping[str, float]
+    lane: LaneState,
+    now_ns: int,
+    width: int,
+    height: int,
+    accent: str,
+    usual: Mapping[str, float],
+    first: str = _WORDS[0],
 ) -> list[Row]:
     """Return at which stage the lane is, for how long, and how long such stages took before.
 
@@ -52,12 +58,15 @@ def progress_rows(
         height: Rows at most; from `LIST_ROWS` on, all stages are listed.
         accent: Name of the lane's style.
         usual: Seconds that its stages took before, by phase; a stage that is not there was never timed.
+        first: What its first stage is called.
     """
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
     if lane.command and lane.phase == STARTING:
+        if first.startswith("connecting"):
+            return [spread([(f"{first}…", STRONG)], [(units.seconds(for_s), STRONG)], width)]
         return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
-    at = STAGES.index(lane.phase)
-    stage = f"{_WORDS[at]} · {_lasting(for_s, usual.get(lane.phase))}"
+    at, words = STAGES.index(lane.phase), (first, *_WORDS[1:])
+    stage = f"{words[at]} · {_lasting(for_s, usual.get(lane.phase))}"
     numbered = f"stage {at + 1} of {len(STAGES)}: {stage}"
     headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
     total_s = f"{max(0, now_ns - lane.started_ns) // 1_000_000_000} s since its start"
@@ -66,16 +75,17 @@ def progress_rows(
     foot = spread([(total_s, DIM)], [(left, DIM)], width)
     if height < LIST_ROWS:
         return [headline, _track(at, width, accent), foot][: max(1, height)]
-    return [headline, *(_stage_row(place, at, width, accent, usual) for place in range(len(STAGES))), foot]
+    list_of = [_stage_row(place, at, words[place], width, accent, usual) for place in range(len(STAGES))]
+    return [headline, *list_of, foot]
 
 
-def _stage_row(place: int, at: int, width: int, accent: str, usual: Mapping[str, float]) -> Row:
+def _stage_row(place: int, at: int, words: str, width: int, accent: str, usual: Mapping[str, float]) -> Row:
     """Return one stage of the list: done, current, or to come with the time that it took before."""
     mark = "✓" if place < at else "▸" if place == at else "·"
     style = accent if place < at else strong(accent) if place == at else DIM
     before = usual.get(STAGES[place])
     took = f"about {_whole(before)}" if before is not None and place > at else ""
-    return spread([(f"  {mark} ", style), (_WORDS[place], TEXT if place == at else DIM)], [(took, DIM)], width)
+    return spread([(f"  {mark} ", style), (words, TEXT if place == at else DIM)], [(took, DIM)], width)
 
 
 def _lasting(for_s: float, usual_s: float | None) -> str:

@@ -11,7 +11,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, final, lifecycle, plots, readings
+from tfmon.ui.render import chart, final, hosts, lifecycle, plots, readings
 from tfmon.ui.render.figures import HEIGHT, large
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
@@ -84,6 +84,8 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
         body = lifecycle.trouble_rows(lane, inner_width, inner_height)
+        if hosts.connecting(pane.snapshot, lane):
+            body.insert(0, ((f"connecting to {lane.spec.host} again…", STRONG),))
     else:
         body = _body(pane, inner_width, inner_height)
     return framed(pane, body, width, height)
@@ -135,9 +137,9 @@ def _title(pane: Pane, width: int) -> Row:
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
     id = lane.spec.id or "?"
-    names = (lane.title, lane.short_title)
+    names = hosts.lane_names(pane.snapshot, lane)
     fitting = (name for name in names if cell_len(name) <= room - 4 - len(id))
-    name = next(fitting, "") or _telling_part(lane.short_title, max(0, room - 4 - len(id)))
+    name = next(fitting, "") or _telling_part(names[-1], max(0, room - 4 - len(id)))
     rest = room - len(id) - 4 - cell_len(name)
     device = _device_words(pane.snapshot.device_name(pane.lane), rest - 1)
     spans: list[tuple[str, str]] = [
@@ -190,7 +192,7 @@ def _state(pane: Pane) -> str:
     since = units.clock((pane.snapshot.at_ns - lane.phase_since_ns) / 1e9)
     race = pane.snapshot.race
     if lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1:
-        return f"▸ training {since}" if lane.spec.name == race.training else f"waiting {since}"
+        return f"▸ training {since}" if lane.spec.name in race.training else f"waiting {since}"
     return f"{lane.phase} {since}"
 
 
@@ -240,7 +242,8 @@ def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
     lane, makers = pane.lane, _makers(pane, width)
     usual = pane.view.usual.get(lane.spec.name, {})
     room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
-    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, usual)
+    first = hosts.starting_words(pane.snapshot, lane)
+    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, usual, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
     return [*rows, BLANK, *(makers[name]() for name in names)][:height]
 
@@ -290,12 +293,12 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
         "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
         "loss": lambda: readings.loss_row(lane),
         "done": lambda: readings.done_row(lane, width),
-        "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine.usable_cores, width, accent),
+        "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine_of(lane).usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
         "gpu": lambda: readings.gpu_row(lane, gpu, width, accent, stale_s),
         "gpu memory": lambda: readings.gpu_memory_row(lane, gpu, width),
         "knobs": lambda: readings.knobs_row(lane, width),
-        "note": lambda: readings.note_row(lane, pane.snapshot.at_ns),
+        "note": lambda: readings.note_row(lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane)),
     }
 
 

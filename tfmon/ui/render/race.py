@@ -12,7 +12,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart, final, plots, series, zoom
+from tfmon.ui.render import chart, final, hosts, plots, series, zoom
 from tfmon.ui.render.bars import Zone, header_row, message_of, status_row
 from tfmon.ui.render.compared import awaited, comparison
 from tfmon.ui.render.footer import keys_row
@@ -157,7 +157,7 @@ def _lines(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     lines = verdict_lines(analysis, view, width, 2 if room > 2 * len(snapshot.lanes) + 2 else 1)
     rows = []
     for index, lane in enumerate(snapshot.lanes):
-        rows.append(_lane_line(index, lane, width))
+        rows.append(_lane_line(index, lane, snapshot, width))
         bottleneck = analysis.lanes[index].bottleneck
         if room >= 2 * len(snapshot.lanes) + len(lines):
             rows.append((("    ", TEXT), (whole_words(bottleneck.text if bottleneck else "", width - 5), DIM)))
@@ -169,13 +169,13 @@ def _lines(analysis: Analysis, view: View, layout: Layout, zones: list[Zone]) ->
     return rows
 
 
-def _lane_line(index: int, lane: LaneState, width: int) -> Row:
+def _lane_line(index: int, lane: LaneState, snapshot: Snapshot, width: int) -> Row:
     spans: Row = (
         (f" {lane.spec.id} ", strong(lane_style(index))),
         (_short_speed(lane), STRONG),
         (f"  {lane.phase}  ", TEXT),
     )
-    told = (lane.trouble.message,) if lane.trouble is not None else (lane.title, lane.short_title)
+    told = [lane.trouble.message] if lane.trouble is not None else hosts.lane_names(snapshot, lane)
     room = width - cells(spans)
     text = next((one for one in told if cell_len(one) <= room), whole_words(told[-1], room))
     return (*spans, (text, DIM))

@@ -290,8 +290,13 @@ def _knob_spans(knobs: Sequence[_Knob], style: str) -> Row:
     return tuple(spans) or ((UNKNOWN, DIM),)
 
 
-def note_row(lane: LaneState, now_ns: int) -> Row:
-    """Return what is wrong with the lane; blank if nothing is. A refusal is shown for `REFUSED_NS`."""
+def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None) -> Row:
+    """Return what is wrong with the lane; blank if nothing is. A refusal is shown for `REFUSED_NS`.
+
+    `silent_s` is for how long nothing has come from the lane's machine; None while something does.
+    """
+    if silent_s is not None:
+        return labelled("link", (f"nothing came for {units.seconds(silent_s)}", WARN))
     if lane.heartbeat.stalled_since_ns is not None:
         return labelled("stalled", (lifecycle.NOTE, WARN))
     if lane.refused and now_ns - lane.refused_ns < REFUSED_NS:

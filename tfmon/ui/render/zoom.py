@@ -11,7 +11,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart, plots, readings
+from tfmon.ui.render import chart, hosts, plots, readings
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
 from tfmon.ui.render.pane import (
     FRAME_CELLS,
@@ -198,13 +198,13 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
         "time": list(_time(pane, width)),
         "loss": [readings.loss_row(lane)],
         "done": [readings.done_row(lane, width, discarded=False), *_discarded(lane, width)],
-        "cpu": [readings.cpu_row(lane, snapshot.machine.usable_cores, width, pane.accent)],
+        "cpu": [readings.cpu_row(lane, snapshot.machine_of(lane).usable_cores, width, pane.accent)],
         "memory": [readings.memory_row(lane)],
         "gpu": [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)],
         "gpu details": gpu_rows,
         "others": _others(pane, width),
         "knobs": _wrapped("knobs", readings.knob_words(lane), width),
-        "note": [readings.note_row(lane, snapshot.at_ns)],
+        "note": [readings.note_row(lane, snapshot.at_ns, hosts.silent_s(snapshot, lane))],
     }
 
 
@@ -251,7 +251,7 @@ def _discarded(lane: LaneState, width: int) -> list[Row]:
 
 def _others(pane: Pane, width: int) -> list[Row]:
     """Return what disturbs the lane all the time, and what other programs take."""
-    host = pane.snapshot.host
+    host = pane.snapshot.host_of(pane.lane)
     said = [f"{reason} most of the time" for reason in pane.lane.measurements.constant]
     if host is not None:
         for words, value in (("other programs", host.others_cpu_pct), ("stolen", host.steal_pct)):

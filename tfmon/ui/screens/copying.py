@@ -78,7 +78,7 @@ def _differing(snapshot: Snapshot) -> Iterator[str]:
     """Yield a line for each lane with every knob in which the lanes differ."""
     for lane in snapshot.lanes if snapshot.differing else ():
         told = [f"{short_name(knob)} {show(value)}" for knob, value, differs in ordered_settings(lane) if differs]
-        yield f"{lane.spec.id}: {lane.spec.device}, {', '.join(told)}"
+        yield f"{lane.spec.id}: {lane.spec.place}, {', '.join(told)}"
 
 
 def continued(command: str, width: int) -> Sequence[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
@@ -11,11 +12,13 @@ from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.model.hosts import HISTORY_SAMPLES, HostState
 from tfmon.model.lane_state import LaneState
+from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, GpuSample, HostSample, Missing, Reading, known
-from tfmon.model.session import HISTORY_SAMPLES, Snapshot
-from tfmon.ui.render import chart, lifecycle
-from tfmon.ui.render.readings import time_parts
+from tfmon.model.session import Snapshot
+from tfmon.ui.render import chart, hosts, lifecycle
+from tfmon.ui.render.readings import UNKNOWN, time_parts
 from tfmon.ui.render.rows import BLANK, Row, cells, entry, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, WARN, Charset
 from tfmon.ui.render.tabs import Hint
@@ -111,26 +114,32 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
         ("Lane", _of_lane(lane)),
         ("Heartbeat", lifecycle.lines(lane, snapshot)),
     ]
-    gpu = snapshot.gpu_of(lane)
+    gpu, place = snapshot.gpu_of(lane), snapshot.place_of(lane)
+    if lane.spec.host:
+        sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane)))
     if gpu is not None:
         sections.append((_aged("GPU", snapshot, gpu), _of_gpu(lane, gpu)))
-    if snapshot.host is not None:
-        sections.append((_aged("Machine", snapshot, snapshot.host), _of_host(snapshot.host)))
+    facts = _of_machine(place.machine) if lane.spec.host else iter(())
+    if place.sample is not None:
+        readings = itertools.chain(facts, _of_host(place.sample))
+        sections.append((_aged("Machine", snapshot, place.sample), readings))
+    elif lane.spec.host:
+        sections.append(("Machine", facts))
     for heading, lines in sections:
         rows += [BLANK, ((f"  {heading}", STRONG),)]
         for name, text in lines:
             rows += entry(name, text, width, DIM)
-        rows += _curves(heading, snapshot, gpu, charset)
+        rows += _curves(heading, place, gpu, charset)
     return rows
 
 
-def _curves(heading: str, snapshot: Snapshot, gpu: GpuSample | None, charset: Charset) -> list[Row]:
+def _curves(heading: str, place: HostState, gpu: GpuSample | None, charset: Charset) -> list[Row]:
     """Draw the last minute of the readings that change, each from 0 to its own peak."""
     samples: Sequence[GpuSample | HostSample] = ()
     if heading.startswith("GPU") and gpu is not None:
-        samples = snapshot.gpu_history.get(gpu.key, ())
+        samples = place.gpu_history.get(gpu.key, ())
     elif heading.startswith("Machine"):
-        samples = snapshot.host_history
+        samples = place.history
     rows: list[Row] = []
     for field, (name, write) in _CURVES.items():
         values = [known(getattr(sample, field, NOT_READ)) for sample in samples]
@@ -241,10 +250,21 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         yield "fault", fault.text
 
 
+def _of_machine(machine: Machine) -> Lines:
+    """Yield what is known of a machine that is not the monitor's own."""
+    yield "name", ", ".join(filter(None, (machine.hostname, machine.system))) or UNKNOWN
+    yield "processor", machine.cpu_name or UNKNOWN
+    if machine.no_gpu:
+        yield "no GPU", machine.no_gpu
+    installed = {"Python": machine.python, "TensorFlow": machine.tensorflow, "GPU driver": machine.driver}
+    yield "installed", ", ".join(f"{name} {version}" for name, version in installed.items() if version) or UNKNOWN
+
+
 def _of_host(host: HostSample) -> Lines:
     yield "cpu", _said(host.cpu_pct, units.percent, " of a core, all programs together")
     yield "others", _said(host.others_cpu_pct, units.percent, " by programs that are neither tfmon nor its lanes")
-    yield "tfmon", _said(host.monitor_cpu_pct, lambda value: f"{value:.1f} %", " of a core by this monitor")
+    which = "tfmon's agent there" if host.host else "this monitor"
+    yield "tfmon", _said(host.monitor_cpu_pct, lambda value: f"{value:.1f} %", f" of a core by {which}")
     yield "cores", _said(host.usable_cores, units.cores, " may be used")
     used, total = _said(host.memory_used_bytes, units.memory), _said(host.memory_total_bytes, units.memory)
     yield "memory", f"{used} of {total}"

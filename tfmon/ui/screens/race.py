@@ -18,6 +18,7 @@ from tfmon.model.session import Snapshot, why_mode_stays
 from tfmon.ui import requests
 from tfmon.ui.canvas import Canvas
 from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.render import hosts
 from tfmon.ui.render.bars import Zone, message_of
 from tfmon.ui.render.layout import Rect, arrange
 from tfmon.ui.render.race import RaceFrame, draw, in_sight
@@ -155,7 +156,7 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
             return
         mode = CONCURRENT if self.monitor.snapshot.race.mode == TURNS else TURNS
         self.monitor.controls.set_mode(mode)
-        self.monitor.say("all lanes train at once: they share the cores" if mode == CONCURRENT else "taking turns")
+        self.monitor.say(hosts.mode_said(self.monitor.snapshot, mode))
 
     def action_restart(self) -> None:
         """Start the lanes again."""

@@ -1,0 +1,138 @@
+"""`tfmon hosts` and `tfmon doctor --host`, over a stand-in for ssh that runs its command on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from support.waiting import wait_for
+
+import tfmon
+from tfmon.cli.hosts import hosts as command
+from tfmon.errors import UsageError
+from tfmon.probes.machine import read_machine
+from tfmon.runner import settings
+
+ROOT = Path(tfmon.__file__).parents[1]
+FAKE = ROOT / "tests/support/fake_ssh.py"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs tfmon where `ssh` is the stand-in."""
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.parent.mkdir()
+    ssh.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    ssh.chmod(0o755)
+    there = tmp_path / "there"
+    there.mkdir()
+    table = f'[hosts.gpu2]\npython = "{sys.executable}"\n[hosts.a100]\nrun = ["env", "TMPDIR={there}"]\n'
+    (tmp_path / "config.toml").write_text(table)
+
+    def run(*words: str, start: bool = False, **behaviour: object) -> Any:
+        return (subprocess.Popen if start else subprocess.run)(
+            [sys.executable, "-m", "tfmon", *words],
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PATH": f"{ssh.parent}:{os.environ['PATH']}",
+                "TFMON_CONFIG": str(tmp_path / "config.toml"),
+                "FAKE_SSH": json.dumps({"environment": {"TMPDIR": str(there)}, **behaviour}),
+            },
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    yield run
+    assert list(there.iterdir()) == [], "something is left behind"
+
+
+@pytest.mark.process
+def test_every_host_has_its_row_or_its_line(run):
+    lost = {"hosts": {"gpu9": {"exit": 255, "says": "ssh: connect to host gpu9 port 22: No route to host"}}}
+    done = run("hosts", "gpu2", "gpu9", "a100", **lost)
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["host", "gpu2", "a100", "gpu9"]
+    assert "No route to host" in lines[3] and "ssh gpu9" in lines[4]
+    assert "gpu2 and a100: this machine; lanes here and there take turns" in lines
+
+
+@pytest.mark.process
+def test_ctrl_c_waits_for_no_host(run, tmp_path):
+    with (tmp_path / "config.toml").open("a") as file:
+        file.write('[hosts.slow]\nrun = ["sh", "-c", "sleep 600"]\n')
+    with run("hosts", "gpu2", "slow", start=True) as process:
+        wait_for(lambda: sleeping(process.pid), what="the slow launcher")
+        launched = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert not psutil.wait_procs(launched, timeout=10)[1], "no launcher is left"
+
+
+def sleeping(pid: int) -> bool:
+    try:
+        return any("600" in "".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.process
+def test_json_of_the_hosts_of_the_settings_file(run):
+    done = run("hosts", "--json", banner="Welcome to gpu2!\n\x1b[2J")
+    assert done.returncode == 0, done.stderr
+    found = {one["host"]: one for one in json.loads(done.stdout)["hosts"]}
+    assert list(found) == ["gpu2", "a100"]
+    here = read_machine()
+    for one in found.values():
+        assert (one["reachable"], one["is_this_machine"], one["boot"]) == (True, True, here.boot or None)
+        assert (one["cores"], one["memory_bytes"]) == (here.cores, here.memory_bytes)
+        assert 0 < one["round_trip_ms"] < 1_000
+        assert abs(one["clock_offset_ms"]) <= one["clock_error_ms"] + 1, "it is the same clock"
+    assert found["gpu2"]["python_path"] == sys.executable
+    assert found["gpu2"]["tensorflow"]
+
+
+@pytest.mark.process
+def test_the_doctor_examines_another_machine(run):
+    done = run("doctor", "--no-import", "--host", "gpu2")
+    assert done.returncode in (0, 1, 2), done.stderr
+    assert done.stdout.startswith(f"On gpu2, with {sys.executable}:\n\nTensorFlow\n")
+    assert "✓ ok       TensorFlow " in done.stdout
+    bare = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin") or sys.executable
+    written = json.loads(run("doctor", "--no-import", "--json", "--host", "gpu2", "--python", bare).stdout)
+    assert (written["host"], written["python"]) == ("gpu2", bare)
+    assert {one["id"] for one in written["checks"]} > {"python", "tensorflow", "driver"}
+
+
+@pytest.mark.process
+def test_a_doctor_that_does_not_get_there_says_why(run):
+    refused = {"exit": 255, "says": "me@gpu2: Permission denied (publickey)."}
+    done = run("doctor", "--host", "gpu2", **refused)
+    assert done.returncode == 2
+    message, hint = done.stderr.splitlines()
+    assert message.startswith("tfmon: gpu2 let no key in: ") and "ssh-copy-id gpu2" in hint
+    written = json.loads(run("doctor", "--json", "--host", "gpu2", **refused).stdout)
+    assert (written["host"], "Permission denied" in written["error"]) == ("gpu2", True)
+
+
+def test_wrong_names_are_refused_before_anything_is_started(monkeypatch, tmp_path):
+    refused = CliRunner().invoke(command, ["--", "-oProxyCommand=touch /tmp/x"])
+    assert isinstance(refused.exception, UsageError) and "is no host" in refused.exception.message
+    empty = tmp_path / "config.toml"
+    empty.touch()
+    monkeypatch.setenv(settings.FILE_VARIABLE, str(empty))
+    refused = CliRunner().invoke(command, [])
+    assert isinstance(refused.exception, UsageError) and "no host is named" in refused.exception.message

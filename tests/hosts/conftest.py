@@ -1,0 +1,16 @@
+"""Hosts that are this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.hosts import FakeSsh
+
+
+@pytest.fixture
+def ssh(tmp_path, monkeypatch) -> Iterator[FakeSsh]:
+    """A stand-in for ssh; its connections are closed at the end."""
+    fake = FakeSsh(tmp_path, monkeypatch)
+    yield fake
+    fake.close()

@@ -1,0 +1,80 @@
+"""Lanes of a race on this machine and on hosts, by the group that runs every race."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from support.hosts import FakeSsh
+from support.lanes import RacingGroup
+from support.waiting import wait_for
+
+from tfmon.lanes.group import LaneGroup
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.lane_state import DONE, FAILED, HOST_LOST, RACING
+from tfmon.model.race import TURNS
+
+pytestmark = pytest.mark.process
+
+
+class SpreadGroup(RacingGroup):
+    """A group of fake trainers on this machine and on hosts."""
+
+    def __init__(self, logs, ssh: FakeSsh, *hosts: str) -> None:
+        super().__init__(logs)
+        self.links = {host: ssh.link(host) for host in hosts}
+        for link in self.links.values():
+            link.listener = self.session.accept
+            link.open()
+        self._children._place_of = self.links.__getitem__
+
+    def plan(self, *lanes: str, **more) -> RacePlan:
+        found = super().plan(*lanes, **more)
+        logged = [replace(one, environment={"LOG": self.log_of(one)}) for one in found.lanes]
+        return replace(found, lanes=tuple(logged))
+
+    def log_of(self, lane) -> str:
+        return str(self.logs / lane.spec.name.replace("/", "-"))
+
+
+@pytest.fixture
+def spread(tmp_path, ssh) -> Iterator[SpreadGroup]:
+    group = SpreadGroup(tmp_path, ssh, "gpu2", "gpu3")
+    yield group
+    group.stop()
+
+
+def test_lanes_here_and_there_race_in_turns_and_end(spread):
+    spread.begin(spread.plan("cpu", "gpu2/cpu", "gpu3/cpu", mode=TURNS))
+    for name in ("cpu", "gpu2/cpu", "gpu3/cpu"):
+        spread.wait_for_steps(name, 30)
+    slices = [len(spread.lane(name).slices) for name in ("cpu", "gpu2/cpu", "gpu3/cpu")]
+    assert max(slices) - min(slices) <= 2, "each round has a slice of every lane"
+    spread.set_knob("gpu2/cpu", "prefetch", "auto")
+    wait_for(lambda: spread.lane("gpu2/cpu").settings["prefetch"] == "auto", 30, "the knob is in effect there")
+    spread.set_knob("gpu3/cpu", "width", 64)
+    wait_for(lambda: spread.lane("gpu3/cpu").settings["width"] == 64, 30, "restarted there")
+    spread.wait_for(RACING, "gpu3/cpu")
+    spread.finish()
+    spread.wait_for(DONE, "cpu", "gpu2/cpu", "gpu3/cpu")
+    wait_for(lambda: spread.all_over, 10, "all have ended")
+
+
+def test_a_lost_host_fails_its_lanes_only_and_r_connects_again(spread):
+    names = ("cpu", "gpu2/cpu", "gpu3/cpu")
+    spread.begin(spread.plan(*names, mode=TURNS))
+    for name in names:
+        spread.wait_for_steps(name, 20)
+    measured = spread.lane("gpu2/cpu").steps
+    spread.links["gpu2"].agent.kill()
+    spread.wait_for(FAILED, "gpu2/cpu")
+    lost = spread.lane("gpu2/cpu")
+    assert lost.trouble.kind == HOST_LOST and "gpu2 is lost" in lost.trouble.message
+    assert lost.steps >= measured > 0, "what was measured stays"
+    spread.wait_for_steps("cpu", 20)
+    spread.wait_for_steps("gpu3/cpu", 20)
+    spread.restart(["gpu2/cpu"])
+    wait_for(lambda: spread.lane("gpu2/cpu").phase == RACING, 30, "it races again")
+    spread.wait_for_steps("gpu2/cpu", 5)
+    assert isinstance(spread, LaneGroup) and not spread.links["gpu2"].lost

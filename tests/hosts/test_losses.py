@@ -1,0 +1,160 @@
+"""What dies, and what dies with it: over a fake ssh whose link is cut or stalls, with children of every kind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from support.hosts import (
+    CLOSED_S,
+    agents_code,
+    all_gone,
+    gone,
+    read_pids,
+    start_all_kinds,
+    start_monitor,
+    suspended,
+)
+from support.waiting import wait_for
+
+from tfmon.errors import TfmonError
+from tfmon.hosts import loop, wire
+from tfmon.model.events import HostConnected
+from tfmon.model.lane_state import HOST_LOST
+from tfmon.model.readings import HostSample
+from tfmon.model.requests import Stop
+
+pytestmark = pytest.mark.process
+
+
+def seconds_until(condition, timeout_s: float, what: str) -> float:
+    began = time.monotonic()
+    wait_for(condition, timeout_s, what)
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("dies", ["link", "client", "agent"])
+def test_lanes_of_every_kind_end_with_what_carries_them(ssh, dies):
+    cut = ssh.folder / "cut"
+    ssh.behave(cut=str(cut))
+    link = ssh.connect()
+    children, agent, folder = start_all_kinds(link), link.agent, Path(link.folder)
+    if dies == "link":
+        cut.touch()
+    elif dies == "client":
+        os.kill(link._wire.popen.pid, signal.SIGKILL)
+    else:
+        agent.kill()
+    seconds_until(lambda: all_gone(children, agent.pid), CLOSED_S if dies != "agent" else 5.0, "all are gone")
+    told = link.wait_for_loss(5)
+    assert told.host == "gpu2" and told.reason
+    for child in children:
+        assert child.end.exit_code is None and child.end.signal is None and not child.end.requested
+        assert child.failure.kind == HOST_LOST and child.failure.message.startswith("gpu2 is lost: ")
+        assert not child.process.send(Stop())
+    wait_for(lambda: not folder.exists(), 15, "the agent's folder is gone")
+    with pytest.raises(TfmonError, match="gpu2 is lost"):
+        link.ask("machine")
+    with pytest.raises(ConnectionError, match="gpu2 is lost"):
+        link.start("a_listener")
+
+
+def test_a_link_that_stalls_is_lost_here_and_ends_the_lanes_there(ssh, monkeypatch):
+    monkeypatch.setattr(loop, "SILENCE_S", 1.5)
+    monkeypatch.setattr(wire, "packed", agents_code("SILENCE_S = 10.0", "SILENCE_S = 3.0"))
+    stall = ssh.folder / "stall"
+    ssh.behave(stall=str(stall))
+    link = ssh.connect()
+    children, agent = start_all_kinds(link), link.agent
+    stall.touch()
+    assert seconds_until(lambda: link.lost, 4, "it is lost") > 1.0
+    assert "nothing was heard for 2 s" in link.wait_for_loss().reason
+    assert not all_gone(children), "the agent heard nothing of the end"
+    seconds_until(lambda: all_gone(children, agent.pid), 6, "all are gone")
+
+
+def test_an_agent_that_fails_says_why_and_its_lanes_end(ssh, monkeypatch):
+    monkeypatch.setattr(wire, "packed", agents_code("words = json.loads(frame.payload)", "raise KeyError('oh')"))
+    link = ssh.connect()
+    with pytest.raises(ConnectionError, match=r"gpu2 is lost: it failed: .*KeyError"):
+        link.start("a_listener")
+    assert "KeyError" in link.wait_for_loss().reason
+
+
+def test_noise_from_there_is_a_loss_and_no_crash(ssh):
+    link = ssh.connect()
+    child = link.start("a_listener")
+    child.said_pid()
+    link._line._loop._frames.take(b"\xff" * 8)  # the next bytes make it a frame of 4 GiB
+    assert "a frame of" in link.wait_for_loss().reason
+    assert child.failure.kind == HOST_LOST
+    wait_for(lambda: all_gone([child]), 5, "the child is gone")
+
+
+def test_an_end_that_was_requested_is_no_failure_of_the_lane(ssh):
+    link = ssh.connect()
+    child = link.start("a_listener")
+    child.process.expect_end()
+    link.agent.kill()
+    assert child.end.requested and child.failure is None
+
+
+def test_a_lost_host_can_be_connected_again_and_its_readings_go_on(ssh):
+    link = ssh.connect()
+    link.begin_readings(())
+    link.agent.kill()
+    link.wait_for_loss()
+    ssh.behave(exit=255, says="ssh: connect to host gpu2 port 22: Connection refused")
+    with pytest.raises(TfmonError, match="Connection refused"):
+        link.ensure()
+    assert link.lost
+    ssh.behave()
+    link.ensure()
+    assert not link.lost and len(link.heard(HostConnected)) == 2
+    before = len(link.heard(HostSample))
+    wait_for(lambda: len(link.heard(HostSample)) > before, 30, "readings come again")
+    assert link.start("an_exit_code").end.exit_code == 3
+    link.ensure()
+    assert len(link.heard(HostConnected)) == 2, "it is connected"
+
+
+def test_one_host_of_three_dies_and_the_others_go_on(ssh):
+    links = [ssh.connect(name) for name in ("gpu2", "gpu3", "gpu4")]
+    children = [link.start("a_beat") for link in links]
+    for child in children:
+        child.wait_for_phase("listening")
+    links[1].agent.kill()
+    links[1].wait_for_loss()
+    assert children[1].failure
+    for link, child in zip(links[::2], children[::2], strict=True):
+        assert not link.lost and child.process.send(Stop())
+        child.wait_for_phase("heard")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_lanes_there_do_not_outlive_a_monitor_that_is_killed(ssh, how):
+    with start_monitor("kinds") as monitor:
+        agent, *pids = read_pids(monitor)
+        monitor.send_signal(how)
+    wait_for(lambda: all(map(gone, [agent, *pids])), CLOSED_S, "all are gone")
+
+
+def test_a_monitor_that_is_stopped_by_ctrl_z_loses_no_lane(ssh):
+    """It stops for longer than the silence that an agent takes for a loss."""
+    with start_monitor("held", SILENCE="3.0") as monitor:
+        try:
+            agent, *pids = read_pids(monitor)
+            monitor.send_signal(signal.SIGTSTP)
+            wait_for(lambda: all(map(suspended, [monitor.pid, *pids])), 10, "monitor and lanes are stopped")
+            time.sleep(4.5)
+            assert not any(map(gone, [agent, *pids])) and all(map(suspended, pids))
+            monitor.send_signal(signal.SIGCONT)
+            wait_for(lambda: not any(map(suspended, pids)), 10, "they go on")
+            time.sleep(2)
+            assert monitor.poll() is None and not any(map(gone, [agent, *pids]))
+        finally:
+            monitor.kill()
+    wait_for(lambda: all(map(gone, [agent, *pids])), CLOSED_S, "all are gone")

@@ -1,0 +1,150 @@
+"""What a host is asked: its answers travel as JSON, and say here what they said there."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from pathlib import Path
+
+import pytest
+from support.nvml import BUSY, IDLE, build_fake_nvml, driver, load_driver
+
+from tfmon.doctor.checks import WARNING, Finding
+from tfmon.doctor.facts import OthersLoad
+from tfmon.doctor.report import CHECKS, Report, Result
+from tfmon.hosts import questions
+from tfmon.hosts.trouble import HostError
+from tfmon.lanes.plan import digest
+from tfmon.model.codec import plain
+from tfmon.model.race import Machine
+from tfmon.probes.gpus import Obstacle, find_gpus, read_visibility
+from tfmon.probes.machine import read_machine
+from tfmon.probes.wheel import Wheel
+
+__all__ = ["build_fake_nvml", "driver", "load_driver"]
+
+
+def ask(question: str, **words: object) -> dict[str, object]:
+    """Ask as over a connection: words and answer are JSON."""
+    return json.loads(json.dumps(questions.answer(question, json.loads(json.dumps(words)))))
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch) -> Path:
+    """An import path with a TensorFlow of files."""
+    folder = tmp_path / "site"
+    (folder / "tensorflow").mkdir(parents=True)
+    (folder / "tensorflow/__init__.py").write_text("raise AssertionError('imported')\n")
+    (folder / "tensorflow_cpu-2.20.0.dist-info").mkdir()
+    monkeypatch.setattr(sys, "path", [str(folder)])
+    return folder
+
+
+class TestMachine:
+    def test_is_the_one_that_answers_with_the_python_that_trains(self, site):
+        machine = questions.read_machine_answer(ask("machine"))
+        here = read_machine()
+        assert (machine.boot, machine.hostname, machine.cores) == (here.boot, here.hostname, here.cores)
+        assert (machine.python, machine.tensorflow) == (platform.python_version(), "2.20.0 (tensorflow-cpu)")
+        assert questions.read_tensorflow_answer(ask("tensorflow")) == Wheel(
+            "tensorflow-cpu", "2.20.0", None, "", platform.python_version()
+        )
+
+    def test_without_tensorflow_it_has_its_python_all_the_same(self, monkeypatch):
+        monkeypatch.setattr(sys, "path", [])
+        machine = questions.read_machine_answer(ask("machine"))
+        assert (machine.python, machine.tensorflow) == (platform.python_version(), "")
+        assert questions.read_tensorflow_answer(ask("tensorflow")) is None
+
+    @pytest.mark.process
+    def test_its_gpus_with_driver_and_power_limits(self, driver, monkeypatch):
+        seen = read_visibility(library=str(driver.library), environ={}, system="Linux")
+        monkeypatch.setattr(questions, "find_gpus", lambda python: find_gpus(python, seen))
+        found = ask("gpus")
+        assert questions.read_gpus_answer(found).gpus == (BUSY, IDLE)
+        machine = questions.read_machine_answer(found)
+        assert (machine.gpus, machine.driver) == (("NVIDIA Busy", "NVIDIA Idle"), "550.54.15")
+        assert (machine.power_limits_w, machine.no_gpu) == ((700.0, 700.0), "")
+
+
+class TestPaths:
+    def test_what_is_missing_is_told_as_it_was_named(self, tmp_path):
+        (tmp_path / "train.py").write_text("print()")
+        words = {"folder": str(tmp_path), "programs": ["sh", "no-such-program", "./train.py"]}
+        found = ask("paths", paths=["train.py", "data", str(tmp_path)], **words)
+        assert questions.read_paths_answer(found) == ("data", "no-such-program", "./train.py"), "not executable"
+        away = ask("paths", paths=[], programs=[], folder=str(tmp_path / "away"))
+        assert questions.read_paths_answer(away) == (str(tmp_path / "away"),)
+
+    def test_a_program_is_looked_for_as_a_lane_would_find_it(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        program = Path(sys.executable).name
+        words = {"paths": [], "programs": [program], "folder": str(tmp_path)}
+        assert questions.read_paths_answer(ask("paths", **words)) == (program,)
+        assert questions.read_paths_answer(ask("paths", path_first=True, **words)) == ()
+
+    def test_files_with_another_content_are_told(self, tmp_path):
+        there, here = tmp_path / "there", tmp_path / "here"
+        for folder, text in ((there, "old"), (here, "new")):
+            (folder / "data").mkdir(parents=True)
+            (folder / "same.py").write_text("equal")
+            (folder / "train.py").write_text(text)
+        found = ask("paths", paths=["same.py", "train.py", "data"], programs=[], folder=str(there))
+        assert questions.read_differing_answer(found, str(here)) == ("train.py",)
+        assert digest(there / "train.py") == found["digests"]["train.py"]
+
+
+class TestDoctor:
+    @pytest.mark.process
+    def test_the_real_report_travels(self, tmp_path):
+        report = questions.read_doctor_answer(ask("doctor", imports=False, folder=str(tmp_path)))
+        assert [one.id for one in report.results] == [check.id for check in CHECKS]
+        assert (report.python, report.imported) == (sys.executable, None)
+        assert report.answer
+
+    def test_nothing_is_lost_on_the_way_but_what_steers_a_terminal(self, monkeypatch):
+        finding = Finding(WARNING, "5.0 of \x1b[2J8", "less", "end them", ("\x9b1mseen",))
+        sent = Report(
+            python="/usr/bin/python3",
+            results=(Result("load", "Load of others", "fairness", "/proc/stat", finding),),
+            tensorflow="2.21.0",
+            imported=True,
+            gpus=("/physical_device:GPU:0",),
+            devices=("NVIDIA H200",),
+            no_gpu=Obstacle("none", "buy one"),
+            seconds=1.25,
+        )
+        told = []
+
+        def run_checks(python: str, **words: object) -> Report:
+            told.append((python, words))
+            return sent
+
+        monkeypatch.setattr("tfmon.doctor.report.run_checks", run_checks)
+        others = plain(OthersLoad(cores=0.5, stolen_share=None, source="this race"))
+        words = {"imports": True, "folder": "/nowhere", "python": "~/python", "pids": [3, 4], "others": others}
+        report = questions.read_doctor_answer(ask("doctor", **words))
+        (result,) = report.results
+        assert (result.finding.found, result.finding.evidence) == ("5.0 of 8", ("seen",))
+        assert (report.exit_code, report.seconds, report.no_gpu) == (2, 1.25, Obstacle("none", "buy one"))
+        assert (report.gpus, report.devices, report.imported) == (sent.gpus, sent.devices, True)
+        ((python, given),) = told
+        assert python == str(Path("~/python").expanduser())
+        assert (given["running"].pids, given["running"].others.cores) == ({3, 4}, 0.5)
+
+
+class TestTrouble:
+    def test_what_cannot_be_answered_is_one_line(self):
+        assert ask("favourite colour") == {"error": "its tfmon does not know the question 'favourite colour'"}
+        said = ask("paths", paths=7)["error"]
+        assert said.startswith("the question 'paths' failed: TypeError: ") and "\n" not in said
+
+    @pytest.mark.parametrize("found", [{}, {"machine": 3}, {"machine": {"type": "Machine", "cores": "many"}}])
+    def test_an_answer_that_cannot_be_read_is_refused(self, found):
+        with pytest.raises(HostError, match="an answer of the agent cannot be read"):
+            questions.read_machine_answer(found)
+
+    def test_what_a_newer_agent_adds_is_ignored(self):
+        newer = {**plain(Machine(hostname="\x1b]0;title\x07gpu2")), "flux": 1}
+        assert questions.read_machine_answer({"machine": newer, "more": 2}) == Machine(hostname="gpu2")

@@ -1,0 +1,84 @@
+"""What is known of hosts, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+from tfmon.hosts.host import Host
+from tfmon.hosts.survey import Surveyed
+from tfmon.model.events import LinkMeasured
+from tfmon.model.race import Machine
+from tfmon.reports.hosts import to_json, to_text
+
+HERE = Machine(hostname="desk", boot="desk-boot")
+GPU2 = Machine(
+    hostname="gpu2.lab",
+    system="Linux 6.1 x86_64",
+    cpu_name="AMD EPYC",
+    cores=64,
+    usable_cores=16,
+    memory_bytes=512 * 2**30,
+    gpus=("NVIDIA H200", "NVIDIA H200", "NVIDIA L4"),
+    boot="gpu2-boot",
+    quota_cores=16.0,
+    nice=0,
+    python="3.12.1",
+    tensorflow="2.21.0",
+    driver="550.54.15",
+    power_limits_w=(700.0, None, 72.0),
+)
+LINK = LinkMeasured(at_ns=1, host="gpu2", round_trip_ns=840_000, offset_ns=-3_600_000_120_000, error_ns=33_000)
+USABLE = Surveyed(Host("gpu2"), machine=GPU2, python="/usr/bin/python3", link=LINK)
+BARE = Surveyed(
+    Host("me@gpu3"),
+    machine=Machine(boot="gpu3-boot", cores=8, usable_cores=8, python="3.11.2", no_gpu="\x1b[2Jno driver\nhere"),
+    python="/opt/py\x1b[31m/python",
+)
+LOST = Surveyed(Host("gpu4"), error="gpu4 cannot be reached: \x9b2Jno route", hint="`ssh gpu4 true` tries it")
+
+
+def test_the_table_has_what_matters_for_a_race():
+    head, row, *_ = to_text([USABLE], HERE).splitlines()
+    assert " ".join(head.split()) == "host Python TensorFlow GPUs cores memory round trip clock offset"
+    assert row.split("  ")[0] == "gpu2"
+    for word in ("3.12.1", "2.21.0", "2 × NVIDIA H200, NVIDIA L4", "16 of 64", "512 GiB", "0.84 ms"):
+        assert f" {word} " in row
+    assert row.endswith("-3 600.000120 s ± 0.033 ms")
+
+
+def test_one_that_cannot_be_used_has_its_line_and_the_others_their_rows():
+    lines = to_text([LOST, USABLE], HERE).splitlines()
+    assert lines[1].startswith("gpu2 ")
+    assert lines[2:] == ["gpu4 cannot be used: gpu4 cannot be reached: no route", "  `ssh gpu4 true` tries it"]
+    assert to_text([LOST], HERE).startswith("gpu4 cannot be used")
+
+
+def test_what_is_missing_is_said_and_nothing_steers_the_terminal():
+    text = to_text([BARE], HERE)
+    assert "\x1b" not in text and "\x9b" not in text
+    assert 'me@gpu3: /opt/py/python has no TensorFlow; python = "~/…/bin/python" under [hosts."me@gpu3"]' in text
+    assert "me@gpu3: no GPU: no driver here\n" in text + "\n"
+    assert text.splitlines()[1].split()[-2:] == ["n/a", "n/a"], "an unknown clock is no offset of 0"
+    assert to_text([BARE, USABLE], HERE, ascii_only=True).isascii()
+
+
+def test_names_of_one_machine_are_told():
+    def named(name: str, boot: str) -> Surveyed:
+        return Surveyed(Host(name), machine=Machine(boot=boot, tensorflow="2.21.0"))
+
+    hosts = [named("a", "one"), named("b", "desk-boot"), named("c", "one"), named("d", ""), named("e", "")]
+    notes = to_text(hosts, HERE).partition("\n\n")[2].splitlines()
+    assert notes[0] == "a and c: one machine; their lanes take turns"
+    assert notes[1:] == ["b: this machine; lanes here and there take turns"]
+    unknown = to_text([named("d", ""), named("e", "")], Machine())
+    assert "machine" not in unknown, "what is unknown is not the same"
+
+
+def test_json_has_a_number_or_null_for_everything():
+    written = json.loads(json.dumps(to_json([USABLE, BARE, LOST], HERE), allow_nan=False))["hosts"]
+    first, second, third = written
+    assert (first["reachable"], first["clock_offset_ms"], first["round_trip_ms"]) == (True, -3_600_000.12, 0.84)
+    assert (first["power_limits_w"], first["quota_cores"]) == ([700.0, None, 72.0], 16.0)
+    assert (second["tensorflow"], second["clock_offset_ms"], second["gpus"]) == (None, None, [])
+    assert (third["reachable"], third["hint"]) == (False, "`ssh gpu4 true` tries it")
+    assert [one.get("is_this_machine") for one in written] == [False, False, None]

@@ -1,0 +1,153 @@
+"""The hosts of a race, with connections that only say what they are told to."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfmon.catalog import ScenarioInfo, command_scenario
+from tfmon.errors import TfmonError
+from tfmon.hosts.host import Host
+from tfmon.model.codec import plain
+from tfmon.model.race import Machine
+from tfmon.model.session import Session
+from tfmon.probes.base import Gpu
+from tfmon.probes.gpus import GpuSearch
+from tfmon.runner import hosts as hosts_module
+from tfmon.runner.hosts import Hosts, command_paths
+
+INFO = ScenarioInfo("net", Path("/scenarios/net.py"), "file", "A net", "", (), ("", ""), 1_000)
+FOUND = GpuSearch((Gpu(0, "GPU-b", "B200", 0),), driver="550")
+THERE = Machine(hostname="node", boot="b", cores=8, tensorflow="2.20.0", gpus=("B200",))
+
+
+class FakeConnection:
+    """A host that is as `HOSTS` says."""
+
+    opened: list[str]
+    closed: list[str]
+    answers: dict[str, dict[str, object]]
+    unreachable: dict[str, TfmonError]
+    together: threading.Barrier | None
+
+    def __init__(self, host: Host, sink) -> None:
+        self.host, self.sink, self.python = host, sink, "/there/python3"
+        self.read: list[object] = []
+
+    def ensure(self) -> None:
+        if self.together is not None:
+            self.together.wait(10)
+        self.opened.append(self.host.name)
+        if self.host.name in self.unreachable:
+            raise self.unreachable[self.host.name]
+
+    def ask(self, question: str, **words: object) -> dict[str, object]:
+        return self.answers[question] | ({"words": words} if question == "paths" else {})
+
+    def begin_readings(self, gpus) -> None:
+        self.read.append(gpus)
+
+    def close(self) -> None:
+        self.closed.append(self.host.name)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """The kind of the connections, and what they answer."""
+
+    class Fake(FakeConnection):
+        pass
+
+    Fake.opened, Fake.closed, Fake.unreachable, Fake.together = [], [], {}, None
+    Fake.answers = {
+        "gpus": {"search": plain(FOUND), "machine": plain(THERE)},
+        "paths": {"missing": [], "digests": {}},
+    }
+    monkeypatch.setattr(hosts_module, "Connection", Fake)
+    monkeypatch.setattr(hosts_module, "find_host", Host)
+    return Fake
+
+
+@pytest.fixture
+def hosts(fake):
+    return Hosts(Session(Machine(), iter(range(10**6)).__next__), fake)
+
+
+def test_hosts_are_connected_at_the_same_time_and_what_they_have_is_known(fake, hosts):
+    fake.together = threading.Barrier(2)
+    hosts.connect(["gpu2", "gpu3"], INFO)
+    assert hosts._session.snapshot().hosts["gpu3"].machine == THERE
+    assert hosts.search("gpu2") == FOUND
+    fake.together = None
+    hosts.begin_readings(["gpu2", "gpu2"])
+    assert hosts.place("gpu2").read == [FOUND.gpus], "once"
+    hosts.close()
+    assert sorted(fake.closed) == ["gpu2", "gpu3"]
+
+
+def test_every_host_that_cannot_be_used_has_its_line(fake, hosts):
+    fake.unreachable = {
+        "gpu2": TfmonError("gpu2 cannot be reached: refused", "`ssh gpu2 true` tries it"),
+        "gpu4": TfmonError("there is no Python on gpu4"),
+    }
+    with pytest.raises(TfmonError) as one:
+        hosts.connect(["gpu2", "gpu3"], INFO)
+    assert (one.value.message, one.value.hint) == ("gpu2 cannot be reached: refused", "`ssh gpu2 true` tries it")
+    with pytest.raises(TfmonError) as several:
+        hosts.connect(["gpu2", "gpu4"], INFO)
+    assert several.value.message.splitlines() == [
+        "gpu2 cannot be reached: refused · `ssh gpu2 true` tries it",
+        "tfmon: there is no Python on gpu4",
+    ]
+
+
+def test_a_host_without_tensorflow_cannot_race_a_scenario_but_a_command(fake, hosts):
+    fake.answers["gpus"]["machine"] = plain(replace(THERE, tensorflow=""))
+    with pytest.raises(TfmonError, match="/there/python3 on gpu2 has no TensorFlow"):
+        hosts.connect(["gpu2"], INFO)
+    hosts.connect(["gpu2"], command_scenario(("true",)))
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (["train.py"], "train.py is not there on gpu2"),
+        (["/work", "train.py"], "/work and train.py are not there on gpu2"),
+    ],
+)
+def test_what_a_command_needs_and_is_not_there_is_named(fake, hosts, missing, said):
+    fake.answers["paths"]["missing"] = missing
+    with pytest.raises(TfmonError) as caught:
+        hosts.connect(["gpu2"], command_scenario(("python", "train.py")))
+    assert caught.value.message == said
+    assert "same path" in caught.value.hint
+
+
+def test_a_file_with_another_content_is_told(fake, hosts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("print(1)")
+    fake.answers["paths"]["digests"] = {"train.py": "0123456789abcdef"}
+    hosts.connect(["gpu2"], command_scenario(("python", "train.py")))
+    assert hosts.differing_files() == ("train.py has another content on gpu2",)
+
+
+def test_the_program_the_folder_and_what_names_a_file_here_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    for name in ("train.py", "data"):
+        (tmp_path / name).touch()
+    sought = command_paths(("python", "train.py", "--epochs", "3", "--data", "data", "nothing"))
+    assert (sought.folder, sought.programs, sought.paths) == (str(tmp_path), ("python",), ("train.py", "data"))
+
+
+def test_an_interruption_ends_the_connections_that_are_being_made(fake, hosts):
+    class Interrupted(BaseException):
+        pass
+
+    fake.unreachable = {"gpu2": Interrupted()}
+    with pytest.raises(Interrupted):
+        hosts.connect(["gpu2"], INFO)
+    assert fake.closed == ["gpu2"]

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""A stand-in for ssh: drops the options, and runs the command by `sh -c` on this machine. For tests only.
+
+FAKE_SSH in the environment says how it behaves, as a JSON object:
+`exit`, `says`: ends at once with this code and these words on stderr.
+`banner`: printed by the login shell first. `home`, `path`, `environment`: HOME, PATH and more variables there.
+`delay_s`: each way. `halves`: bytes come three at a time. `log`: a file that gets the arguments.
+`stall`, `cut`: a file; while the first is there, nothing goes through, and with the second the link ends.
+`hosts`: the same for single hosts, by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    behaviour = json.loads(os.environ.get("FAKE_SSH", "{}"))
+    if log := behaviour.get("log"):
+        with Path(log).open("a") as file:
+            file.write(json.dumps(sys.argv[1:]) + "\n")
+    assert "--" in sys.argv, "a host could be read as an option"
+    host, *command = sys.argv[sys.argv.index("--") + 1 :]
+    behaviour = {**behaviour, **behaviour.get("hosts", {}).get(host, {})}
+    if "exit" in behaviour:
+        print(behaviour.get("says", ""), file=sys.stderr, flush=True)
+        sys.exit(behaviour["exit"])
+    environment = {
+        "HOME": behaviour.get("home", os.environ.get("HOME", "/")),
+        "PATH": behaviour.get("path", os.environ["PATH"]),
+        "SHELL": "/bin/sh",
+        **behaviour.get("environment", {}),
+    }
+    login = " ".join(command)
+    if "banner" in behaviour:
+        os.write(1, behaviour["banner"].encode())
+    if not {"delay_s", "halves", "stall", "cut"} & set(behaviour):
+        os.execve("/bin/sh", ["sh", "-c", login], environment)
+    pipe = subprocess.PIPE
+    shell_words = ["/bin/sh", "-c", login]
+    with subprocess.Popen(shell_words, env=environment, stdin=pipe, stdout=pipe, start_new_session=True) as shell:
+        assert shell.stdin and shell.stdout
+        threading.Thread(target=carry, args=(0, shell.stdin.fileno(), behaviour), daemon=True).start()
+        carry(shell.stdout.fileno(), 1, behaviour)
+    sys.exit(shell.returncode)
+
+
+def carry(source: int, target: int, behaviour: dict) -> None:
+    """Carry bytes from one descriptor to another, as slowly and as torn as the link is said to be."""
+    waiting: queue.Queue[tuple[float, bytes]] = queue.Queue()
+    delay_s = behaviour.get("delay_s", 0.0)
+    halves, stall, cut = (behaviour.get(name) for name in ("halves", "stall", "cut"))
+
+    def write() -> None:
+        while True:
+            due_s, chunk = waiting.get()
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            while stall and Path(stall).exists():
+                time.sleep(0.01)
+            try:
+                while chunk:
+                    chunk = chunk[os.write(target, chunk[: 3 if halves else len(chunk)]) :]
+            except OSError:
+                return
+            if due_s < 0:
+                os.close(target)
+                return
+
+    writer = threading.Thread(target=write, daemon=True)
+    writer.start()
+    while True:
+        if cut and Path(cut).exists():
+            os._exit(255)
+        if not select.select([source], [], [], 0.02)[0]:
+            continue
+        chunk = os.read(source, 4096)
+        if not chunk:
+            waiting.put((-1.0, b""))
+            writer.join()
+            return
+        waiting.put((time.monotonic() + delay_s, chunk))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+"""Connections to hosts that are this machine, by a fake ssh or a real one, and children started over them."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.lanes import CHILDREN
+from support.waiting import wait_for
+from tfmon.hosts import shipping
+from tfmon.hosts.connection import Connection
+from tfmon.hosts.host import Host
+from tfmon.lanes.launch import ProcessLauncher
+from tfmon.lanes.plan import LanePlan, RacePlan
+from tfmon.lanes.process import LaneProcess
+from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted
+from tfmon.model.knobs import Settings
+from tfmon.model.lane_events import Hello, LaneFailed, PhaseEntered
+from tfmon.model.race import Race
+from tfmon.model.spec import LaneSpec
+
+MONITOR = Path(__file__).parents[1] / "hosts" / "monitor.py"
+KINDS = ("a_listener", "defiance")
+"""Children that end with their pipe, and that ignore all but SIGKILL; of each, one is suspended."""
+CLOSED_S = 3.0
+"""A closed link ends the lanes within 1 s; a busy machine takes longer."""
+FAKE_SSH = Path(__file__).with_name("fake_ssh.py")
+
+
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one that is dead and not yet reaped by init counts."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def suspended(pid: int) -> bool:
+    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+
+
+class RemoteChild:
+    """A child that says what SAYS names, or a command, on a host; and all that was heard of it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        says: str,
+        command: Sequence[str],
+        settings: Settings,
+        **environment: str | None,
+    ) -> None:
+        self.events: list[Event] = []
+        self.ends = 0
+        spec = LaneSpec("cpu", name="gpu2/cpu", host=connection.host.name)
+        lane = LanePlan(spec, dict(settings), {"SAYS": says, **environment})
+        plan = RacePlan(Race(), Path("no.py"), (lane,), Path(sys.executable), command=tuple(command))
+        self.process = connection.start_lane(lane, plan, CHILDREN / "speaker.py", self._hear, self._note_end)
+        self.pid = self.process.pid
+
+    def _hear(self, process: LaneProcess, event: Event) -> None:
+        assert process.lane == "gpu2/cpu" == event.lane
+        self.events.append(event)
+
+    def _note_end(self) -> None:
+        self.ends += 1
+
+    @property
+    def phases(self) -> list[str]:
+        return [event.phase for event in self.events if isinstance(event, PhaseEntered)]
+
+    @property
+    def problems(self) -> list[str]:
+        return [event.problem for event in self.events if isinstance(event, BadLine)]
+
+    @property
+    def printed(self) -> list[str]:
+        return [line for event in self.events if isinstance(event, LanePrinted) for line in event.lines]
+
+    @property
+    def failure(self) -> LaneFailed | None:
+        return next((event for event in self.events if isinstance(event, LaneFailed)), None)
+
+    @property
+    def end(self) -> LaneEnded:
+        wait_for(lambda: self.ends, 30, "the child has ended")
+        (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
+        assert self.events[-1] is end and self.process.ended and self.ends == 1
+        return end
+
+    def said_pid(self) -> int:
+        """The process that it tells of in its hello."""
+        wait_for(lambda: any(isinstance(event, Hello) for event in self.events), 30, "a hello")
+        return next(event.pid for event in self.events if isinstance(event, Hello))
+
+    def wait_for_phase(self, phase: str, times: int = 1) -> None:
+        wait_for(lambda: self.phases.count(phase) >= times, 30, f"{phase} {times} times")
+
+
+class Linked(Connection):
+    """A connection, and all that was heard of its host."""
+
+    def __init__(self, host: Host, launcher: ProcessLauncher | None = None) -> None:
+        self.events: list[Event] = []
+        self.listener: Callable[[Event], None] = lambda _: None
+        super().__init__(host, self._hear, launcher)
+
+    def _hear(self, event: Event) -> None:
+        self.events.append(event)
+        self.listener(event)
+
+    def start(
+        self,
+        says: str = "",
+        command: Sequence[str] = (),
+        settings: Settings | None = None,
+        **environment: str | None,
+    ) -> RemoteChild:
+        """Start a child there."""
+        return RemoteChild(self, says, command, settings or {}, **environment)
+
+    def heard(self, kind: type) -> list:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    def wait_for_loss(self, timeout_s: float = 30) -> HostLost:
+        wait_for(lambda: self.heard(HostLost), timeout_s, "the loss is told")
+        return self.heard(HostLost)[0]
+
+    @property
+    def agent(self) -> psutil.Process:
+        """The agent's own process, which is on this machine."""
+        return psutil.Process(self.greeting.pid)
+
+
+class FakeSsh:
+    """A stand-in for ssh on the PATH. What it does is said before a connection is opened."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self._monkeypatch = folder, monkeypatch
+        self.home = folder / "home"
+        self._links: list[Linked] = []
+        self.home.mkdir()
+        program = folder / "bin" / "ssh"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+        self.behave()
+
+    def behave(self, **behaviour: object) -> None:
+        """Say how connections are that are opened from now on; see `fake_ssh`."""
+        given = {"home": str(self.home), **behaviour}
+        self._monkeypatch.setenv("FAKE_SSH", json.dumps(given))
+
+    def link(
+        self,
+        name: str = "gpu2",
+        python: str = sys.executable,
+        run: Sequence[str] = (),
+        launcher: ProcessLauncher | None = None,
+    ) -> Linked:
+        """Return a connection that is not open yet."""
+        self._links.append(Linked(Host(name, run=tuple(run), python=python), launcher))
+        return self._links[-1]
+
+    def connect(self, name: str = "gpu2", **how: object) -> Linked:
+        """Return an open connection."""
+        link = self.link(name, **how)
+        link.open()
+        return link
+
+    def close(self) -> None:
+        for link in self._links:
+            link.close()
+
+
+# ---------------------------------------------------------------- what dies
+
+
+def start_all_kinds(link) -> list[RemoteChild]:
+    children = [link.start(says) for says in KINDS for _ in range(2)]
+    for child in children:
+        child.said_pid()
+    for child in children[1::2]:
+        child.process.suspend()
+        wait_for(lambda child=child: suspended(child.pid), what="suspended")
+    return children
+
+
+def all_gone(children: list[RemoteChild], *others: int) -> bool:
+    return all(gone(child.pid) and gone(child.said_pid()) for child in children) and all(map(gone, others))
+
+
+def agents_code(before: str, after: str):
+    """Return what is shipped, with other words in the agent."""
+    whole, changed = zipfile.ZipFile(io.BytesIO(shipping.packed())), io.BytesIO()
+    with zipfile.ZipFile(changed, "w") as archive:
+        for entry in whole.infolist():
+            content = whole.read(entry).decode()
+            if entry.filename == "tfmon/hosts/agent.py":
+                assert before in content
+                content = content.replace(before, after)
+            archive.writestr(entry, content)
+    return changed.getvalue
+
+
+def start_monitor(*words: str, **environment: str) -> subprocess.Popen[str]:
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    command = [sys.executable, str(MONITOR), *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables)
+
+
+def read_pids(monitor: subprocess.Popen[str]) -> list[int]:
+    assert monitor.stdout is not None
+    return [int(word) for word in monitor.stdout.readline().split()]

@@ -1,0 +1,111 @@
+"""An sshd on loopback, with its own keys in a temporary folder; skipped where none is installed."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.waiting import wait_for
+
+SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+SSH = shutil.which("ssh")
+PROGRAMS = (SSHD, SSH, shutil.which("ssh-keygen"))
+needs_sshd = pytest.mark.skipif(None in PROGRAMS, reason="sshd, ssh or ssh-keygen is not installed")
+SETTINGS = """
+ListenAddress 127.0.0.1
+Port {port}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/user.pub
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PermitRootLogin yes
+"""
+CLIENT = """
+Host gpu2 gpu3
+    HostName 127.0.0.1
+    Port {port}
+    User {user}
+    IdentityFile {folder}/user
+    IdentitiesOnly yes
+    UserKnownHostsFile {folder}/known_hosts
+    GlobalKnownHostsFile /dev/null
+    StrictHostKeyChecking yes
+"""
+ROOTS_FOLDER = Path("/run/sshd")
+"""What Debian's sshd needs when root starts it; otherwise its service makes it."""
+
+
+@dataclass(frozen=True)
+class Sshd:
+    """A running sshd that lets this user in with the key `user` of its folder."""
+
+    process: psutil.Process
+    port: int
+    folder: Path
+
+    def put_client(self) -> str:
+        """Return a folder whose `ssh` reaches it as gpu2 and gpu3, by a configuration of its own."""
+        host_key = (self.folder / "host.pub").read_text()
+        (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {host_key}")
+        settings = CLIENT.format(port=self.port, folder=self.folder, user=getpass.getuser())
+        (self.folder / "config").write_text(settings)
+        program = self.folder / "client" / "ssh"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {SSH} -F {self.folder}/config "$@"\n')
+        program.chmod(0o755)
+        return str(program.parent)
+
+    def sessions(self) -> list[psutil.Process]:
+        """Return the processes of sshd that serve a connection."""
+        return [one for one in self.process.children(recursive=True) if "sshd" in one.name()]
+
+
+@contextlib.contextmanager
+def running_sshd(folder: Path) -> Iterator[Sshd | None]:
+    """Run an sshd whose files are in a folder; None where it may not be started."""
+    for name in ("host", "user"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(words, check=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = folder / "sshd_config"
+    settings.write_text(SETTINGS.format(port=port, folder=folder))
+    if os.getuid() == 0:
+        ROOTS_FOLDER.mkdir(mode=0o755, exist_ok=True)
+    command = [str(SSHD), "-D", "-e", "-f", str(settings)]
+    if subprocess.run([*command, "-t"], capture_output=True).returncode:
+        yield None
+        return
+    with (folder / "log").open("w") as log, subprocess.Popen(command, stderr=log) as daemon:
+        try:
+            wait_for(lambda: listens(port), 30, "sshd listens")
+            yield Sshd(psutil.Process(daemon.pid), port, folder)
+        finally:
+            daemon.terminate()
+
+
+@pytest.fixture
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """An sshd that listens."""
+    with running_sshd(tmp_path_factory.mktemp("sshd")) as found:
+        if found is None:
+            pytest.skip("an sshd may not be started here")
+        yield found
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,244 @@
+"""A race over several machines on the screen: each lane has the name and the readings of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.ui import HOSTS, REMOTE, Demo, connect, hosts_demo, lose, racing_demo
+
+from tfmon import units
+from tfmon.analysis.analysis import analyse
+from tfmon.model.events import HostConnecting, HostLost, LanePrinted, MachineKnown
+from tfmon.model.lane_events import LaneFailed
+from tfmon.model.race import Machine
+from tfmon.model.spec import LaneSpec
+from tfmon.ui.render import hosts
+from tfmon.ui.render.race import draw
+from tfmon.ui.render.rows import plain
+from tfmon.ui.screens.lane import lane_rows
+from tfmon.ui.view import View
+
+from .pilot import app_of, press, shown
+
+
+def race(demo: Demo, width: int = 200, height: int = 50) -> list[str]:
+    return plain(draw(analyse(demo.session.snapshot()), View(), width, height).rows)
+
+
+def pane(demo: Demo, lane: str, width: int = 200) -> list[str]:
+    """Return the rows of the pane of a lane, of three side by side."""
+    place, rows = demo.names.index(lane), race(demo, width)
+    return [row[width * place // 3 : width * (place + 1) // 3] for row in rows if row.startswith(("│", "╭"))]
+
+
+def page(demo: Demo, lane: str) -> str:
+    snapshot = demo.session.snapshot()
+    return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), 120)))
+
+
+# ---------------------------------------------------------------- panes
+
+
+def test_a_pane_has_the_name_and_the_readings_of_its_own_machine():
+    demo = hosts_demo()
+    (sampled,) = demo.session.snapshot().hosts["gpu2"].gpus
+    demo.session.accept(replace(sampled, busy_pct=71.0))
+    here, second, third = (pane(demo, name) for name in demo.names)
+    assert "A  cpu batch_size=10  AMD EPYC 9554" in here[0]
+    assert "B  gpu2/gpu:0 batch_size=10  NVIDIA H200" in second[0]
+    assert "C  me@gpu3/gpu:1 batch_size=256" in third[0]
+    assert any("of 800 " in row for row in here) and any("of 3200 " in row for row in second)
+    assert any("71 % busy" in row for row in second)
+    assert not any("71 % busy" in row for row in third), "a GPU of another machine with the same UUID"
+
+
+def test_lanes_of_different_machines_train_at_the_same_time_and_those_of_one_take_turns():
+    demo = hosts_demo()
+    assert [("▸ training" in pane(demo, name)[0]) for name in demo.names] == [True, True, True]
+    aliases = hosts_demo(specs=(LaneSpec("cpu"), LaneSpec("gpu:0", host="gpu2"), LaneSpec("cpu", host="gpu2")))
+    aliases.session.grant_slice("gpu2/gpu:0", ["cpu"])
+    assert [("▸ training" in pane(aliases, name)[0]) for name in aliases.names] == [True, True, False]
+    assert "waiting" in pane(aliases, "gpu2/cpu")[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "brief"),
+    [("me@gpu3.lab.example.org", "gpu3/gpu:1"), ("10.0.0.17", "10.0.0.17/gpu:1"), ("fe80::7", "fe80::7/gpu:1")],
+)
+def test_a_narrow_pane_names_the_machine_without_user_and_domain_and_an_address_whole(host, brief):
+    demo = Demo((LaneSpec("cpu"), LaneSpec("gpu:1", {"batch_size": 256}, host=host)))
+    snapshot = demo.session.snapshot()
+    names = hosts.lane_names(snapshot, snapshot.lanes[1])
+    assert names[0].startswith(f"{host}/gpu:1 ") and names[-1] == brief
+    assert sorted(names, key=len, reverse=True)[0] == names[0]
+
+
+def test_a_race_on_one_machine_has_the_names_it_always_had():
+    snapshot = racing_demo().session.snapshot()
+    for lane in snapshot.lanes:
+        assert hosts.lane_names(snapshot, lane) == [lane.title, lane.short_title]
+
+
+def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does():
+    demo = hosts_demo()
+    demo.clock.ahead(4.2)
+    assert any("link    nothing came for 4.2 s" in row for row in pane(demo, "gpu2/gpu:0"))
+    assert not any("nothing came" in row for row in pane(demo, "cpu")), "the own machine has no link"
+    demo.train("gpu2/gpu:0", 7_663, 1.3, demo.clock())
+    assert not any("nothing came" in row for row in pane(demo, "gpu2/gpu:0"))
+    lose(demo, "me@gpu3")
+    assert not any("nothing came" in row for row in pane(demo, demo.names[2])), "it is lost, and says so"
+
+
+def test_a_lost_machine_fails_its_lane_with_a_line_and_the_time_while_the_others_go_on():
+    demo = hosts_demo()
+    lose(demo, "gpu2")
+    demo.race(3, (2_420, 7_663, 30_400))
+    lost = pane(demo, "gpu2/gpu:0")
+    assert "failed after 0:30" in lost[0]
+    assert "✗ gpu2 is lost: the connection was closed" in lost[1]
+    assert "▸ r connects to gpu2 again" in lost[2]
+    assert any("it had done 22 860 steps" in row for row in lost)
+    assert "▸ training 0:33" in pane(demo, "cpu")[0] and "▸ training 0:33" in pane(demo, demo.names[2])[0]
+    assert "3 machines, 1 lost" in "\n".join(race(demo))
+
+
+# ---------------------------------------------------------------- around the panes
+
+
+def test_the_header_counts_machines_and_not_the_names_of_hosts():
+    assert "3 machines · TF 2.21.0 · node7, gpu2, me@gpu3" in "\n".join(race(hosts_demo()))
+    aliases = hosts_demo()
+    connect(aliases, "me@gpu3", replace(HOSTS["me@gpu3"], boot=HOSTS["gpu2"].boot))
+    assert race(aliases)[1].endswith(" 2 machines · TF 2.21.0 · node7, gpu2")
+
+
+def test_the_header_of_a_race_on_one_other_machine_has_its_name_cores_and_gpus():
+    specs = (LaneSpec("cpu", host="me@gpu3"), LaneSpec("gpu:0", host="me@gpu3"))
+    demo = hosts_demo(specs=specs)
+    text = "\n".join(race(demo))
+    assert "taking turns · me@gpu3 · 64 of 64 cores · 2 GPUs, A100" in text
+    assert "The same training on the CPU and the GPU of me@gpu3" in text
+    assert "node7" not in text, "no lane trains on the monitor's own machine"
+    demo.session.accept(HostLost(at_ns=demo.clock(), host="me@gpu3", reason="asleep"))
+    assert "me@gpu3 is lost" in "\n".join(race(demo))
+
+
+def test_what_is_compared_names_the_machines_where_there_is_room():
+    demo = hosts_demo()
+    assert race(demo)[2].startswith(" The same training on the CPU here, the GPU of gpu2 and GPU 1 of me@gpu3; ")
+    assert race(demo, 80, 24)[1].startswith(" The same training on 3 devices of 3 machines; ")
+
+
+def test_versions_that_differ_are_all_in_the_header():
+    demo = Demo(REMOTE)
+    for host in HOSTS:
+        connect(demo, host)
+    demo.go()
+    assert "TF 2.21.0 ·" in "\n".join(race(demo))
+    demo.equip("gpu2/gpu:0", tensorflow="2.20.0")
+    assert "TF 2.21.0, 2.20.0" in "\n".join(race(demo))
+
+
+@pytest.mark.parametrize(
+    ("specs", "words", "said"),
+    [
+        (REMOTE, "in rounds", "each round begins on all machines together"),
+        ((*REMOTE, LaneSpec("cpu", host="gpu2")), "turns on each machine", "taking turns on each machine"),
+    ],
+)
+async def test_the_mode_says_who_waits_for_whom(specs, words, said):
+    demo = hosts_demo(mode="concurrent", specs=specs)
+    async with app_of(demo).run_test(size=(200, 50)) as pilot:
+        assert "all at once" in shown(pilot)
+        await press(pilot, "t")
+        assert said in shown(pilot)
+        demo.session.set_mode("turns")
+        await press(pilot, "tab")
+        assert f"{words} · 3 machines" in shown(pilot)
+
+
+# ---------------------------------------------------------------- the page of a lane
+
+
+def test_the_page_of_a_lane_has_its_connection_its_clock_and_what_the_agent_takes():
+    demo = hosts_demo()
+    text = page(demo, "gpu2/gpu:0")
+    for words in (
+        "Connection to gpu2",
+        "connected for 0:34",
+        "0.51 ms from tfmon to the agent and back",
+        "-3 600.000033 s, known to ±0.041 ms",
+        "0.7 % of a core and 8.2 MiB there",
+        "gpu2.lab, Linux",
+        "Intel Xeon Platinum 8480",
+        "Python 3.12.3, TensorFlow 2.21.0, GPU driver 580.65",
+        "410 % of a core, all programs together",
+        "1.2 % of a core by tfmon's agent there",
+    ):
+        assert words in text  # fmt: skip
+    assert text.count("last minute, up to 410 %") == 1, "the curve of the machine that the lane trains on"
+    assert "Connection" not in page(demo, "cpu") and "by this monitor" in page(demo, "cpu")
+
+
+def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
+    demo = Demo(REMOTE)
+    assert "connecting" in page(demo, "gpu2/gpu:0") and "n/a (not measured yet)" in page(demo, "gpu2/gpu:0")
+    demo = hosts_demo()
+    lose(demo, "gpu2", "nothing came for 6 s")
+    demo.clock.ahead(12)
+    assert "12.0 s ago: nothing came for 6 s" in page(demo, "gpu2/gpu:0")
+
+
+def test_the_page_of_a_lane_says_which_lanes_share_its_machine_under_another_name():
+    demo = hosts_demo()
+    assert "one machine" not in page(demo, "gpu2/gpu:0")
+    connect(demo, "me@gpu3", replace(HOSTS["me@gpu3"], boot=HOSTS["gpu2"].boot))
+    assert "with me@gpu3/gpu:1: these lanes take turns" in page(demo, "gpu2/gpu:0")
+
+
+def test_the_offset_of_a_clock_is_written_to_the_microsecond():
+    assert units.offset(33_400) == "+0.000033 s" and units.offset(-33_600) == "-0.000034 s"
+    assert units.offset(3_600_000_120_499) == "+3 600.000120 s" and units.offset(999_999_999) == "+1.000000 s"
+
+
+# ---------------------------------------------------------------- connecting
+
+
+def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
+    demo = Demo(REMOTE)
+    assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0"))
+    connect(demo, "gpu2")
+    assert any("▸ starting Python on gpu2" in row for row in pane(demo, "gpu2/gpu:0"))
+    assert any("▸ starting Python " in row for row in pane(demo, "cpu"))
+    demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
+    assert any("▸ connecting to gpu2" in row for row in pane(demo, "gpu2/gpu:0")), "r connects again"
+    lose(demo, "gpu2")
+    demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
+    rows = pane(demo, "gpu2/gpu:0")
+    assert "connecting to gpu2 again…" in rows[1] and "✗ gpu2 is lost" in rows[2]
+
+
+# ---------------------------------------------------------------- text from a host
+
+EVIL = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\r\n\x9b5A\u202eabc\x00\x7f"
+
+
+async def test_nothing_that_a_host_says_reaches_the_terminal_with_control_characters():
+    demo = hosts_demo()
+    app = app_of(demo)
+    async with app.run_test(size=(120, 60)) as pilot:
+        facts = Machine(EVIL, EVIL, EVIL, 8, 8, 2**30, (EVIL,), EVIL, tensorflow=EVIL, python=EVIL, driver=EVIL)
+        connect(demo, "gpu2", facts)
+        demo.session.accept(MachineKnown(at_ns=demo.clock(), machine=facts))
+        demo.session.accept(LanePrinted(lane="gpu2/gpu:0", at_ns=demo.clock(), lines=(EVIL,)))
+        demo.session.accept(
+            LaneFailed(lane="gpu2/gpu:0", at_ns=demo.clock(), kind="host", message=EVIL, hint=EVIL)
+        )
+        demo.session.accept(HostLost(at_ns=demo.clock(), host="gpu2", reason=EVIL))
+        app.say(EVIL)
+        for keys in (["tab", "tab"], ["enter"], ["l"], ["escape"], ["z"], ["y"]):
+            await press(pilot, *keys)
+            assert "owned" in shown(pilot), keys
+            assert shown(pilot).replace("\n", "").isprintable(), keys

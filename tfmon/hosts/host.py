@@ -1,0 +1,17 @@
+"""How another machine is reached: by ssh, or by a launcher of the settings file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A machine that lanes may run on."""
+
+    name: str
+    """What the user calls it: a destination of ssh, such as `me@gpu3`, or the name of a table `[hosts.NAME]`."""
+    run: tuple[str, ...] = ()
+    """A command that runs another command there and passes stdin and stdout; empty for ssh."""
+    python: str = ""
+    """The interpreter there; empty for `python3`. `~` is the home there."""

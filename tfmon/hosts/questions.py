@@ -1,0 +1,170 @@
+"""What the monitor asks a host about itself: answered there, by the agent, in plain values, and read here.
+
+A question is a name and words; `answer` answers it. For each one a `read_…` or `check_…` reads the answer.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tfmon.hosts.trouble import HostError
+from tfmon.lanes.plan import digest
+from tfmon.model.codec import CodecError, plain, read
+from tfmon.model.race import Machine
+from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
+from tfmon.probes.machine import read_machine
+from tfmon.probes.wheel import Wheel, read_wheel
+
+if TYPE_CHECKING:
+    from tfmon.doctor.report import Report
+
+Answer: TypeAlias = dict[str, Any]
+"""In the types that JSON has; `error` and `hint` where there is none."""
+
+
+def answer(question: str, words: Mapping[str, Any]) -> Answer:
+    """Answer a question about this machine; one that cannot be answered has an `error`, in one line.
+
+    Thread: any; may take seconds.
+    """
+    known = _QUESTIONS.get(question)
+    if known is None:
+        return {"error": f"its tfmon does not know the question {question!r}"}
+    try:
+        return known(**words)
+    except Exception as error:  # noqa: BLE001 - the monitor shows it
+        return {"error": f"the question {question!r} failed: {type(error).__name__}: {error}"}
+
+
+def _read(found: Answer, name: str, kind: object) -> Any:  # noqa: ANN401 - of that type
+    """Return a part of an answer.
+
+    Raises:
+        HostError: it is not what was asked for.
+    """
+    try:
+        return read(found.get(name), kind, strict=False)
+    except CodecError as error:
+        raise HostError(f"an answer of the agent cannot be read: {error}") from None
+
+
+# ---------------- which machine it is, and its GPUs
+
+
+def _machine() -> Answer:
+    """Take some milliseconds: no driver is opened."""
+    return {"machine": plain(with_devices(_here(), GpuSearch(), read_wheel()))}
+
+
+def _here(python: str = "") -> Machine:
+    return replace(read_machine(), python="" if python else platform.python_version())
+
+
+def read_machine_answer(found: Answer) -> Machine:
+    """Return the machine of an answer to `machine`; its GPUs are not known yet."""
+    machine: Machine = _read(found, "machine", Machine)
+    return machine
+
+
+def _gpus(python: str = "") -> Answer:
+    """Take what the driver takes: seconds where its first call is slow."""
+    search = find_gpus(_own(python))
+    machine = replace(with_devices(_here(python), search, read_wheel(_own(python))), no_gpu=search.reason)
+    return {"search": plain(search), "machine": plain(machine)}
+
+
+def read_gpus_answer(found: Answer) -> GpuSearch:
+    """Return the GPUs of an answer to `gpus`; `read_machine_answer` reads the machine with them from it, too."""
+    search: GpuSearch = _read(found, "search", GpuSearch)
+    return search
+
+
+def _tensorflow(python: str = "") -> Answer:
+    return {"wheel": plain(read_wheel(_own(python)))}
+
+
+def read_tensorflow_answer(found: Answer) -> Wheel | None:
+    """Return the TensorFlow of an answer to `tensorflow`; None for none."""
+    wheel: Wheel | None = _read(found, "wheel", Wheel | None)
+    return wheel
+
+
+def _own(python: str) -> str | None:
+    """Return an interpreter as it was named; None for the one that runs the agent."""
+    return os.path.expanduser(python) if python else None  # noqa: PTH111 - it may be a bare command
+
+
+# ---------------- a user's own command
+
+
+def _paths(paths: Sequence[str], programs: Sequence[str], folder: str, path_first: bool = False) -> Answer:
+    """Say what is not there, and which content files have.
+
+    Args:
+        paths: Files and folders.
+        programs: Commands; those without a slash are looked for in PATH.
+        folder: Where a path begins that is not absolute.
+        path_first: Whether the folder of this Python is first in PATH, as it is for lanes of a host with `python`.
+    """
+    own = [str(Path(sys.executable).parent)] if path_first else []
+    path = os.pathsep.join([*own, os.environ.get("PATH", os.defpath)])
+    missing = [] if Path(folder).is_dir() else [folder]
+    missing += [name for name in paths if not os.access(Path(folder) / name, os.R_OK)]
+    for name in programs:
+        program = str(Path(folder) / name) if os.sep in name else name
+        if shutil.which(program, path=path) is None:
+            missing.append(name)
+    return {"missing": missing, "digests": {name: digest(Path(folder) / name) for name in paths}}
+
+
+def read_paths_answer(found: Answer) -> tuple[str, ...]:
+    """Return what is not there, of an answer to `paths`, as it was named."""
+    missing: tuple[str, ...] = _read(found, "missing", tuple[str, ...])
+    return missing
+
+
+def read_differing_answer(found: Answer, folder: str) -> tuple[str, ...]:
+    """Return the files that are there with another content than here, of an answer to `paths`."""
+    digests: dict[str, str] = _read(found, "digests", dict[str, str])
+    return tuple(name for name, theirs in digests.items() if theirs and theirs != digest(Path(folder) / name))
+
+
+# ---------------- the doctor
+
+
+def _doctor(
+    imports: bool, folder: str, python: str = "", pids: Sequence[int] = (), others: object = None
+) -> Answer:
+    """Run the doctor's checks; with `others`, for a race that runs, whose lanes are `pids`."""
+    from tfmon.doctor.facts import OthersLoad, Running
+    from tfmon.doctor.report import Roots, run_checks
+
+    running = None if others is None else Running(frozenset(pids), read(others, OthersLoad, strict=False))
+    report = run_checks(
+        _own(python) or sys.executable, imports=imports, roots=Roots(folder=Path(folder)), running=running
+    )
+    return {"report": plain(report)}
+
+
+def read_doctor_answer(found: Answer) -> Report:
+    """Return the report of an answer to `doctor`."""
+    from tfmon.doctor.report import Report
+
+    report: Report = _read(found, "report", Report)
+    return report
+
+
+_QUESTIONS: dict[str, Callable[..., Answer]] = {
+    "machine": _machine,
+    "gpus": _gpus,
+    "tensorflow": _tensorflow,
+    "paths": _paths,
+    "doctor": _doctor,
+}

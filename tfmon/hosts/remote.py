@@ -1,0 +1,156 @@
+"""A lane's process on another machine, as the monitor has it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from tfmon.errors import TfmonError
+from tfmon.hosts.frames import Kind
+from tfmon.lanes.process import LaneProcess, Sink
+from tfmon.model.events import Event
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_state import HOST_LOST
+from tfmon.model.requests import Assign, Request, TakeProfile
+
+CONNECT_AGAIN = "r connects again and starts it anew"
+
+
+class Link(Protocol):
+    """What a process needs of its connection. Thread: any."""
+
+    folder: str
+    """The agent's folder."""
+    lost: str
+    """Why the connection is lost; empty while it is not."""
+
+    def put(self, kind: Kind, number: int, payload: bytes) -> object:
+        """Send a frame."""
+
+    def here(self, there_ns: int) -> int:
+        """Return the monitor's stamp for one from there."""
+
+    def fetch(self, path: str) -> bytes:
+        """Return a file of the agent's folder; raises TfmonError."""
+
+    def deliver(self, work: Callable[[], None]) -> None:
+        """Do something in the thread that tells events, after what came before."""
+
+
+class RemoteProcess(LaneProcess):
+    """A child of an agent.
+
+    Thread: what `deliver` does is the connection's delivering thread's; the rest any.
+    """
+
+    stack_poll_s = 0.3
+
+    def __init__(
+        self, lane: str, number: int, scenario: str, link: Link, sink: Sink, ended: Callable[[], None]
+    ) -> None:
+        """Take over a process that is about to be started.
+
+        Args:
+            lane: The lane's name.
+            number: That of its frames.
+            scenario: Where its scenario is, there; empty for none.
+            link: The connection.
+            sink: Takes the process and each of its events.
+            ended: Called after its end is told.
+        """
+        super().__init__(lane, sink, link.here)
+        self.number = number
+        self.pid = 0  # until the agent has started it; nobody is told of it before
+        self._scenario = scenario
+        self._link = link
+        self._note_end = ended
+        self._profiles: dict[str, str] = {}
+        """Folders of profiles here, by their names in the agent's folder."""
+
+    def send(self, request: Request) -> bool:
+        """Send a request with the paths of that machine; return False when nobody reads it."""
+        if isinstance(request, Assign) and self._scenario:
+            request = replace(request, scenario=self._scenario)
+        elif isinstance(request, TakeProfile):
+            there = f"{self._link.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
+            self._profiles[there] = request.folder
+            request = replace(request, folder=there)
+        return super().send(request)
+
+    def _write(self, data: bytes) -> bool:
+        if self.ended or self._link.lost:
+            return False
+        self._link.put(Kind.REQUEST, self.number, data)
+        return True
+
+    def _signal(self, number: signal.Signals, *, alone: bool = False) -> None:
+        if not self.ended:
+            self._link.put(Kind.SIGNAL_ALONE if alone else Kind.SIGNAL, self.number, bytes([number]))
+
+    def suspend_with_monitor(self) -> None:
+        """Do nothing: the connection suspends all lanes of the host."""
+
+    def continue_with_monitor(self) -> None:
+        """Do nothing: the connection continues all lanes of the host."""
+
+    # ---------------------------------------------------------------- what comes from there
+
+    def take_metrics(self, chunk: bytes) -> None:
+        """Take bytes of the metric pipe."""
+        self._metrics.take(chunk)
+
+    def take_output(self, chunk: bytes) -> None:
+        """Take bytes that the child printed."""
+        self._output.take(chunk)
+
+    def drop_output(self, size: int) -> None:
+        """Note that the agent dropped so many bytes of the output."""
+        self._output.drop(size)
+
+    @property
+    def output_waits(self) -> bool:
+        """True while something that was printed is not told."""
+        return self._output.waits
+
+    def end(self, code: int, at_ns: int) -> None:
+        """Tell that the child has ended, at a stamp of that machine."""
+        self._tell_end(code, self._link.here(at_ns))
+        self._note_end()
+
+    def lose(self, reason: str, at_ns: int) -> None:
+        """Tell that the connection is lost, and the child with it."""
+        if self.ended:
+            return
+        if not self._end_requested:
+            failed = LaneFailed(at_ns=at_ns, lane=self.lane, kind=HOST_LOST, message=reason, hint=CONNECT_AGAIN)
+            self._tell(failed)
+        self._tell_end(None, at_ns)
+        self._note_end()
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Profiled) and event.folder in self._profiles:
+            threading.Thread(target=self._bring, args=(event,), name="tfmon-profile", daemon=True).start()
+        elif isinstance(event, ProfileFailed) and event.folder in self._profiles:
+            super()._tell(replace(event, folder=self._profiles[event.folder]))
+        else:
+            super()._tell(event)
+
+    def _bring(self, profiled: Profiled) -> None:
+        """Bring a profile here, and tell of it then."""
+        here = self._profiles[profiled.folder]
+        path = Path(here) / Path(profiled.path).name
+        told: Event
+        try:
+            content = self._link.fetch(str(Path(profiled.path).relative_to(self._link.folder)))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except (TfmonError, OSError, ValueError) as error:
+            reason = f"it could not be brought here: {error}"
+            told = ProfileFailed(lane=self.lane, at_ns=profiled.at_ns, folder=here, reason=reason)
+        else:
+            told = replace(profiled, folder=here, path=str(path))
+        self._link.deliver(lambda: LaneProcess._tell(self, told))

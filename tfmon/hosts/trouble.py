@@ -1,0 +1,150 @@
+"""Why a host cannot be used, in one line, and what to do: from what ssh, a launcher or Python said."""
+
+from __future__ import annotations
+
+from tfmon.errors import TfmonError
+from tfmon.hosts.host import Host
+from tfmon.model.codec import clean
+
+OLDEST_PYTHON = (3, 10)
+LONGEST = 200
+_KEYS = (
+    "tfmon asks for no password: `ssh-copy-id {host}` or `ssh-add` makes keys do, `ssh {host} true` tries it"
+)
+_SSH = (
+    (
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "the host key of {host} is another than before",
+        "if that is right, `ssh-keygen -R {address}` forgets the old one; then run `ssh {host}` once",
+    ),
+    (
+        "Host key verification failed",
+        "the host key of {host} is not known here",
+        "run `ssh {host}` once and compare the fingerprint",
+    ),
+    ("Too many authentication failures", "{host} let no key in: {said}", _KEYS),
+    ("Permission denied", "{host} let no key in: {said}", _KEYS),
+    (
+        "Could not resolve hostname",
+        "there is no host {host}: {said}",
+        "name one as ssh knows it, or one of [hosts] in the settings file",
+    ),
+)
+"""What ssh writes, what it means, and what to do."""
+
+
+class HostError(TfmonError):
+    """A host cannot be used."""
+
+
+def no_launcher(host: Host, program: str, error: OSError) -> HostError:
+    """Return the error for a launcher that did not start."""
+    if isinstance(error, FileNotFoundError) and not host.run:
+        return HostError("there is no ssh on this machine", "install the OpenSSH client")
+    why = error.strerror or str(error)
+    return HostError(f"{program}, which reaches {host.name}, did not start: {why}", _look_at_run(host))
+
+
+def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> HostError:
+    """Return the error for a launcher that ended before Python's first word.
+
+    Args:
+        host: The host.
+        code: The launcher's exit code.
+        said: What it wrote to stderr.
+        printed: What came on stdout.
+    """
+    words = {"host": host.name, "address": host.name.rpartition("@")[2], "said": _last(said)}
+    text = "\n".join(said)
+    if not host.run:
+        for sign, message, hint in _SSH:
+            if sign in text:
+                return HostError(message.format(**words), hint.format(**words))
+        if code == 255:
+            why = words["said"] or "ssh ended without a word"
+            return HostError(f"{host.name} cannot be reached: {why}", f"`ssh {host.name} true` tries it")
+    if code in (126, 127):
+        why = words["said"] or f"exit code {code}"
+        return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
+    why = words["said"] or _last(printed.splitlines()) or "nothing was said"
+    hint = _look_at_run(host) if host.run else f"`ssh {host.name} sh` must start a shell"
+    return HostError(f"{host.name} ended with exit code {code} before Python began: {why}", hint)
+
+
+def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> HostError:
+    """Return the error for a host that did not say the first word in time."""
+    last = _last(said) or _last(printed.splitlines())
+    why = f", but this: {last}" if last else ""
+    return HostError(
+        f"{host.name} did not answer within {patience_s:.0f} s{why}",
+        _look_at_run(host)
+        if host.run
+        else f"`ssh {host.name} true` tries it; does it ask something?",
+    )
+
+
+def no_python(host: Host) -> HostError:
+    """Return the error for a host without the Python that the settings name, or any."""
+    name = f"no {host.python}" if host.python else "no Python"
+    return HostError(
+        f"there is {name} on {host.name}", f'python = "~/…/bin/python" under [hosts.{_table(host)}] names one'
+    )
+
+
+def old_python(host: Host, version: tuple[int, ...], path: str) -> HostError:
+    """Return the error for a Python that is too old."""
+    found, oldest = ".".join(map(str, version)), ".".join(map(str, OLDEST_PYTHON))
+    return HostError(
+        f"{path} on {host.name} is Python {found}; lanes need {oldest} or newer",
+        other_python(host),
+    )
+
+
+def no_tensorflow(host: Host, path: str) -> HostError:
+    """Return the error for a Python without TensorFlow."""
+    return HostError(f"{path} on {host.name} has no TensorFlow", other_python(host))
+
+
+def other_python(host: Host) -> str:
+    """Return how to name another Python of a host."""
+    return f'python = "~/…/bin/python" under [hosts.{_table(host)}] names another'
+
+
+def no_agent(host: Host, why: str) -> HostError:
+    """Return the error for code that could not be unpacked or run there."""
+    return HostError(f"tfmon's agent did not start on {host.name}: {_cut(why)}")
+
+
+def other_version(host: Host, theirs: object, ours: int) -> HostError:
+    """Return the error for an agent of another protocol version."""
+    return HostError(
+        f"the agent on {host.name} speaks version {_cut(str(theirs))} of the protocol, this tfmon version {ours}",
+        "is another tfmon on the PYTHONPATH there?",
+    )
+
+
+def why_ended(host: Host, code: int | None, said: list[str]) -> str:
+    """Return why a connection that was made has ended."""
+    last = _last(said)
+    program = host.run[0] if host.run else "ssh"
+    if last:
+        return f"{program} said: {last}"
+    return f"{program} ended with exit code {code}" if code else "the connection was closed there"
+
+
+def _last(lines: list[str]) -> str:
+    whole = [line for line in (_cut(line) for line in lines) if line]
+    return whole[-1] if whole else ""
+
+
+def _cut(text: str) -> str:
+    return " ".join(clean(text, LONGEST).split())
+
+
+def _table(host: Host) -> str:
+    name = host.name
+    return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
+
+
+def _look_at_run(host: Host) -> str:
+    return f"see run under [hosts.{_table(host)}]; it must pass stdin and stdout"

@@ -1,0 +1,222 @@
+"""The launcher's process and its pipes, from its start to the agent's word that it is ready."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tfmon.hosts.frames import CHUNK_BYTES, PROTOCOL
+from tfmon.hosts.host import Host
+from tfmon.hosts.launch import script_of, words_of
+from tfmon.hosts.shipping import packed
+from tfmon.hosts.trouble import (
+    OLDEST_PYTHON,
+    HostError,
+    ended_early,
+    no_agent,
+    no_launcher,
+    no_python,
+    old_python,
+    other_version,
+    too_slow,
+)
+from tfmon.model.codec import clean
+
+PATIENCE_S = 30.0
+"""How long ssh may take until Python's first word there."""
+LAUNCHER_PATIENCE_S = 600.0
+"""The same for a launcher of the settings: one may wait for its turn in a queue."""
+CODE_PATIENCE_S = 60.0
+"""How long shipping the code and starting the agent may take."""
+LOOK_S = 0.25
+EXIT_PATIENCE_S = 1.0
+KEPT_BYTES = 16_384
+"""How much of what is printed is kept for messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What the agent said of itself."""
+
+    folder: str = ""
+    """Where its code and files are, there."""
+    python: str = ""
+    """Its interpreter."""
+    python_version: str = ""
+    pid: int = 0
+
+
+class Wire:
+    """A launcher and its pipes. Thread: one, but for `kill`."""
+
+    def __init__(self, host: Host) -> None:
+        """Start the launcher.
+
+        Raises:
+            TfmonError: It did not start.
+        """
+        self.host = host
+        self._marker = f"tfmon-{secrets.token_hex(8)}"
+        words = words_of(host)
+        try:
+            # A session of its own: neither Ctrl+C nor Ctrl+Z reaches it, and it can ask nothing at the terminal.
+            self.popen = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise no_launcher(host, words[0], error) from error
+        assert self.popen.stdin and self.popen.stdout and self.popen.stderr
+        self.in_fd = self.popen.stdin.fileno()
+        self.out_fd = self.popen.stdout.fileno()
+        self.error_fd = self.popen.stderr.fileno()
+        for fd in (self.in_fd, self.out_fd, self.error_fd):
+            os.set_blocking(fd, False)
+        self._cancelled = threading.Event()
+        self._unsent = b""
+        self._received = b""
+        self._printed = b""
+        self._said = b""
+        self._out_open = True
+        self.errors_open = True
+
+    # ---------------------------------------------------------------- until the agent is ready
+
+    def greet(self) -> tuple[Greeting, bytes]:
+        """Return what the agent says of itself, and what came behind it.
+
+        Raises:
+            TfmonError: There is no agent there; the launcher has ended.
+        """
+        try:
+            return self._greet()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _greet(self) -> tuple[Greeting, bytes]:
+        host = self.host
+        self._unsent = script_of(host, self._marker)
+        patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S
+        first = self._next_word(patience_s)
+        if "python" not in first:
+            raise no_python(host)
+        version = tuple(int(part) for part in first["python"])
+        if version < OLDEST_PYTHON:
+            raise old_python(host, version, clean(str(first.get("executable")), 200))
+        code = packed()
+        self._unsent += b"%012d" % len(code) + code
+        ready = self._next_word(CODE_PATIENCE_S)
+        if "failed" in ready:
+            raise no_agent(host, str(ready["failed"]))
+        if ready.get("ready") != PROTOCOL:
+            raise other_version(host, ready.get("ready"), PROTOCOL)
+        greeting = Greeting(
+            folder=str(ready["folder"]),
+            python=str(ready["python"]),
+            python_version=".".join(map(str, version)),
+            pid=int(ready["pid"]),
+        )
+        return greeting, self._received
+
+    def _next_word(self, patience_s: float) -> dict[str, Any]:
+        """Wait for the next line behind the marker, and keep the others for messages."""
+        until_s = time.monotonic() + patience_s
+        marker = self._marker.encode() + b" "
+        while True:
+            *lines, rest = self._received.split(b"\n")
+            for number, line in enumerate(lines):
+                # What is printed without a line's end stands before the marker.
+                before, found, word = line.partition(marker)
+                self._printed = (self._printed + (before if found else line + b"\n"))[-KEPT_BYTES:]
+                if found:
+                    self._received = b"\n".join([*lines[number + 1 :], rest])
+                    with contextlib.suppress(ValueError):
+                        words = json.loads(word)
+                        if isinstance(words, dict):
+                            return words
+                    raise no_agent(self.host, "its word cannot be read")
+            self._received = rest[-KEPT_BYTES:]
+            if not self._out_open:
+                self._printed += rest
+                raise ended_early(self.host, self.exit_code(), self.said(), self._printed.decode(errors="replace"))
+            if self._cancelled.is_set():
+                raise HostError(f"the connection to {self.host.name} was broken off")
+            if time.monotonic() > until_s:
+                printed = (self._printed + rest).decode(errors="replace")
+                raise too_slow(self.host, patience_s, self.said(), printed)
+            self._exchange()
+
+    def _exchange(self) -> None:
+        """Write and read what can be, or wait a little."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.out_fd, selectors.EVENT_READ)
+            if self.errors_open:
+                selector.register(self.error_fd, selectors.EVENT_READ)
+            if self._unsent:
+                selector.register(self.in_fd, selectors.EVENT_WRITE)
+            for key, _ in selector.select(LOOK_S):
+                if key.fd == self.in_fd:
+                    try:
+                        self._unsent = self._unsent[os.write(self.in_fd, self._unsent[:CHUNK_BYTES]) :]
+                    except BlockingIOError:
+                        pass
+                    except OSError:  # it ended; what it said is still to be read
+                        self._unsent = b""
+                elif key.fd == self.out_fd:
+                    chunk = os.read(self.out_fd, CHUNK_BYTES)
+                    self._out_open = bool(chunk)
+                    self._received += chunk
+        self.read_errors()
+
+    # ---------------------------------------------------------------- at any time
+
+    def read_errors(self) -> None:
+        """Read what the launcher wrote to stderr."""
+        with contextlib.suppress(BlockingIOError):
+            chunk = os.read(self.error_fd, CHUNK_BYTES)
+            self.errors_open = bool(chunk)
+            self._said = (self._said + chunk)[-KEPT_BYTES:]
+
+    def said(self) -> list[str]:
+        """Return the lines that the launcher wrote to stderr."""
+        return self._said.decode(errors="replace").splitlines()
+
+    def exit_code(self) -> int | None:
+        """Return the launcher's exit code; None where it does not end soon after its pipe."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.popen.wait(EXIT_PATIENCE_S)
+        self.read_errors()
+        return self.popen.returncode
+
+    def cancel(self) -> None:
+        """Have `greet` give up soon. Thread: any."""
+        self._cancelled.set()
+
+    def close(self) -> None:
+        """Close the pipe to the agent, which ends it, and let the launcher end."""
+        assert self.popen.stdin
+        self.popen.stdin.close()
+
+    def kill(self) -> None:
+        """End the launcher and close its pipes."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+        for pipe in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
+            assert pipe
+            with contextlib.suppress(OSError):
+                pipe.close()

@@ -1,0 +1,136 @@
+"""What is known of each machine of a race, and how samples and the news of connections change it. Pure.
+
+A machine goes by the host name that the user gave its lanes; "" is the monitor's own. Two names may mean one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tfmon.model.disturbances import gpu_disturbances, host_disturbances
+from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
+from tfmon.model.lane_reducer import disturbed, has_device, take_gpu_sample, trains_on
+from tfmon.model.lane_state import LaneState
+from tfmon.model.race import Machine
+from tfmon.model.readings import GpuSample, HostSample
+from tfmon.model.records import replace
+
+HISTORY_SAMPLES = 60
+"""Samples of a GPU or of a machine that are kept: a minute at one a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """What is known of one machine."""
+
+    machine: Machine = field(default_factory=Machine)
+    """Empty until another machine is connected."""
+    sample: HostSample | None = None
+    history: tuple[HostSample, ...] = ()
+    """The last samples, oldest first."""
+    gpus: tuple[GpuSample, ...] = ()
+    """The latest sample of each GPU, by its index."""
+    gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
+    """The last samples of each GPU by its key, oldest first."""
+    connected_ns: int | None = None
+    """When another machine was connected last; None before, and for the monitor's own."""
+    link: LinkMeasured | None = None
+    """The connection as it was measured last; None before that, and for the monitor's own machine."""
+    lost: str = ""
+    """Why the connection is gone; empty while it is there, is being made, or none is needed."""
+    lost_ns: int | None = None
+
+    @property
+    def connecting(self) -> bool:
+        """True while another machine is being connected to; the monitor's own never is."""
+        return self.connected_ns is None and not self.lost
+
+
+Hosts: TypeAlias = Mapping[str, HostState]
+Lanes: TypeAlias = tuple[LaneState, ...]
+
+
+def machine_key(hosts: Hosts, host: str) -> str:
+    """Return what two hosts share if they are one machine: its boot id, else the name of the host."""
+    state = hosts.get(host)
+    return (state.machine.boot if state is not None else "") or host
+
+
+def with_machine(hosts: Hosts, machine: Machine, host: str = "") -> Hosts:
+    """Return the hosts with what is known of one machine."""
+    return {**hosts, host: replace(hosts.get(host, HostState()), machine=machine)}
+
+
+def after_connection(hosts: Hosts, event: HostEvent) -> Hosts:
+    """Return the hosts after news of a connection."""
+    state = hosts.get(event.host, HostState())
+    match event:
+        case HostConnecting():
+            state = replace(state, connected_ns=None, link=None, lost="", lost_ns=None)
+        case HostConnected():
+            machine = _same_start(state.machine, event.machine)
+            state = replace(state, machine=machine, connected_ns=event.at_ns, lost="", lost_ns=None)
+        case LinkMeasured():
+            state = replace(state, link=event)
+        case HostLost():
+            state = replace(state, lost=event.reason, lost_ns=event.at_ns)
+    return {**hosts, event.host: state}
+
+
+def _same_start(before: Machine, now: Machine) -> Machine:
+    """Return a machine that is connected again, with what was known of its devices, unless it was started anew."""
+    if not now.boot or now.boot != before.boot:
+        return now
+    return replace(
+        now,
+        gpus=before.gpus,
+        no_gpu=before.no_gpu,
+        python=before.python,
+        tensorflow=before.tensorflow,
+        driver=before.driver,
+        power_limits_w=before.power_limits_w,
+    )
+
+
+def after_host_sample(hosts: Hosts, lanes: Lanes, sample: HostSample) -> tuple[Hosts, Lanes]:
+    """Return what is known after a sample of a machine; what disturbed it counts for its own lanes."""
+    state = hosts.get(sample.host, HostState())
+    if state.sample is not None:
+        before, reasons = state.sample, host_disturbances(sample)
+        lanes = tuple(
+            _disturbed(lane, before, sample, reasons) if lane.spec.host == sample.host else lane for lane in lanes
+        )
+    history = (*state.history, sample)[-HISTORY_SAMPLES:]
+    return {**hosts, sample.host: replace(state, sample=sample, history=history)}, lanes
+
+
+def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hosts, Lanes]:
+    """Return what is known after a sample of a GPU."""
+    state = hosts.get(sample.host, HostState())
+    before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
+    key = machine_key(hosts, sample.host)
+    on_it = [one for one in lanes if machine_key(hosts, one.spec.host) == key and has_device(one, sample)]
+    only_lane = sum(not lane.over for lane in on_it) == 1
+    lanes = tuple(take_gpu_sample(lane, sample, only_lane=only_lane) for lane in lanes)
+    if before is None:
+        gpus = tuple(sorted((*state.gpus, sample), key=lambda gpu: gpu.index))
+    else:
+        gpus = tuple(sample if gpu is before else gpu for gpu in state.gpus)
+        reasons = gpu_disturbances(sample)
+        lanes = tuple(
+            _disturbed(lane, before, sample, reasons) if trains_on(lane, sample) else lane for lane in lanes
+        )
+    history = (*state.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
+    state = replace(state, gpus=gpus, gpu_history={**state.gpu_history, sample.key: history})
+    return {**hosts, sample.host: state}, lanes
+
+
+def _disturbed(
+    lane: LaneState, before: GpuSample | HostSample, sample: GpuSample | HostSample, reasons: Iterable[str]
+) -> LaneState:
+    """Discard what a lane measured between two samples, where the later one tells of a disturbance."""
+    for reason in reasons:
+        lane = disturbed(lane, before.at_ns, sample.at_ns, reason)
+    return lane

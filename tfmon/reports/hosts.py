@@ -1,0 +1,125 @@
+"""What is known of hosts: a table for people, and one JSON object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tfmon.hosts.survey import Surveyed
+from tfmon.hosts.trouble import other_python
+from tfmon.model.codec import clean
+from tfmon.model.race import Machine
+from tfmon.reports import head, table
+from tfmon.units import cores, memory, milliseconds, offset
+
+_HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip", "clock offset")
+_RIGHT = (4, 5, 6)
+_PLAIN = str.maketrans({"±": "+-", "×": "x", "…": "..."})
+
+
+def to_text(found: Sequence[Surveyed], here: Machine, *, ascii_only: bool = False) -> str:
+    """Write a table of the hosts that can be used, a line for each other one, and what to know about them.
+
+    Args:
+        found: The hosts.
+        here: The monitor's own machine.
+    """
+    text = "\n".join(_lines(found, here))
+    return text.translate(_PLAIN).encode("ascii", "replace").decode() if ascii_only else text
+
+
+def _lines(found: Sequence[Surveyed], here: Machine) -> Iterator[str]:
+    usable = [one for one in found if not one.error]
+    if usable:
+        yield from table([_HEAD, *(_row(one) for one in usable)], _RIGHT)
+    for one in found:
+        if one.error:
+            yield f"{one.host.name} cannot be used: {_line(one.error)}"
+            if one.hint:
+                yield f"  {_line(one.hint)}"
+    notes = [*_notes(usable), *_twins(usable, here)]
+    if notes:
+        yield from ("", *notes)
+
+
+def _row(one: Surveyed) -> tuple[str, ...]:
+    machine, link = one.machine, one.link
+    usable = cores(machine.usable_cores) + (f" of {machine.cores}" if machine.usable_cores < machine.cores else "")
+    return (
+        one.host.name,
+        _line(machine.python) or "unknown",
+        _line(machine.tensorflow) or "none",
+        _gpus(machine),
+        usable,
+        memory(machine.memory_bytes),
+        "n/a" if link is None else milliseconds(link.round_trip_ns / 1e6),
+        "n/a" if link is None else f"{offset(link.offset_ns)} ± {milliseconds(link.error_ns / 1e6)}",
+    )
+
+
+def _gpus(machine: Machine) -> str:
+    """Name the models, each once, such as "2 × NVIDIA H200"."""
+    models = list(dict.fromkeys(machine.gpus))
+    counts = [machine.gpus.count(model) for model in models]
+    words = [f"{count} × {model}" if count > 1 else model for model, count in zip(models, counts, strict=True)]
+    return _line(", ".join(words)) or "none"
+
+
+def _notes(usable: Sequence[Surveyed]) -> Iterator[str]:
+    for one in usable:
+        if not one.machine.tensorflow:
+            yield f"{one.host.name}: {_line(one.python)} has no TensorFlow; {other_python(one.host)}"
+        if one.machine.no_gpu:
+            yield f"{one.host.name}: no GPU: {_line(one.machine.no_gpu)}"
+
+
+def _twins(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
+    """Tell which names mean one machine."""
+    by_boot: dict[str, list[str]] = {}
+    for one in usable:
+        by_boot.setdefault(one.machine.boot, []).append(one.host.name)
+    for boot, names in by_boot.items():
+        if boot and boot == here.boot:
+            yield f"{' and '.join(names)}: this machine; lanes here and there take turns"
+        elif boot and len(names) > 1:
+            yield f"{' and '.join(names)}: one machine; their lanes take turns"
+
+
+def _line(text: str) -> str:
+    """Return text from elsewhere as one line that cannot steer a terminal."""
+    return " ".join(clean(text).split())
+
+
+def to_json(found: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
+    """Return the hosts as plain values."""
+    return {**head(), "hosts": [_json(one, here) for one in found]}
+
+
+def _json(one: Surveyed, here: Machine) -> dict[str, Any]:
+    known = {"host": one.host.name, "reachable": not one.error}
+    if one.error:
+        return {**known, "error": one.error, "hint": one.hint or None}
+    machine, link = one.machine, one.link
+    return {
+        **known,
+        "hostname": machine.hostname,
+        "system": machine.system,
+        "boot": machine.boot or None,
+        "is_this_machine": bool(machine.boot) and machine.boot == here.boot,
+        "python": machine.python or None,
+        "python_path": one.python,
+        "tensorflow": machine.tensorflow or None,
+        "gpus": list(machine.gpus),
+        "no_gpu": machine.no_gpu or None,
+        "driver": machine.driver or None,
+        "power_limits_w": list(machine.power_limits_w),
+        "cpu": machine.cpu_name,
+        "cores": machine.cores,
+        "usable_cores": machine.usable_cores,
+        "quota_cores": machine.quota_cores,
+        "nice": machine.nice,
+        "memory_bytes": machine.memory_bytes,
+        "round_trip_ms": None if link is None else link.round_trip_ns / 1e6,
+        "clock_offset_ms": None if link is None else link.offset_ns / 1e6,
+        "clock_error_ms": None if link is None else link.error_ns / 1e6,
+    }

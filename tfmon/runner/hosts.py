@@ -1,0 +1,141 @@
+"""The other machines of a race: connected at once, asked what they have, and closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import TfmonError
+from tfmon.hosts.connection import Connection, working_folder
+from tfmon.hosts.host import Host
+from tfmon.hosts.questions import (
+    read_differing_answer,
+    read_gpus_answer,
+    read_machine_answer,
+    read_paths_answer,
+)
+from tfmon.hosts.trouble import no_tensorflow
+from tfmon.model.events import Event
+from tfmon.model.session import Session
+from tfmon.probes.gpus import GpuSearch
+from tfmon.runner.settings import find_host
+
+
+class Hosts:
+    """The connections of one run of tfmon.
+
+    Thread: any; `connect` and `close` may block for seconds.
+    """
+
+    def __init__(self, session: Session, connect: Callable[[Host, Callable[[Event], None]], Connection]) -> None:
+        """Connect to nothing yet; `connect` makes a connection that is opened later."""
+        self._session = session
+        self._connect = connect
+        self._connections: dict[str, Connection] = {}
+        self._searches: dict[str, GpuSearch] = {}
+        self._differing: dict[str, tuple[str, ...]] = {}
+        self._read: set[str] = set()
+        """Hosts whose readings come."""
+
+    def connect(self, names: Sequence[str], info: ScenarioInfo) -> None:
+        """Connect to those hosts that are not connected, at the same time, and find out what they have.
+
+        Raises:
+            TfmonError: A host cannot be used for this race; the message has a line for each such host.
+        """
+        for name in names:
+            if name not in self._connections:
+                self._connections[name] = self._connect(find_host(name), self._session.accept)
+        problems: list[TfmonError] = []
+        with ThreadPoolExecutor(max(1, len(names)), thread_name_prefix="tfmon-connect") as pool:
+            waiting = [pool.submit(self._prepare, self._connections[name], info) for name in names]
+            try:
+                for one in waiting:
+                    error = one.exception()
+                    if isinstance(error, TfmonError):
+                        problems.append(error)
+                    elif error is not None:
+                        raise error
+            except BaseException:
+                self.close()  # or the threads would go on waiting for their hosts
+                raise
+        if problems:
+            raise _together(problems)
+
+    def search(self, host: str) -> GpuSearch:
+        """Return the GPUs of a connected host."""
+        return self._searches[host]
+
+    def place(self, host: str) -> Connection:
+        """Return the connection to a host."""
+        return self._connections[host]
+
+    def differing_files(self) -> tuple[str, ...]:
+        """Say which files of the command have another content on a host than here."""
+        differing = self._differing.items()
+        return tuple(f"{file} has another content on {host}" for host, files in differing for file in files)
+
+    def begin_readings(self, hosts: Sequence[str]) -> None:
+        """Have hosts read themselves and their lanes from now on; a host that is lost tells nothing."""
+        for name in hosts:
+            if name not in self._read:
+                self._read.add(name)
+                self._connections[name].begin_readings(self._searches[name].gpus)
+
+    def close(self) -> None:
+        """End all agents and what they started, at the same time."""
+        connections = list(self._connections.values())
+        if connections:
+            with ThreadPoolExecutor(len(connections), thread_name_prefix="tfmon-close") as pool:
+                list(pool.map(Connection.close, connections))
+
+    def _prepare(self, connection: Connection, info: ScenarioInfo) -> None:
+        """Connect to one host, and find out whether it can run the lanes of a race."""
+        connection.ensure()
+        name = connection.host.name
+        if name not in self._searches:
+            found = connection.ask("gpus", python="")
+            self._searches[name] = read_gpus_answer(found)
+            self._session.set_machine(read_machine_answer(found), name)
+        if not info.command:
+            if not self._session.snapshot().hosts[name].machine.tensorflow:
+                raise no_tensorflow(connection.host, connection.python)
+            return
+        sought = command_paths(info.command)
+        found = connection.ask("paths", **asdict(sought), path_first=bool(connection.host.python))
+        self._differing[name] = read_differing_answer(found, sought.folder)
+        if missing := read_paths_answer(found):
+            told = " and ".join(missing)
+            raise TfmonError(
+                f"{told} is not there on {name}" if len(missing) == 1 else f"{told} are not there on {name}",
+                "a command needs the same paths on every machine that it runs on",
+            )
+
+
+def _together(problems: Sequence[TfmonError]) -> TfmonError:
+    """Return one error for all: each host has its line, with its own hint where there are several."""
+    if len(problems) == 1:
+        return problems[0]
+    return TfmonError("\ntfmon: ".join(one.line for one in problems))
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPaths:
+    """What of a user's command must be on a machine that runs it."""
+
+    folder: str
+    """The working directory."""
+    paths: tuple[str, ...] = ()
+    """Files and folders, as they are written, from that directory on."""
+    programs: tuple[str, ...] = ()
+    """The program, which without a slash is looked for on the PATH."""
+
+
+def command_paths(command: Sequence[str]) -> CommandPaths:
+    """Return what of a command must be there: its program, and every word that names a file or folder here."""
+    program, *words = command
+    files = [word for word in words if word and not word.startswith("-") and Path(word).exists()]
+    return CommandPaths(working_folder(), tuple(dict.fromkeys(files)), (program,))
