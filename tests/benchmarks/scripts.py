@@ -49,8 +49,8 @@ LIMITS = {
     "step": "10 µs", "call": "0.3 µs", "fit": "at least 99 % of the speed", "wait": "within 5 %",
     "at-once": "250 ms", "at-epoch": "no gap of its own",
 }  # fmt: skip
-STEADY_WINDOWS, PAUSE_S = 3, 0.05
-"""Windows before the first change; what a step of `at-once` and `at-epoch` takes."""
+STEADY_WINDOWS = 3
+"""Windows before the first change."""
 Pairs = list[tuple[float, float]]
 Watched = tuple[Session, LaneGroup, Path]
 
@@ -106,13 +106,14 @@ def gaps(what: str, changes: int) -> list[float]:
         while not (state := session.snapshot().lanes) or state[0].steady.windows < STEADY_WINDOWS:
             time.sleep(0.2)
         for number in range(changes):
+            while (usual_ms := session.snapshot().lanes[0].steady.step_ms(0.5)) is None:
+                time.sleep(0.1)
             lanes.set_knob("cpu", "prefetch", (2, 1)[number % 2])
             while not isinstance(event := heard.get(timeout=60), KnobApplied):
                 if isinstance(event, KnobRefused):
                     raise SystemExit(f"the change was refused: {event.reason}")
-            usual_ms = session.snapshot().lanes[0].steady.step_ms(0.5) or 1e3 * PAUSE_S
             found.append(event.gap_ns / 1e6 - usual_ms)
-            time.sleep(1.0)
+            time.sleep(1.0)  # steps under the new value
     return found
 
 
