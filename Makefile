@@ -54,6 +54,7 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/restart.py
 	$(BIN)/python tests/benchmarks/screen_cost.py
 	$(BIN)/python tests/benchmarks/scripts.py
+	for what in start keys slices agent readings ends fair; do $(BIN)/python tests/benchmarks/hosts.py $$what; done
 
 fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes an hour on a quiet machine.
 	for what in count alone; do $(BIN)/python tests/benchmarks/fairness.py $$what; done

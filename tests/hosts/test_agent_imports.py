@@ -14,7 +14,7 @@ import tfmon
 from tfmon.hosts.shipping import files
 
 PACKAGE = Path(tfmon.__file__).parent
-FIRST = ("tfmon.hosts.agent", "tfmon.hosts.first_word", "tfmon.trainer.bootstrap")
+FIRST = ("tfmon.hosts.run", "tfmon.hosts.first_word", "tfmon.trainer.bootstrap")
 LIGHT = {"hosts", "model", "lanes", "trainer", "__init__"}
 
 

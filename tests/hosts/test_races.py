@@ -88,8 +88,9 @@ def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(rac
     ]
     offsets = [told["hosts"][host]["clock_offset_ms"] for host in ("gpu2", "ahead")]
     assert offsets == [pytest.approx(0, abs=50), pytest.approx(-3_600_000, abs=50)]
-    assert told["verdict"]["pairs"], "slices of the same round are compared"
     opened, end = play_all(tmp_path / "one.jsonl")
+    first, second = ({one.round for one in lane.slices} for lane in end.lanes)
+    assert len(first & second) > 2, "slices of the same round are compared"
     again = to_json(analyse(end))
     assert {**again, "recording": None} == {**told, "recording": None}
     begun = opened.header.started_ns

@@ -20,7 +20,7 @@ from support.ui import CPU_MACHINE, Demo, racing_demo
 from support.waiting import wait_for
 
 from tfmon.analysis.verdict import find_verdict
-from tfmon.model.events import RecordingChanged
+from tfmon.model.events import HostConnected, HostConnecting, LinkMeasured, MachineKnown, RecordingChanged
 from tfmon.model.lane_events import Finished
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample
@@ -153,6 +153,29 @@ def test_every_race_has_a_file_of_its_own_that_knows_the_machine_from_its_start(
         assert opened.header.scenario == "second"
         assert next(opened.events()) == sample
     assert recording_of(session).path == str(second)
+
+
+def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_start(place, session, keep):
+    one = keep()
+    there = Machine(hostname="node", boot="b", cores=16)
+    session.accept(HostConnecting(at_ns=1, host="gpu2"))
+    session.accept(HostConnected(at_ns=2, host="gpu2", machine=replace(there, cores=0)))
+    session.accept(MachineKnown(at_ns=3, machine=there, host="gpu2"))
+    for offset_ns in (5, 6):
+        link = {"round_trip_ns": 9, "offset_ns": offset_ns, "error_ns": 4}
+        session.accept(LinkMeasured(at_ns=offset_ns, host="gpu2", **link))
+    for name in ("first", "second"):
+        session.begin(Race(name), name_lanes([LaneSpec("cpu", host="gpu2")]))
+        session.accept(Finished(lane="gpu2/cpu", at_ns=40, steps=1))
+    known = session.snapshot()
+    one.close()
+    files = sorted(place.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    assert len(files) == 2
+    for path in files:
+        opened, again = play_all(path)
+        assert opened.header.hosts == {"gpu2": there}
+        assert again.hosts["gpu2"] == known.hosts["gpu2"]
+        assert (again.hosts["gpu2"].link.offset_ns, again.machine_of(again.lanes[0])) == (6, there)
 
 
 def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_shows_it(place, monkeypatch, keep):

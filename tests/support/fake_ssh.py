@@ -3,7 +3,8 @@
 
 FAKE_SSH in the environment says how it behaves, as a JSON object:
 `exit`, `says`: ends at once with this code and these words on stderr.
-`banner`: printed by the login shell first. `home`, `path`, `environment`: HOME, PATH and more variables there.
+`notice`: said on stderr first. `banner`: printed by the login shell first.
+`home`, `path`, `environment`: HOME, PATH and more variables there.
 `delay_s`: each way. `halves`: bytes come three at a time. `log`: a file that gets the arguments.
 `stall`, `cut`: a file; while the first is there, nothing goes through, and with the second the link ends.
 `hosts`: the same for single hosts, by name.
@@ -40,6 +41,8 @@ def main() -> None:
         **behaviour.get("environment", {}),
     }
     login = " ".join(command)
+    if "notice" in behaviour:
+        print(behaviour["notice"], file=sys.stderr, flush=True)
     if "banner" in behaviour:
         os.write(1, behaviour["banner"].encode())
     if not {"delay_s", "halves", "stall", "cut"} & set(behaviour):

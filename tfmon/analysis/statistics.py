@@ -46,7 +46,10 @@ It was 0.006 in 20 races of 15 s of identical lanes on 2 cores, and up to 0.014 
 Source: `tests/benchmarks/fairness.py`.
 """
 BETWEEN_MACHINES_SD = 0.008
-"""The same for lanes on two machines."""
+"""The same for lanes on two machines: no less than on one, for which two names of one machine are the lower bound.
+
+Of two machines of one model it is not measured. Source: `tests/benchmarks/between_hosts.py` measures the bound.
+"""
 SUPPOSED_DEGREES = 4
 """Degrees of freedom that it counts for, beside what is measured."""
 MOST_DEGREES = 10

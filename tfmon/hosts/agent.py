@@ -9,22 +9,18 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import tfmon
-from tfmon.hosts.first_word import say
-from tfmon.hosts.frames import CHUNK_BYTES, PONG, PROTOCOL, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
+from tfmon.hosts.files import Files
+from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
 from tfmon.hosts.hosted import HostedLane
-from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Command, launch
+from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 
 SILENCE_S = 10.0
 """The lanes are ended when the monitor, which says something every second, was silent for so long."""
@@ -32,13 +28,6 @@ WAITING_BYTES = 262_144
 """No more is read of the metric pipes while so much waits for the link: windows grow longer then, none is lost."""
 TERM_S, KILL_S = 0.45, 0.4
 """How long lanes get to end after SIGTERM and SIGKILL, when nobody listens any more."""
-FILES_GUARD = """
-trap '' HUP INT QUIT TERM TSTP
-read -r over && exit
-sleep 4
-rm -rf -- "$1"
-"""
-"""Removes the agent's folder where the agent was killed; the guards of its lanes have ended them by then."""
 
 
 class Agent:
@@ -51,7 +40,7 @@ class Agent:
         self._outbox = Outbox()
         self._frames = FrameReader()
         self._lanes: dict[int, HostedLane] = {}
-        self._fetched: dict[int, Any] = {}
+        self._files = Files(folder, self._outbox, WAITING_BYTES)
         self._readings: Any = None
         self._heard_s = time.monotonic()
         self._held = False
@@ -75,8 +64,8 @@ class Agent:
             Kind.GO_ON: self._go_on,
             Kind.ASK: self._ask,
             Kind.READ: self._read_machine,
-            Kind.FILE: self._keep_file,
-            Kind.FETCH: self._fetch,
+            Kind.FILE: self._files.keep,
+            Kind.FETCH: self._files.fetch,
         }
 
     def serve(self) -> str:
@@ -146,9 +135,7 @@ class Agent:
 
     def _write(self) -> None:
         self._outbox.collect()
-        for ended in [number for number, file in self._fetched.items() if not self._send_part(number, file)]:
-            self._fetched.pop(ended).close()
-        self._outbox.collect()
+        self._files.send_parts()
         try:
             self._outbox.write(self._out_fd)
         except OSError as error:
@@ -300,60 +287,6 @@ class Agent:
         """Return the process that leads each lane. Thread: any."""
         return {lane.name: lane.pid for lane in list(self._lanes.values()) if not lane.ended}
 
-    def _keep_file(self, frame: Frame) -> None:
-        name, _, content = frame.payload.partition(b"\0")
-        path = self._folder / os.fsdecode(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-
-    def _fetch(self, frame: Frame) -> None:
-        try:
-            self._fetched[frame.number] = (self._folder / os.fsdecode(frame.payload)).open("rb")
-        except OSError as error:
-            answer = {"error": f"{os.fsdecode(frame.payload)}: {error.strerror}"}
-            self._outbox.put(Kind.ANSWER, frame.number, json.dumps(answer).encode())
-
-    def _send_part(self, number: int, file: Any) -> bool:  # noqa: ANN401 - a binary file
-        """Send parts of a file while little waits; return False after the last, which is empty."""
-        while self._outbox.waiting_bytes < WAITING_BYTES:
-            part = file.read(CHUNK_BYTES)
-            self._outbox.put(Kind.CHUNK, number, part)
-            self._outbox.collect()
-            if not part:
-                return False
-        return True
-
-
-# ---------------------------------------------------------------- from the first word on
-
-
-def run(folder: str, marker: str) -> None:
-    """Serve the monitor over stdin and stdout, then leave nothing behind, and end the process."""
-    in_fd, out_fd = os.dup(0), os.dup(1)  # not inherited by anything that is started here
-    nothing = os.open(os.devnull, os.O_RDWR)
-    guard = _guard_files(folder)
-    version = tfmon.__version__
-    say(marker, ready=PROTOCOL, version=version, folder=folder, pid=os.getpid(), python=sys.executable)
-    for fd in (0, 1, 2):  # what a library prints must not reach the monitor as frames
-        os.dup2(nothing, fd)
-    agent = Agent(Path(folder), in_fd, out_fd)
-    try:
-        agent.last_word(agent.serve())
-    except Exception as error:  # noqa: BLE001 - top of the process; the monitor shows it
-        agent.last_word(f"it failed: {_told(error)}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if guard is not None:
-            guard.kill()
-        # Threads may hang in a driver.
-        os._exit(0)
-
-
-def _told(error: Exception) -> str:
-    """Return an error in one line, with the place where it was raised."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
-
 
 def _memory_bytes() -> int:
     """Return the memory that this process has; -1 where the system does not say."""
@@ -365,17 +298,3 @@ def _memory_bytes() -> int:
         return int(os.read(descriptor, 256).split()[1]) * os.sysconf("SC_PAGE_SIZE")
     finally:
         os.close(descriptor)
-
-
-def _guard_files(folder: str) -> subprocess.Popen[bytes] | None:
-    try:
-        return subprocess.Popen(
-            ["/bin/sh", "-c", FILES_GUARD, "tfmon-guard", folder],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            **OWN_GROUP,
-        )
-    except OSError:
-        return None

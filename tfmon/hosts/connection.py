@@ -16,7 +16,8 @@ from tfmon.hosts.host import Host
 from tfmon.hosts.line import Line
 from tfmon.hosts.remote import RemoteProcess
 from tfmon.hosts.wire import Greeting, Wire
-from tfmon.lanes.launch import BOOTSTRAP, ProcessLauncher
+from tfmon.lanes.launch import BOOTSTRAP
+from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan, digest
 from tfmon.lanes.process import Sink
 from tfmon.model.codec import plain

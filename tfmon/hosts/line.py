@@ -78,9 +78,7 @@ class Line:
         self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._teller = threading.Thread(target=self._tell_all, name=f"tfmon-tell-{self.host}", daemon=True)
         self._teller.start()
-        self._loop = FrameLoop(
-            wire, rest, self._take, self._beat, lambda: self._works.qsize() > MOST_UNTOLD, self._end
-        )
+        self._loop = FrameLoop(wire, rest, self._take, self._beat, self._crowded, self._end)
         self._loop.start()
 
     # ---------------------------------------------------------------- for the processes
@@ -208,6 +206,10 @@ class Line:
         if frame.kind != Kind.CHUNK:
             question.parts = [frame.payload]
         question.answered.set()
+
+    def _crowded(self) -> bool:
+        """Return whether too much waits to be told; an answer is read all the same: someone waits."""
+        return self._works.qsize() > MOST_UNTOLD and not self._questions
 
     def _beat(self) -> None:
         self._ping()

@@ -14,7 +14,7 @@ import tfmon
 
 PACKAGE = Path(tfmon.__file__).parent
 ROOTS = (
-    "tfmon.hosts.agent",
+    "tfmon.hosts.run",
     "tfmon.hosts.questions",
     "tfmon.hosts.readings",
     "tfmon.trainer.bootstrap",

@@ -8,9 +8,7 @@ from tfmon.model.codec import clean
 
 OLDEST_PYTHON = (3, 10)
 LONGEST = 200
-_KEYS = (
-    "tfmon asks for no password: `ssh-copy-id {host}` or `ssh-add` makes keys do, `ssh {host} true` tries it"
-)
+_KEYS = "tfmon asks for no password: `ssh-copy-id {host}` or `ssh-add` makes keys do, `ssh {host} true` tries it"
 _SSH = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -77,9 +75,7 @@ def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> Ho
     why = f", but this: {last}" if last else ""
     return HostError(
         f"{host.name} did not answer within {patience_s:.0f} s{why}",
-        _look_at_run(host)
-        if host.run
-        else f"`ssh {host.name} true` tries it; does it ask something?",
+        _look_at_run(host) if host.run else f"`ssh {host.name} true` tries it; does it ask something?",
     )
 
 

@@ -130,6 +130,7 @@ class Wire:
             python_version=".".join(map(str, version)),
             pid=int(ready["pid"]),
         )
+        self._said = b""  # what was said until now is no reason for an end later on
         return greeting, self._received
 
     def _next_word(self, patience_s: float) -> dict[str, Any]:

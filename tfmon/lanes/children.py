@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command, ProcessLauncher
+from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command
+from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.places import Place
 from tfmon.lanes.plan import LanePlan, RacePlan

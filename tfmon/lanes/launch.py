@@ -1,33 +1,25 @@
-"""How a lane's process is started: its pipes, its environment, its priority, and a guard for a user's command."""
+"""How a lane's process is started: its pipes, its environment, and a guard that ends it."""
 
 from __future__ import annotations
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import tfmon
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
 BOOTSTRAP = Path(tfmon.__file__).parent / "trainer" / "bootstrap.py"
 SITE = Path(tfmon.__file__).parent / "script" / "site"
 """The folder with the sitecustomize that loads tfmon into a user's Python."""
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
-YIELDING_NICE = 5
-"""A lane gets three times the CPU of a thread with this nice value that wants the same core."""
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
 """How long a lane gets to end after Stop (or the end of its pipe), SIGTERM and SIGKILL: 2.6 s in all."""
 GUARD = f"""
@@ -128,7 +120,7 @@ def launch(
 
 def _lock_file() -> tuple[int, str]:
     """Return a file that the lane's processes inherit and no folder lists, and the token in it."""
-    token = secrets.token_hex(8)
+    token = os.urandom(8).hex()
     with tempfile.TemporaryFile() as file:
         file.write(token.encode())
         file.flush()
@@ -166,43 +158,3 @@ def dismiss_guard(guard: subprocess.Popen[bytes]) -> None:
     guard.wait()
     assert guard.stdin is not None
     guard.stdin.close()
-
-
-# ---------------------------------------------------------------- priority
-
-
-class ProcessLauncher:
-    """Calls functions in one thread that keeps the priority the program was started with.
-
-    A child inherits the nice value of the thread that starts it, and only root may lower it again. So a thread
-    that yields to the lanes must not start them.
-
-    Thread: any.
-    """
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="tfmon-launcher")
-        # Make the thread now: at the first start, the caller may have yielded already.
-        self._pool.submit(threading.get_native_id).result()
-
-    def __call__(
-        self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Result:
-        """Call a function; return what it returns and raise what it raises."""
-        return self._pool.submit(function, *args, **kwargs).result()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._pool.shutdown(wait=True)
-
-
-def yield_to_lanes() -> None:
-    """Give the calling thread, and those it will start, a lower priority than the lanes have.
-
-    Linux only, where each thread has a nice value. Elsewhere the process has one, and the lanes would inherit it.
-    Source: setpriority(2), "C library/kernel differences".
-    """
-    if sys.platform != "linux":
-        return
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    os.setpriority(os.PRIO_PROCESS, 0, max(nice, min(19, nice + YIELDING_NICE)))

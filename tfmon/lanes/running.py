@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
-from tfmon.lanes.launch import ProcessLauncher
+from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.places import Place
 from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started
 from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
