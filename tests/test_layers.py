@@ -42,8 +42,12 @@ ALLOWED: dict[str, set[str]] = {
         *("model", "analysis", "catalog", "doctor", "probes", "profile", "recordings", "reports", "runner"),
         *(*TEXT, "click"),
     },
+    "api": {
+        *("model", "analysis", "catalog", "recordings", "reports", "runner", *TEXT),
+        *("pandas", "IPython", "pytest"),
+    },
     "__main__": {"cli"},
-    "__init__": set(),
+    "__init__": {"api", "errors"},
 }
 """What each package or top-level module may import besides itself and the standard library."""
 
@@ -53,6 +57,7 @@ LOADED_LATE = {
     "textual": {"runner"},
     "platformdirs": {"catalog", "recordings", "runner"},
     "tensorboard": {"recordings"},
+    "IPython": {"api"},
     "ui": {"runner"},
 }
 """Imports that these packages may only make inside a function, because they are slow to load or may be missing."""

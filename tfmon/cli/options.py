@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -50,12 +49,9 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     Raises:
         UsageError: `python` cannot be run.
     """
-    from tfmon.runner.planner import find_python
+    from tfmon.runner import planner
 
-    if python:
-        return find_python(python)
-    found = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
-    return Path(found).absolute() if found else Path(sys.executable)
+    return planner.interpreter(python, command)
 
 
 def why_no_screen() -> str:

@@ -51,11 +51,13 @@ def replay(
         with guard(path):
             opened, end = play_all(path)
             found = analyse(end)
-            text = json.dumps(to_json(found), indent=2, allow_nan=False) if as_json else to_text(found)
+            text = (
+                json.dumps(to_json(found, opened.header), indent=2, allow_nan=False) if as_json else to_text(found)
+            )
         _warn_if_torn(opened)
         if example:
             click.echo(f"recorded on {opened.header.recorded_on}", err=True)
-        click.echo(text)
+        click.echo(text or to_text(found))
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
@@ -198,7 +200,7 @@ def export(recording: str, as_csv: bool, as_json: bool, tensorboard: str | None,
                 with _target(output) as target:
                     writing.write_csv(opened, target)
             else:
-                result = to_json(analyse(play_all(path)[1]))
+                result = to_json(analyse(play_all(path)[1]), opened.header)
                 with _target(output) as target:
                     writing.write_json(opened, result, target)
     except BrokenPipeError:

@@ -13,10 +13,13 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.means import trimmed
+from tfmon.analysis.statistics import log_speeds
 from tfmon.analysis.verdict import Verdict
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot
+from tfmon.recordings.header import Header
 from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
 
 NO_STEP = "no steady step was measured"
@@ -28,8 +31,8 @@ _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "o
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 
 
-def to_json(found: Analysis) -> dict[str, Any]:
-    """Return the result as plain values.
+def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
+    """Return the result as plain values; with the header of the race, also when and under what it was raced.
 
     Units are in the names. What is not known is None, and named under its lane's `missing` with the reason. The
     `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
@@ -38,10 +41,13 @@ def to_json(found: Analysis) -> dict[str, Any]:
     return {
         **head(),
         "scenario": snapshot.race.scenario,
+        "started": header.started if header else None,
         "mode": snapshot.race.mode,
         "seconds": _seconds(snapshot),
         "interrupted": snapshot.race.interrupted or None,
+        "environment": dict(header.environment) if header else None,
         "machine": {**asdict(machine), "gpus": list(machine.gpus), "no_gpu": machine.no_gpu or None},
+        "between_processes": asdict(snapshot.race.between) if snapshot.race.between else None,
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "kind": verdict.kind or None,
@@ -124,11 +130,16 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
         "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
+        "versions": {name: getattr(lane, name) or None for name in ("tensorflow", "keras", "numpy", "python")},
+        "source": lane.source or None,
         "steps": lane.steps,
         "measured_steps": lane.measured_steps,
         "examples": lane.examples,
         "examples_per_s": number("examples_per_s", lane.steady.examples_per_s),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
+        "measured_examples": lane.steady.examples,
+        "measured_ns": lane.steady.span_ns,
+        "log_examples_per_s": named("log_examples_per_s", _center(lane), FEW_SLICES),
         "step_ms": {
             f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100))
             for percent in (50, 95, 99)
@@ -159,6 +170,12 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         **script,
         "missing": missing,
     }
+
+
+def _center(lane: LaneState) -> dict[str, Any] | None:
+    """Return the mean logarithm of a lane's throughput over its slices: what `tfmon diff` compares."""
+    found = trimmed([one.log for one in log_speeds(lane.slices).values()])
+    return None if found is None else asdict(found)
 
 
 def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:

@@ -16,9 +16,9 @@ from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
-from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.events import Event, Interrupted, LaneEnded
+from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import TURNS, Race
@@ -31,6 +31,7 @@ from tfmon.probes.host import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
+from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
 from tfmon.runner.planner import RaceOptions, plan_race
@@ -71,6 +72,8 @@ class Program:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
         self._closed = False
+        self.header: Header | None = None
+        """What is raced and under what circumstances; None before it begins."""
         self._watchdog = Watchdog(
             self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
         )
@@ -110,6 +113,9 @@ class Program:
     def begin(self, plan: RacePlan) -> None:
         """Start the lanes, the watchdog and the probes."""
         self.lanes.begin(plan)
+        specs = tuple(lane.spec for lane in plan.lanes)
+        began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
+        self.header = header_of(began, self.session.snapshot(), plan.python)
         self._watchdog.start()
         probes: list[Probe] = [HostProbe(self.lanes.processes)]
         gpus = self._search.gpus if self._search is not None else ()
