@@ -54,6 +54,23 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     return planner.interpreter(python, command)
 
 
+def percentage(option: str, text: str, least: float) -> float:
+    """Return a share that is written as a percentage.
+
+    Raises:
+        UsageError: it is none, or out of range.
+    """
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = 0.0
+    if not least <= value < 1:
+        raise UsageError(
+            f"{option} {text} is not a percentage from {100 * least:g}% to 100%", f"for example {option} 5%"
+        )
+    return value
+
+
 def why_no_screen() -> str:
     """Return why no screen can be drawn here; empty where one can be."""
     for name, use in (("stdout", ""), ("stdin", ""), ("stderr", ", and the screen is drawn there")):

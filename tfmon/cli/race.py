@@ -102,7 +102,7 @@ def race(
     else:
         info = find_scenario(str(configured.resolve("scenario", scenario).value))
     interpreter = options.interpreter(python, command)
-    narrow = None if until_ci is None else _percentage("--until-ci", until_ci, LEAST_CI)
+    narrow = None if until_ci is None else options.percentage("--until-ci", until_ci, LEAST_CI)
     if narrow is not None and mode != "turns":
         raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
     race_options = RaceOptions(
@@ -114,7 +114,7 @@ def race(
         mode=mode,
         slice_s=slice_s,
         until_ci=narrow,
-        margin=_percentage("--margin", margin, LEAST_MARGIN),
+        margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
     )
     race_options = options.with_recording(race_options, record, no_record)
@@ -165,18 +165,6 @@ def watch(
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
     _start(command_scenario(command), race_options, screen, headless=headless, as_json=as_json)
-
-
-def _percentage(option: str, text: str, least: float) -> float:
-    try:
-        value = float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        value = 0.0
-    if not least <= value < 1:
-        raise UsageError(
-            f"{option} {text} is not a percentage from {100 * least:g}% to 100%", f"for example {option} 5%"
-        )
-    return value
 
 
 def _start(

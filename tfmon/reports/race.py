@@ -167,6 +167,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "processes": whole("processes", lane.process or None, "none was started"),
         "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
         "stolen_pct": number("stolen_pct", _percent(took.stolen_share)),
+        "others_cpu_pct": number("others_cpu_pct", _percent(took.others_cores)),
         **script,
         "missing": missing,
     }

@@ -72,8 +72,7 @@ class Program:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
         self._closed = False
-        self.header: Header | None = None
-        """What is raced and under what circumstances; None before it begins."""
+        self._header: Header | None = None
         self._watchdog = Watchdog(
             self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
         )
@@ -115,7 +114,7 @@ class Program:
         self.lanes.begin(plan)
         specs = tuple(lane.spec for lane in plan.lanes)
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
-        self.header = header_of(began, self.session.snapshot(), plan.python)
+        self._header = header_of(began, self.session.snapshot(), plan.python)
         self._watchdog.start()
         probes: list[Probe] = [HostProbe(self.lanes.processes)]
         gpus = self._search.gpus if self._search is not None else ()
@@ -195,6 +194,12 @@ class Program:
 
         running = Running(frozenset(self.lanes.processes().values()), _others(self.session.snapshot()))
         return to_text(run_checks(self._options.python, imports=False, running=running))
+
+    @property
+    def header(self) -> Header | None:
+        """What is raced and under what circumstances, as it is recorded; None before it begins."""
+        recorded = self._recorder.header if self._recorder is not None else None
+        return recorded or self._header
 
     def exit_code(self) -> int:
         """Return the exit code by how the lanes ended."""
