@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Tests wait more than they compute, so there are more at once than cores.
 WORKERS ?= 3
-# What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server.
-DEBIAN_PACKAGES := gcc libc6-dev openssh-server
+# What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server, a browser.
+DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium
 # 2.18 is the oldest TensorFlow that tfmon supports: tensorflow-metal holds Apple Silicon there.
 TF_218 := tensorflow==2.18.*
 

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "script": {"model", "trainer", "numpy", "tensorflow", "keras"},
     "report": {"model", "script"},
     "catalog": {"model", "errors", "platformdirs"},
-    "reports": {"model", "analysis", "profile", "doctor", "recordings", *TEXT, "rich"},
+    "reports": {"model", "analysis", "profile", "doctor", "recordings", *TEXT, "rich", "vl_convert"},
     "ui": {"model", "analysis", *TEXT, "textual", "rich"},
     "runner": {
         *("model", "analysis", "catalog", "doctor", "experiments", "lanes", "probes", "profile", "recordings"),
@@ -44,10 +44,11 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         *("model", "analysis", "catalog", "recordings", "reports", "runner", *TEXT),
-        *("pandas", "IPython", "pytest"),
+        *("pandas", "IPython"),
     },
+    "pytest_plugin": {"api", "errors", "__init__", "pytest"},
     "__main__": {"cli"},
-    "__init__": {"api", "errors"},
+    "__init__": {"api", "errors", "recordings"},
 }
 """What each package or top-level module may import besides itself and the standard library."""
 
@@ -57,6 +58,7 @@ LOADED_LATE = {
     "textual": {"runner"},
     "platformdirs": {"catalog", "recordings", "runner"},
     "tensorboard": {"recordings"},
+    "vl_convert": {"reports"},
     "IPython": {"api"},
     "ui": {"runner"},
 }

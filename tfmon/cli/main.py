@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.cli import config, doctor, experiments, profile, race, recordings, scenarios
+from tfmon.cli import config, doctor, experiments, export, profile, race, recordings, scenarios
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -51,7 +51,7 @@ for command in (
     recordings.replay,
     recordings.runs,
     recordings.diff,
-    recordings.export,
+    export.export,
     doctor.doctor,
     config.config,
     experiments.verify,
