@@ -46,7 +46,7 @@ ALLOWED: dict[str, set[str]] = {
         *("model", "analysis", "catalog", "recordings", "reports", "runner", *TEXT),
         *("pandas", "IPython"),
     },
-    "pytest_plugin": {"api", "errors", "__init__", "pytest"},
+    "pytest_plugin": {"api", "errors", "pytest"},
     "__main__": {"cli"},
     "__init__": {"api", "errors", "recordings"},
 }

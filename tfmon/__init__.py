@@ -5,13 +5,15 @@ offers to Python is loaded when it is first used.
 """
 
 __version__ = "0.1.0"
-__all__ = ["LaneFailedError", "LaneResult", "RaceResult", "TfmonError", "race"]
+__all__ = ["Gate", "LaneFailedError", "LaneResult", "RaceResult", "TfmonError", "diff", "race"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tfmon.api.gating import diff
     from tfmon.api.racing import race
     from tfmon.api.result import LaneFailedError, LaneResult, RaceResult
     from tfmon.errors import TfmonError
+    from tfmon.recordings.gate import Gate
 
 
 def __getattr__(name: str) -> object:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.recordings import RECORDED
 from support.ui import Demo
 
 import tfmon
 from tfmon.analysis.analysis import analyse
 from tfmon.api.result import result_of
+from tfmon.recordings.reader import Recording
 
 
 @pytest.fixture(scope="module")
 def result() -> tfmon.RaceResult:
-    demo = Demo()
+    demo = Demo(mode="turns")
     demo.go()
     demo.race(20, (7_663, 2_420))
-    return result_of(analyse(demo.session.snapshot()))
+    with Recording(RECORDED) as opened:
+        return result_of(analyse(demo.session.snapshot()), opened.header)
 
 
 def test_its_figures_are_those_of_the_json_object(result):
@@ -62,3 +65,12 @@ def test_without_pandas_it_says_what_to_install(result, monkeypatch):
     with pytest.raises(tfmon.TfmonError, match="needs pandas") as refused:
         result.to_frame()
     assert refused.value.hint == "pip install pandas"
+
+
+def test_diff_takes_results_and_their_files(result, tmp_path):
+    gate = tfmon.diff(result, result.save(tmp_path / "run.json"))
+    assert (gate.kind, gate.exit_code, len(gate.lanes)) == ("not slower", 0, 2)
+    with pytest.raises(tfmon.TfmonError, match="slower_than=5 is not possible"):
+        tfmon.diff(result, result, slower_than=5)
+    with pytest.raises(tfmon.TfmonError, match="there is no recording"):
+        tfmon.diff("nothing", result)

@@ -18,7 +18,7 @@ SLOWER: GateKind = "slower"
 NOT_SLOWER: GateKind = "not slower"
 CANNOT_TELL: GateKind = "cannot tell"
 
-BETWEEN_RACES = 0.02
+BETWEEN_RACES = 0.04
 """Half the 95 % interval of what a quiet machine changes a throughput by from one race to the next."""
 OTHERS = 0.1
 """Share of all cores that other programs keep busy from which on they may be what made a lane slower."""

@@ -47,33 +47,45 @@ def side_of_result(path: Path) -> Side:
     Raises:
         RecordingError: the file cannot be read, or is no such result.
     """
-    told = _load(path)
+    return side_of_json(_load(path), path.name.removesuffix(".json"), str(path))
+
+
+def side_of_json(told: object, id: str, where: str) -> Side:
+    """Return the race of a JSON result that is read already.
+
+    Args:
+        told: The JSON object.
+        id: What the race is called.
+        where: What it is called where it cannot be used.
+
+    Raises:
+        RecordingError: it is no such result.
+    """
+    if isinstance(told, dict) and isinstance(told.get("result"), dict):
+        told = told["result"]
+    if not isinstance(told, dict) or "lanes" not in told or "verdict" not in told:
+        raise RecordingError(f"{where} is JSON, but no result of a race", "tfmon race --json writes one")
+    if told.get("schema") != SCHEMA:
+        by = f"schema {told.get('schema')!r}, by tfmon {told.get('tfmon')!r}"
+        raise RecordingError(f"{where} has {by}; this tfmon reads schema {SCHEMA}", "race anew with this version")
     try:
-        return _side(path.name.removesuffix(".json"), told)
+        return _side(id, told)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise RecordingError(
-            f"{path} is no result that can be compared: {what}", "tfmon race --json writes one of this version"
+            f"{where} is no result that can be compared: {what}", "tfmon race --json writes one of this version"
         ) from None
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> object:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise RecordingError(f"{path} is too large for a result of tfmon")
-        told = json.loads(path.read_text("utf-8"), parse_constant=_refuse)
+        return json.loads(path.read_text("utf-8"), parse_constant=_refuse)
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
         raise RecordingError(f"{path} is no JSON result: {error}", "it may be cut off") from None
-    if isinstance(told, dict) and isinstance(told.get("result"), dict):
-        told = told["result"]
-    if not isinstance(told, dict) or "lanes" not in told or "verdict" not in told:
-        raise RecordingError(f"{path} is JSON, but no result of a race", "tfmon race --json writes one")
-    if told.get("schema") != SCHEMA:
-        by = f"schema {told.get('schema')!r}, by tfmon {told.get('tfmon')!r}"
-        raise RecordingError(f"{path} has {by}; this tfmon reads schema {SCHEMA}", "race anew with this version")
-    return told
 
 
 def _refuse(constant: str) -> NoReturn:
