@@ -80,6 +80,12 @@ def race(
 
     By default the lanes are the CPU and the first GPU. Without a GPU they are two variants on the CPU; a script
     then has one lane.
+
+    \b
+    For example:
+      tfmon race large-dense --set prefetch=auto
+      tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 2%
+      tfmon race small-dense --seconds 10 --json > result.json
     """
     from tfmon.catalog import command_scenario, find_scenario
     from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions

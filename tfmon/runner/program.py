@@ -34,6 +34,7 @@ from tfmon.probes.ticker import Ticker
 from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
+from tfmon.runner.elsewhere import need_tensorflow
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 
@@ -88,6 +89,8 @@ class Program:
         Raises:
             TfmonError: it cannot be raced.
         """
+        if not info.command:
+            need_tensorflow((race_options or self._options).python)
         plan, no_gpu = plan_race(info, race_options or self._options, self._find_gpus)
         gpus = self._search.gpus if self._search is not None else ()
         machine = replace(self._machine, gpus=tuple(gpu.name for gpu in gpus), no_gpu=no_gpu)
