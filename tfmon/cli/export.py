@@ -107,11 +107,19 @@ def write_html(paths: list[Path], target: Path, *, everything: bool, force: bool
     for path, run in zip(paths, runs, strict=True):
         if run.torn:
             tell_torn(path)
-    click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)")
+    click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=len(paths) > 1)
     if show and not _opened(target):
         click.echo(
             f"tfmon: there is no browser here to open it with; copy {target} to where there is one", err=True
         )
+
+
+def write_pair(first: str, second: str, html: str, *, force: bool) -> None:
+    """Write the report of two recordings, named as on the command line; raises TfmonError."""
+    from tfmon.recordings.library import find
+
+    with _one_line(html):
+        write_html([find(first), find(second)], Path(html), everything=False, force=force)
 
 
 def wanted(*, everything: bool) -> Wanted:
@@ -171,7 +179,7 @@ def _numbers(path: Path, output: str | None, tensorboard: str | None, *, as_csv:
             with _file(output, force=force) as target:
                 writing.write_csv(opened, target)
         else:
-            result = to_json(analyse(play_all(path)[1]))
+            result = to_json(analyse(play_all(path)[1]), opened.header)
             with _file(output, force=force) as target:
                 writing.write_json(opened, result, target)
 

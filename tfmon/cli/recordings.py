@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfmon import units
-from tfmon.cli import options
+from tfmon.cli import export, options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, UsageError
 from tfmon.runner import settings as configured
 
@@ -146,8 +146,10 @@ def _run_line(info: RunInfo) -> str:
     help="Be a gate: leave with 4 if any lane of SECOND is slower by more than PERCENT, with 5 if that cannot be "
     "told, else with 0.",
 )
+@click.option("--html", metavar="FILE", help="Write a report of both races as one HTML file, too.")
+@click.option("--force", is_flag=True, help="Write over a report that is there already.")
 @options.as_json
-def diff(first: str, second: str, slower_than: str | None, as_json: bool) -> None:
+def diff(first: str, second: str, slower_than: str | None, html: str | None, force: bool, as_json: bool) -> None:
     """Compare the recorded race SECOND with FIRST: how much faster each lane was, and what differed.
 
     Both are files (recordings, or results of `tfmon race --json`), ids of runs or their beginnings, `last`, or
@@ -162,6 +164,8 @@ def diff(first: str, second: str, slower_than: str | None, as_json: bool) -> Non
     from tfmon.recordings.gate import judge
     from tfmon.reports.diff import to_json, to_text
 
+    if html is not None:
+        export.write_pair(first, second, html, force=force)
     limit = None if slower_than is None else options.percentage("--slower-than", slower_than, 0.001)
     comparison = compare(_side(first), _side(second))
     gate = None if limit is None else judge(comparison, limit)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -101,7 +103,7 @@ class Run:
 
 def gather(path: Path, prefix: str = "") -> Run:
     """Play a recording to its end and return what a report tells of it; raises RecordingError."""
-    with guard(path), Recording(path) as recording:
+    with guard(path), Recording(path) as recording, _uncollected():
         session = Session(recording.header.machine, lambda: recording.times_ns[-1])
         session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
         course = _Course(recording.header.lane_names)
@@ -126,6 +128,18 @@ def gather(path: Path, prefix: str = "") -> Run:
         for subject, samples in of.items():
             of[subject] = [one for one in samples if one[0] >= since_ns]
     return run
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from walking through ever more values, none of which can be collected."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @dataclass(slots=True)

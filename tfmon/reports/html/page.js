@@ -3,7 +3,17 @@
 (() => {
   const specs = JSON.parse(document.getElementById("tfmon-charts").textContent);
   const views = [];
-  const options = { actions: false, renderer: "svg", ast: true, hover: true, tooltip: { theme: "page" } };
+  // The area around a point holds the point's row one level deeper, which the tooltip of Vega-Lite 6.4 does not know.
+  const patch = (spec) => {
+    const marks = [...spec.marks];
+    for (let mark; (mark = marks.pop()); ) {
+      marks.push(...(mark.marks ?? []));
+      const tooltip = mark.name?.endsWith("_voronoi") ? mark.encode.update.tooltip : undefined;
+      if (tooltip) tooltip.signal = tooltip.signal.replaceAll('datum["', 'datum.datum["');
+    }
+    return spec;
+  };
+  const options = { patch, actions: false, renderer: "svg", ast: true, hover: true, tooltip: { theme: "page" } };
   const drawn = Object.entries(specs).map(([id, spec]) =>
     vegaEmbed("#" + id, spec, options).then((result) => views.push(result.view)));
   Promise.all(drawn).then(() => { document.documentElement.dataset.drawn = views.length; });

@@ -41,7 +41,7 @@ def of_race(path: Path, wanted: Wanted) -> tuple[str, Run]:
         script = pool.submit(library.script)
         run = gather(path)
         writer = Writer(_hider([run], wanted))
-        told = result.to_json(run.found)
+        told = result.to_json(run.found, run.header)
         parts = [race.head(writer, run), race.controls(writer, run), *_sections(writer, run, wanted)]
         page = writer.page(f"tfmon: {run.header.scenario}", script.result(), *parts, _foot(writer, told, wanted))
     return page, run
