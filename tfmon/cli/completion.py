@@ -37,7 +37,9 @@ def completion(shell: str | None) -> None:
     if kind is None:
         raise UsageError(f"there is no completion for {name or 'this shell'}", f"name one: {', '.join(SHELLS)}")
     root = click.get_current_context().find_root().command
-    click.echo(kind(root, {}, "tfmon", VARIABLE).source())
+    source = kind(root, {}, "tfmon", VARIABLE).source()
+    # A value may have commas, as a lane has; Click has fish cut it at the first of them.
+    click.echo(source.replace('(string split "," $completion)', '(string split -m 1 "," $completion)'))
 
 
 def complete_values(command: click.Command) -> None:
