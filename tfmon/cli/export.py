@@ -57,7 +57,7 @@ def export(
     everything: bool,
     show: bool,
 ) -> None:
-    r"""Write RUN for a colleague or for other programs: a file, an id or its beginning; by default the last one.
+    """Write RUN for a colleague or for other programs: a file, an id or its beginning; by default the last one.
 
     What was not measured is not written. Units are in the names.
 
