@@ -196,3 +196,19 @@ def test_a_broken_result_is_one_clear_line(header, tmp_path, spoil, said):
     with pytest.raises(RecordingError) as refused:
         open_side(path)
     assert said in refused.value.line and "\n" not in refused.value.line
+
+
+def test_a_lane_that_has_the_race_to_itself_is_judged_by_its_windows(header, tmp_path):
+    def alone(speed: float) -> Demo:
+        demo = Demo([CPU], CPU_MACHINE)
+        demo.go()
+        demo.race(30, (speed,))
+        return demo
+
+    sides = [Side(str(speed), header, alone(speed).session.snapshot()) for speed in (1_000, 800)]
+    assert not sides[0].end.lanes[0].slices
+    assert judge(compare(sides[0], sides[1]), 0.05).kind == SLOWER
+    assert judge(compare(sides[0], sides[0]), 0.05).kind == NOT_SLOWER
+    path = tmp_path / "alone.json"
+    path.write_text(json.dumps(to_json(analyse(sides[1].end), header)))
+    assert judge(compare(sides[0], open_side(path)[0]), 0.05) == judge(compare(sides[0], sides[1]), 0.05)

@@ -18,6 +18,28 @@ if TYPE_CHECKING:
 
 SHELLS = ("bash", "zsh", "fish")
 VARIABLE = "_TFMON_COMPLETE"
+BASH = r"""_tfmon_completion() {
+    local line="${COMP_LINE:0:COMP_POINT}" current kept count completion type value
+    local -a before
+    read -ra before <<< "$line"
+    count=${#before[@]}
+    [[ $line == *" " ]] || count=$((count - 1))
+    current="${line##* }"
+    kept="${current%"${current##*[=:]}"}"
+    COMPREPLY=()
+    while IFS=',' read -r type value; do
+        case $type in
+            dir) COMPREPLY=() ; compopt -o dirnames ;;
+            file) COMPREPLY=() ; compopt -o default ;;
+            plain)
+                COMPREPLY+=("${value#"$kept"}")
+                [[ $value == *= ]] && compopt -o nospace ;;
+        esac
+    done < <(COMP_WORDS="$line" COMP_CWORD=$count _TFMON_COMPLETE=bash_complete "$1")
+}
+complete -o nosort -F _tfmon_completion tfmon
+"""
+"""Click takes the words of bash, which breaks them at `=` and `:`, and so completes no value of a knob."""
 Complete = Callable[[click.Context, str], list[CompletionItem]]
 
 
@@ -37,7 +59,7 @@ def completion(shell: str | None) -> None:
     if kind is None:
         raise UsageError(f"there is no completion for {name or 'this shell'}", f"name one: {', '.join(SHELLS)}")
     root = click.get_current_context().find_root().command
-    source = kind(root, {}, "tfmon", VARIABLE).source()
+    source = BASH if name == "bash" else kind(root, {}, "tfmon", VARIABLE).source()
     # A value may have commas, as a lane has; Click has fish cut it at the first of them.
     click.echo(source.replace('(string split "," $completion)', '(string split -m 1 "," $completion)'))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -13,9 +13,10 @@ from tfmon.analysis.intervals import Looks
 from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, trimmed
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import NOT_SAMPLED, LaneState
 from tfmon.model.race import CONCURRENT, BetweenProcesses
 from tfmon.model.readings import Reading
+from tfmon.model.readings import known as known_value
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header
 from tfmon.recordings.library import run_id
@@ -23,7 +24,9 @@ from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, guard
 
 SLICES = "of each race's slices"
-ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns"
+BLOCK = 5
+"""Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
+ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,18 @@ class Measured:
     """Share of one core's time in them that the hypervisor gave to other machines."""
 
     @classmethod
-    def of(cls, lane: LaneState) -> Measured:
-        """Return what its slices tell."""
-        took = contention([lane.slices])
-        logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
-        return cls(trimmed(logs), took.others_cores, took.stolen_share)
+    def of(cls, lane: LaneState, known: Snapshot) -> Measured:
+        """Return what its slices tell; of a lane that has the race to itself, what its windows and the host do."""
+        if len(known.lanes) > 1:
+            took = contention([lane.slices])
+            logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
+            return cls(trimmed(logs), took.others_cores, took.stolen_share)
+        hosts = known.host_history
+        return cls(
+            trimmed(list(_blocks(lane))),
+            _mean_cores([one.others_cpu_pct for one in hosts]),
+            _mean_cores([one.steal_pct for one in hosts]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +81,7 @@ class Side:
 
     def measured(self, lane: LaneState) -> Measured:
         """Return what was measured of one of its lanes."""
-        return self.told.get(lane.spec.name) or Measured.of(lane)
+        return self.told.get(lane.spec.name) or Measured.of(lane, self.end)
 
     def leads(self) -> Lead:
         """Return which lane was faster."""
@@ -205,6 +215,22 @@ def change_of(
     between = statistics.between_processes((), (), prior).reach(looks)
     reach = math.hypot(one.reach(looks), other.reach(looks), between, between_races)
     return Change(math.exp(center), math.exp(center - reach), math.exp(center + reach))
+
+
+def _blocks(lane: LaneState) -> Iterator[float]:
+    """Yield the logarithm of the throughput in each second or so of steady windows since a knob last changed."""
+    since_ns = lane.knob_marks[-1].at_ns if lane.knob_marks else 0
+    steady = [one for one in lane.points if one.steady and one.at_ns - one.span_ns >= since_ns]
+    for place in range(0, len(steady) - BLOCK + 1, BLOCK):
+        block = steady[place : place + BLOCK]
+        if examples := sum(one.examples for one in block):
+            yield math.log(examples / sum(one.span_ns for one in block) * 1e9)
+
+
+def _mean_cores(readings: Sequence[Reading]) -> Reading:
+    """Return the mean of readings in percent of a core, in cores."""
+    values = [value for one in readings if (value := known_value(one)) is not None]
+    return sum(values) / len(values) / 100 if values else NOT_SAMPLED
 
 
 def _verdict(first: Lead, second: Lead) -> Change | None:

@@ -13,12 +13,11 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
-from tfmon.analysis.means import trimmed
-from tfmon.analysis.statistics import log_speeds
 from tfmon.analysis.verdict import Verdict
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot
+from tfmon.recordings.compare import Measured
 from tfmon.recordings.header import Header
 from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
 
@@ -117,7 +116,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         known = number(field, value, reason)
         return None if known is None else round(known)
 
-    took = contention([lane.slices])
+    took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
+    center = asdict(measured.center) if measured.center is not None else None
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
@@ -130,8 +130,11 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
         "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
-        "versions": {name: getattr(lane, name) or None for name in ("tensorflow", "keras", "numpy", "python")},
-        "source": lane.source or None,
+        "versions": {
+            name: named(f"versions.{name}", getattr(lane, name), "the lane did not say")
+            for name in ("tensorflow", "keras", "numpy", "python")
+        },
+        "source": named("source", lane.source, "the scenario's file was not read"),
         "steps": lane.steps,
         "measured_steps": lane.measured_steps,
         "examples": lane.examples,
@@ -139,7 +142,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
         "measured_examples": lane.steady.examples,
         "measured_ns": lane.steady.span_ns,
-        "log_examples_per_s": named("log_examples_per_s", _center(lane), FEW_SLICES),
+        "log_examples_per_s": named("log_examples_per_s", center, FEW_SLICES),
         "step_ms": {
             f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100))
             for percent in (50, 95, 99)
@@ -166,17 +169,11 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
         "processes": whole("processes", lane.process or None, "none was started"),
         "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
-        "stolen_pct": number("stolen_pct", _percent(took.stolen_share)),
-        "others_cpu_pct": number("others_cpu_pct", _percent(took.others_cores)),
+        "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
+        "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
         **script,
         "missing": missing,
     }
-
-
-def _center(lane: LaneState) -> dict[str, Any] | None:
-    """Return the mean logarithm of a lane's throughput over its slices: what `tfmon diff` compares."""
-    found = trimmed([one.log for one in log_speeds(lane.slices).values()])
-    return None if found is None else asdict(found)
 
 
 def _cpu_time_ratio(snapshot: Snapshot, verdict: Verdict) -> float | None:
