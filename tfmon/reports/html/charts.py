@@ -6,6 +6,7 @@ the page's style sheet, so that they follow its light or dark look.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ TALL, LOW = 300, 190
 COLOURS = 4
 """Colours of lanes; more lanes repeat them with another dash."""
 _DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+MOST_TICKS = 12
+_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 36_000)
 _SHOWN = {"filter": "indexof(hidden, datum.s) < 0"}
 _CLOCK = (
     "(datum.value < 0 ? '-' : '') + (abs(datum.value) >= 3600 ? floor(abs(datum.value) / 3600) + ':' : '')"
@@ -77,12 +80,21 @@ def _word(field: str, title: str | None = None, **more: Any) -> Spec:  # noqa: A
     return {"field": field, "type": "nominal", "title": title, **more}
 
 
-_TIME = _number(
-    "t",
-    "time since the start signal",
-    axis={"labelExpr": _CLOCK, "grid": False, "tickMinStep": 1, "labelFlush": False},
-    nice=False,
-)
+def _time(rows: Sequence[Spec]) -> Spec:
+    """Return the axis of time, with a mark at every round minute, ten seconds, or what suits its length."""
+    since_s, until_s = (pick((row["t"] for row in rows), default=0.0) for pick in (min, max))
+    step_s = next((step for step in _STEPS_S if (until_s - since_s) / step <= MOST_TICKS), _STEPS_S[-1])
+    ticks = list(range(math.ceil(since_s / step_s) * step_s, math.floor(until_s) + 1, step_s))
+    axis = {
+        "labelExpr": _CLOCK,
+        "grid": False,
+        "labelFlush": False,
+        "labelOverlap": "greedy",
+        "labelSeparation": 8,
+    }
+    return _number("t", "time since the start signal", axis={**axis, "values": ticks}, nice=False)
+
+
 _RULE = {"type": "rule", "stroke": "currentColor", "strokeDash": [3, 3], "opacity": 0.6}
 
 
@@ -110,24 +122,25 @@ def over_time(
         labels: Whether the marks have their text beside them.
     """
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
+    across = _time(rows)
     tooltip = [_word("n", "of"), _word("at", "time"), _word("w", title), _word("d", "note")]
     value = _number("v", title, zero=zero, axis={"format": "~s"})
     layers: list[Spec] = []
     shaded = [{"s": one.key, "t": round(one.since_s, 3), "u": round(one.until_s, 3)} for one in shades]
     if shaded:
         mark = {"type": "rect", "fill": "var(--shade)", "aria": False}
-        layers.append(_layer(shaded, mark, {"x": _TIME, "x2": {"field": "u"}}))
+        layers.append(_layer(shaded, mark, {"x": across, "x2": {"field": "u"}}))
     if lines:
         marked = [
             {"s": one.key, "t": round(one.at_s, 3), "l": one.text, "y": 2 + 13 * (place % 3)}
             for place, one in enumerate(lines)
         ]
-        layers.append(_layer(marked, _RULE, {"x": _TIME}))
+        layers.append(_layer(marked, _RULE, {"x": across}))
         if labels:
             text = {"type": "text", "align": "left", "baseline": "top", "dx": 3, "fill": "currentColor"}
-            place_of = {"x": _TIME, "y": {**_number("y", None), "scale": None}, "text": _word("l")}
+            place_of = {"x": across, "y": {**_number("y", None), "scale": None}, "text": _word("l")}
             layers.append(_layer(marked, {**text, "limit": 160}, place_of))
-    layers.append(_lines(rows, series, _TIME, value, tooltip))
+    layers.append(_lines(rows, series, across, value, tooltip))
     return _chart(layers, about, TALL if tall else LOW)
 
 

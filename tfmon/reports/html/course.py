@@ -240,6 +240,9 @@ def _readings(
 ) -> Html:
     of = run.samples.get(what, {})
     subjects = [lane.spec.name for lane in run.lanes if lane.spec.name in of]
+    largest = max((value for samples in of.values() for _, value in samples), default=0.0)
+    if unit == "MiB" and largest >= 4 * 2**30:
+        unit, scale = "GiB", 2.0**30
     others = [subject for subject in of if subject not in run.windows]
     subjects += others
     if not subjects:
