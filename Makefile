@@ -8,13 +8,13 @@ BIN := $(VENV)/bin
 ARGS ?=
 # Tests wait more than they compute, so there are more at once than cores.
 WORKERS ?= 3
-# What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server.
-DEBIAN_PACKAGES := gcc libc6-dev openssh-server
+# What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server, a browser, shells.
+DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 # 2.18 is the oldest TensorFlow that tfmon supports: tensorflow-metal holds Apple Silicon there.
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness coverage attribution soak monkey oom docs picture example clean
+.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness coverage attribution gate soak monkey oom docs picture release example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the t
 attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles, and measure what knowing it costs; six minutes.
 	for what in shares cost rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
 
+gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 times each; 15 minutes on a quiet machine.
+	$(BIN)/python tests/benchmarks/gate.py $(ARGS)
+
 soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").
 	$(BIN)/python tests/benchmarks/soak.py $(ARGS)
 
@@ -81,8 +84,12 @@ oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a 
 docs: $(VENV)/dev.stamp  ## Build the documentation into docs/_build/html; a warning is an error.
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs docs/_build/html
 
-picture: $(VENV)/dev.stamp  ## Draw docs/screen.svg anew from the example recording.
+picture: $(VENV)/dev.stamp  ## Draw docs/screen.svg and docs/race.svg, which moves, anew from the example recording.
 	$(BIN)/python docs/picture.py
+	$(BIN)/python docs/moving.py
+
+release: $(VENV)/dev.stamp  ## Build wheel and sdist into dist, and check them, the version and the changelog.
+	$(BIN)/python tests/release.py
 
 example: $(VENV)/dev.stamp  ## Record the example race anew; needs a quiet machine. Then: make picture.
 	$(BIN)/python tests/benchmarks/record_example.py

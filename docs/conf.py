@@ -25,6 +25,7 @@ myst_enable_extensions = ["substitution", "colon_fence"]
 myst_heading_anchors = 3
 myst_substitutions = {name: make() for name, make in tables.TABLES.items()}
 
+html_extra_path = [str(tables.EXAMPLES)]
 html_theme = "furo"
 html_title = f"tfmon {release}"
 html_show_sphinx = False

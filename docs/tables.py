@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from tfmon import errors
 from tfmon.analysis.analysis import analyse
@@ -18,6 +19,9 @@ from tfmon.reports.race import to_json
 from tfmon.runner.settings import SETTINGS
 from tfmon.ui.keys import KEYS
 from tfmon.ui.render.glossary import SECTIONS
+
+EXAMPLES = Path(__file__).parent / "_build" / "examples"
+"""Files that are made for the manual, and copied beside its pages."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -65,6 +69,8 @@ def exit_codes() -> str:
         (errors.EXIT_LANE_FAILED, "a lane failed; of `tfmon hosts`, a host cannot be used"),
         (errors.EXIT_USAGE, "wrong usage: an unknown command, option, scenario or setting"),
         (errors.EXIT_DEVICE_ABSENT, "a requested device is not there"),
+        (errors.EXIT_SLOWER, "`tfmon diff --slower-than`: a lane is slower"),
+        (errors.EXIT_CANNOT_TELL, "`tfmon diff --slower-than`: that cannot be told"),
         (errors.EXIT_INTERRUPTED, "interrupted by a signal"),
     ]
     return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])
@@ -83,10 +89,21 @@ def doctor_exit_codes() -> str:
 
 def example_json() -> str:
     """Return the JSON of the example race, with one of its lanes."""
-    _, snapshot = play_all(EXAMPLE)
-    result = to_json(analyse(snapshot))
+    opened, snapshot = play_all(EXAMPLE)
+    result = to_json(analyse(snapshot), opened.header)
     result |= {"recording": EXAMPLE.name, "lanes": result["lanes"][1:]}
     return f"```json\n{json.dumps(result, indent=2, ensure_ascii=False)}\n```"
+
+
+def example_report() -> str:
+    """Write the report of the example race beside the pages, and return a link to it."""
+    from tfmon.reports.html.report import Wanted, of_race
+    from tfmon.runner.repeat import command_line
+
+    EXAMPLES.mkdir(parents=True, exist_ok=True)
+    page, _ = of_race(EXAMPLE, Wanted(again=command_line))
+    (EXAMPLES / "example-report.html").write_text(page, encoding="utf-8")
+    return '<a href="example-report.html">the report of the example race</a>'
 
 
 TABLES = {
@@ -97,6 +114,7 @@ TABLES = {
     "exit_codes": exit_codes,
     "doctor_exit_codes": doctor_exit_codes,
     "example_json": example_json,
+    "example_report": example_report,
 }
 """The tables by the name that a page puts between double braces."""
 

@@ -33,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "script": {"model", "trainer", "numpy", "tensorflow", "keras"},
     "report": {"model", "script"},
     "catalog": {"model", "errors", "platformdirs"},
-    "reports": {"model", "analysis", "profile", "doctor", "hosts", "recordings", *TEXT, "rich"},
+    "reports": {"model", "analysis", "profile", "doctor", "hosts", "recordings", *TEXT, "rich", "vl_convert"},
     "ui": {"model", "analysis", *TEXT, "textual", "rich"},
     "runner": {
         *("model", "analysis", "catalog", "doctor", "experiments", "hosts", "lanes", "probes", "profile"),
@@ -43,8 +43,13 @@ ALLOWED: dict[str, set[str]] = {
         *("model", "analysis", "catalog", "doctor", "hosts", "probes", "profile", "recordings", "reports"),
         *("runner", *TEXT, "click"),
     },
+    "api": {
+        *("model", "analysis", "catalog", "recordings", "reports", "runner", *TEXT),
+        *("pandas", "IPython"),
+    },
+    "pytest_plugin": {"api", "errors", "pytest"},
     "__main__": {"cli"},
-    "__init__": set(),
+    "__init__": {"api", "errors", "recordings"},
 }
 """What each package or top-level module may import besides itself and the standard library."""
 
@@ -54,6 +59,8 @@ LOADED_LATE = {
     "textual": {"runner"},
     "platformdirs": {"catalog", "recordings", "runner"},
     "tensorboard": {"recordings"},
+    "vl_convert": {"reports"},
+    "IPython": {"api"},
     "ui": {"runner"},
 }
 """Imports that these packages may only make inside a function, because they are slow to load or may be missing."""

@@ -1,17 +1,26 @@
-"""The wheel: built, installed in a clean environment, and its scenarios listed from there."""
+"""Sdist and wheel: built, installed in clean environments, run from there, and checked as `make release` does."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import click
 import platformdirs
 import pytest
+import release
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[1]
@@ -27,16 +36,22 @@ def run(*command: object, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """The folder of commands of an environment with the wheel, and Click as its only dependency."""
+def built(tmp_path_factory) -> tuple[Path, Path]:
+    """The wheel and the sdist; the wheel is built from the sdist."""
+    folder = tmp_path_factory.mktemp("built")
+    release.build(folder)
+    return next(folder.glob("*.whl")), next(folder.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    """The folder of commands of an environment with the wheel, and what its lightest commands need."""
     folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, cwd=ROOT)
-    (wheel,) = folder.glob("*.whl")
     clean = folder / "clean"
     venv.create(clean, with_pip=False)
     python = clean / "bin" / "python"
     install = ("install", "--no-deps", "--no-index", "--quiet", "--disable-pip-version-check")
-    run(sys.executable, "-m", "pip", "--python", python, *install, wheel, cwd=folder)
+    run(sys.executable, "-m", "pip", "--python", python, *install, built[0], cwd=folder)
     (site,) = clean.glob("lib/python*/site-packages")
     for dependency in (click, platformdirs):
         (site / dependency.__name__).symlink_to(Path(str(dependency.__file__)).parent)
@@ -61,3 +76,50 @@ def test_no_file_of_the_package_is_left_out(installed):
     files = [path.relative_to(ROOT / "tfmon") for path in (ROOT / "tfmon").rglob("*") if path.is_file()]
     assert Path("py.typed") in files
     assert not [file for file in files if file.suffix != ".pyc" and not (package / file).is_file()]
+
+
+def test_what_a_release_must_have_is_there(built):
+    wheel, sdist = built
+    assert [*release.check_wheel(wheel, ROOT), *release.check_sdist(sdist, ROOT)] == []
+    assert [*release.check_description(wheel)] == []
+    version = release.declared(ROOT)
+    assert sdist.name == f"tfmon-{version}.tar.gz"
+    assert [*release.check_version(version, wheel.name, f"# Changelog\n\n## {version} (2026-01-31)\n")] == []
+
+
+def test_what_a_release_lacks_is_named(built, tmp_path):
+    wheel, version = built[0], release.declared(ROOT)
+    said = [*release.check_version(version, "tfmon-9-py3-none-any.whl", "## Unreleased\n")]
+    assert said[0].startswith("the wheel is tfmon-9") and "'Unreleased'" in said[1]
+    assert "has no date" in next(release.check_version(version, wheel.name, f"## {version}\n"))
+    poor = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as full, zipfile.ZipFile(poor, "w") as less:
+        for name in full.namelist():
+            if name != "tfmon/py.typed" and not name.endswith("entry_points.txt"):
+                less.writestr(name, full.read(name))
+        less.writestr("tests/odd.py", "")
+    said = [*release.check_wheel(poor, ROOT)]
+    assert "the wheel has no tfmon/py.typed" in said
+    assert "the wheel has tests/odd.py, which does not belong there" in said
+    assert "the wheel has no entry point tfmon = tfmon.pytest_plugin" in said
+
+
+def test_recordings_are_shown_without_tensorflow(installed, tmp_path):
+    """The packages that the manual names for this are enough: TensorFlow and NumPy are not among them."""
+    line = re.search(
+        r"^    pip install (?!--)(.*textual.*)$", (ROOT / "docs" / "getting-started.md").read_text(), re.M
+    )
+    named = {re.split(r"[~<>=]", word)[0] for word in shlex.split(line[1])}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    needed = {re.split(r"[~<>=;\s]", one)[0] for one in project}
+    assert named == needed - {"tensorflow", "tensorflow-metal", "numpy", "tomli"}
+    blocked = tmp_path / "blocked"
+    blocked.mkdir()
+    for name in ("tensorflow", "numpy", "keras"):
+        (blocked / f"{name}.py").write_text(f"raise ImportError('{name} is not installed')")
+    here = [path for path in sys.path if path.endswith("site-packages")]
+    code = (
+        f"import sys; sys.path[:0] = [{str(blocked)!r}]; sys.path += {here!r}; "
+        "sys.argv = ['tfmon', 'replay', '--example', '--headless']; import tfmon.__main__ as m; m.run()"
+    )
+    assert "faster than" in run(installed / "python", "-c", code, cwd=tmp_path)

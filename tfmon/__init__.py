@@ -1,6 +1,29 @@
 """tfmon races TensorFlow training on the CPU and the GPU, live in a terminal, and says which is faster and why.
 
-This module imports nothing: training children load the package in any interpreter that has TensorFlow.
+This module imports nothing: training children load the package in any interpreter that has TensorFlow. What it
+offers to Python is loaded when it is first used.
 """
 
 __version__ = "0.1.0"
+__all__ = ["Gate", "LaneFailedError", "LaneResult", "RaceResult", "TfmonError", "diff", "race"]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tfmon.api.gating import diff
+    from tfmon.api.racing import race
+    from tfmon.api.result import LaneFailedError, LaneResult, RaceResult
+    from tfmon.errors import TfmonError
+    from tfmon.recordings.gate import Gate
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tfmon' has no attribute {name!r}")
+    import tfmon.api
+
+    return getattr(tfmon.api, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

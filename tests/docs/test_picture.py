@@ -1,4 +1,4 @@
-"""The picture of the README shows today's screen, of today's example recording."""
+"""The pictures of the README and the manual show today's screen, of today's example recording."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PATH = Path(__file__).parents[2] / "docs" / "picture.py"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("picture", PATH)
+def load(path=PATH):
+    spec = importlib.util.spec_from_file_location("picture", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -27,3 +27,25 @@ async def test_the_picture_is_of_the_screen_as_it_is():
         "the screen has changed: make picture, and look at it"
     )
     assert "faster than" in picture.text_of(rows)
+
+
+def test_the_picture_that_moves_is_small_and_of_the_same_recording():
+    moving = load(PATH.with_name("moving.py"))
+    text = moving.MOVING.read_text("utf-8")
+    assert len(text.encode()) <= moving.LARGEST_BYTES
+    root = ElementTree.fromstring(text)
+    assert moving.picture.digest() in root.findtext(f"{SVG}title"), "make picture, and look at it"
+    style = root.findtext(f"{SVG}style")
+    groups = [group.get("id") for group in root.iter(f"{SVG}g") if group.get("id")]
+    assert len(groups) > 100 and all(f"#{name}{{" in style for name in groups)
+    assert "prefers-reduced-motion" in style and "script" not in text.lower()
+
+
+async def test_the_last_frame_of_the_picture_that_moves_is_of_the_screen_as_it_is():
+    moving = load(PATH.with_name("moving.py"))
+    *_, last = await moving.frames_of_example()
+    words = moving.picture.text_of(last).split()
+    shown = moving.MOVING.read_text("utf-8")
+    assert "faster" in words
+    missing = [word for word in words if word.isalpha() and word not in shown]
+    assert missing == [], "the screen has changed: make picture, and look at it"

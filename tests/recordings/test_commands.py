@@ -244,9 +244,9 @@ class TestLists:
     @pytest.mark.parametrize(
         ("words", "problem"),
         [
-            (("export", RECORDED), "needs one of --csv, --json and --tensorboard DIR"),
+            (("export", RECORDED), "needs one of --html FILE, --markdown, --csv, --json"),
             (("export", RECORDED, "--csv", "--json"), "needs one of"),
-            (("export", RECORDED, "--tensorboard", "d", "-o", "f"), "--output goes with --csv or --json"),
+            (("export", RECORDED, "--tensorboard", "d", "-o", "f"), "--output goes with --markdown"),
             (("export", RECORDED, "--csv", "-o", RECORDED), "is there already"),
             (("export", RECORDED, "--csv", "-o", "none/out.csv"), "No such file or directory"),
             (("diff", RECORDED, "nothing"), "there is no recording nothing"),

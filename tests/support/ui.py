@@ -188,6 +188,10 @@ class FakeRuns:
     def table(self, id: str) -> str:
         return f"the table of {id}"
 
+    def report(self, path: str) -> str:
+        self._change("report", path)
+        return "saved race.html"
+
     def replay(self, id: str) -> Any:
         self._change("replay", id)
         return self.opened

@@ -36,6 +36,8 @@ class Contention:
     """Share of one core's time in the slices that the hypervisor gave to other machines."""
     cpu_ratio: float | None = None
     """CPU time per example of the second lane over that of the first; None where that says nothing."""
+    others_cores: Reading = NO_SLICES
+    """How many cores all other programs kept busy in the slices, on average; tfmon itself is one of them."""
 
     def text(self, *, undecided: bool = False, own: bool = True) -> str:
         """Return one line, or "" while others take too little to be mentioned.
@@ -62,7 +64,7 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
     slices = list(lanes)
     loads = [one.load for lane in slices for one in lane if one.load is not None]
     ratio = cpu_ratio(slices[0], slices[-1]) if len(slices) > 1 else None
-    return Contention(_share_contended(loads), _share_stolen(loads), ratio)
+    return Contention(_share_contended(loads), _share_stolen(loads), ratio, _others_cores(loads))
 
 
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
@@ -103,3 +105,10 @@ def _share_stolen(loads: Sequence[SliceLoad]) -> Reading:
     if known:
         return sum(load.stolen_ns or 0 for load in known) / max(1, sum(load.span_ns for load in known))
     return NO_STOLEN if loads else NO_SLICES
+
+
+def _others_cores(loads: Sequence[SliceLoad]) -> Reading:
+    known = [load for load in loads if load.others_ns is not None]
+    if known:
+        return sum(load.others_ns or 0 for load in known) / max(1, sum(load.span_ns for load in known))
+    return NO_DELAYS if loads else NO_SLICES

@@ -9,7 +9,18 @@ from typing import Any, NoReturn
 import click
 
 import tfmon
-from tfmon.cli import config, doctor, experiments, hosts, profile, race, recordings, scenarios
+from tfmon.cli import (
+    completion,
+    config,
+    doctor,
+    experiments,
+    export,
+    hosts,
+    profile,
+    race,
+    recordings,
+    scenarios,
+)
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
 
@@ -34,8 +45,15 @@ def cli(ctx: click.Context) -> None:
 
     Without a command, tfmon races the scenario small-dense. Press ? on the screen for the keys.
 
+    \b
+    For example:
+      tfmon                                      watch the CPU race the GPU
+      tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256
+      tfmon race -- python train.py              your own script, as it is
+      tfmon doctor                               why is my GPU not used?
+
     Exit codes: 0 fine, 1 a lane failed, 2 wrong usage, 3 a device that a lane names is not there,
-    130 interrupted.
+    4 slower and 5 cannot tell (tfmon diff --slower-than), 130 interrupted.
     """
     if ctx.invoked_subcommand is None:
         with race.race.make_context("race", [], parent=ctx) as race_context:
@@ -51,15 +69,17 @@ for command in (
     recordings.replay,
     recordings.runs,
     recordings.diff,
-    recordings.export,
+    export.export,
     doctor.doctor,
     hosts.hosts,
     config.config,
+    completion.completion,
     experiments.verify,
     scenarios.list_scenarios,
     scenarios.show,
     scenarios.new,
 ):
+    completion.complete_values(command)
     cli.add_command(command)
 
 
@@ -67,7 +87,7 @@ def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
     stdout = sys.stdout
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="tfmon", standalone_mode=False)
     except TfmonError as error:
         click.echo(f"tfmon: {error.message}", err=True)
         if error.hint:

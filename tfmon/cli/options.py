@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -52,12 +51,26 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     Raises:
         UsageError: `python` cannot be run.
     """
-    from tfmon.runner.planner import find_python
+    from tfmon.runner import planner
 
-    if python:
-        return find_python(python)
-    found = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
-    return Path(found).absolute() if found else Path(sys.executable)
+    return planner.interpreter(python, command)
+
+
+def percentage(option: str, text: str, least: float) -> float:
+    """Return a share that is written as a percentage.
+
+    Raises:
+        UsageError: it is none, or out of range.
+    """
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        value = 0.0
+    if not least <= value < 1:
+        raise UsageError(
+            f"{option} {text} is not a percentage from {100 * least:g}% to 100%", f"for example {option} 5%"
+        )
+    return value
 
 
 def why_no_screen() -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 import click
@@ -17,12 +16,6 @@ from tfmon.runner import settings as configured
 if TYPE_CHECKING:
     from tfmon.catalog import ScenarioInfo
     from tfmon.runner.planner import RaceOptions
-
-HEADLESS_SECONDS = 30.0
-"""Length of a race without a screen for which no end is given."""
-LEAST_CI = 0.025
-"""No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
-LEAST_MARGIN = 0.001
 
 
 @click.command(cls=options.TakesCommand, short_help="Race a scenario, or your own script.")
@@ -87,9 +80,15 @@ def race(
 
     By default the lanes are the CPU and the first GPU. Without a GPU they are two variants on the CPU; a script
     then has one lane.
+
+    \b
+    For example:
+      tfmon race large-dense --set prefetch=auto
+      tfmon race small-dense --lane cpu --lane gpu:0,batch_size=256 --until-ci 2%
+      tfmon race small-dense --seconds 10 --json > result.json
     """
     from tfmon.catalog import command_scenario, find_scenario
-    from tfmon.runner.planner import RaceOptions
+    from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions
 
     command = options.own_command()
     if command and scenario is not None:
@@ -109,7 +108,7 @@ def race(
     else:
         info = find_scenario(str(configured.resolve("scenario", scenario).value))
     interpreter = options.interpreter(python, command)
-    narrow = None if until_ci is None else _percentage("--until-ci", until_ci, LEAST_CI)
+    narrow = None if until_ci is None else options.percentage("--until-ci", until_ci, LEAST_CI)
     if narrow is not None and mode != "turns":
         raise UsageError("--until-ci needs --mode turns", "a contended ratio is not that of each lane by itself")
     race_options = RaceOptions(
@@ -121,7 +120,7 @@ def race(
         mode=mode,
         slice_s=slice_s,
         until_ci=narrow,
-        margin=_percentage("--margin", margin, LEAST_MARGIN),
+        margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
     )
     race_options = options.with_recording(race_options, record, no_record)
@@ -174,18 +173,6 @@ def watch(
     _start(command_scenario(command), race_options, screen, headless=headless, as_json=as_json)
 
 
-def _percentage(option: str, text: str, least: float) -> float:
-    try:
-        value = float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        value = 0.0
-    if not least <= value < 1:
-        raise UsageError(
-            f"{option} {text} is not a percentage from {100 * least:g}% to 100%", f"for example {option} 5%"
-        )
-    return value
-
-
 def _start(
     info: ScenarioInfo,
     race_options: RaceOptions,
@@ -198,7 +185,7 @@ def _start(
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
     from tfmon.reports.race import to_json, to_text
-    from tfmon.runner.planner import FRESH_FROM_S
+    from tfmon.runner.planner import unwatched, with_fresh
     from tfmon.runner.program import Program
 
     headless = headless or as_json
@@ -206,14 +193,11 @@ def _start(
     if not headless and (why := options.why_no_screen()):
         notes.append(f"{why}: racing without the screen (--headless)")
         headless = True
-    endless = race_options.seconds is None and race_options.steps is None and race_options.until_ci is None
-    if headless and endless and not info.command:
-        race_options = replace(race_options, seconds=HEADLESS_SECONDS)
-        notes.append(f"racing for {HEADLESS_SECONDS:g} s; --seconds or --steps says how long")
     if headless:
-        race_options = replace(race_options, spare=False, watched=False)
-    long = race_options.steps is None and (race_options.seconds or FRESH_FROM_S) >= FRESH_FROM_S
-    race_options = replace(race_options, fresh=headless and long if fresh is None else fresh)
+        given_s, race_options = race_options.seconds, unwatched(race_options, info)
+        if race_options.seconds != given_s:
+            notes.append(f"racing for {race_options.seconds:g} s; --seconds or --steps says how long")
+    race_options = with_fresh(race_options, fresh)
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
@@ -238,7 +222,7 @@ def _start(
             raise
     found = analyse(program.session.snapshot())
     if as_json:
-        click.echo(json.dumps(to_json(found), indent=2, allow_nan=False))
+        click.echo(json.dumps(to_json(found, program.header), indent=2, allow_nan=False))
     elif headless or program.exit_code() or any(one.lane.points for one in found.lanes):
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError):

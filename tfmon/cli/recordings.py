@@ -1,18 +1,16 @@
-"""`tfmon replay`, `runs`, `diff` and `export`: what can be done with recorded races."""
+"""`tfmon replay`, `runs` and `diff`: what can be done with recorded races."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfmon import units
-from tfmon.cli import options
+from tfmon.cli import export, options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, UsageError
 from tfmon.runner import settings as configured
 
@@ -51,11 +49,13 @@ def replay(
         with guard(path):
             opened, end = play_all(path)
             found = analyse(end)
-            text = json.dumps(to_json(found), indent=2, allow_nan=False) if as_json else to_text(found)
+            text = (
+                json.dumps(to_json(found, opened.header), indent=2, allow_nan=False) if as_json else to_text(found)
+            )
         _warn_if_torn(opened)
         if example:
             click.echo(f"recorded on {opened.header.recorded_on}", err=True)
-        click.echo(text)
+        click.echo(text or to_text(found))
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
@@ -141,88 +141,58 @@ def _run_line(info: RunInfo) -> str:
 @click.command(short_help="Compare two recorded races.")
 @click.argument("first")
 @click.argument("second")
+@click.option(
+    "--slower-than",
+    metavar="PERCENT",
+    help="Be a gate: leave with 4 if any lane of SECOND is slower by more than PERCENT, with 5 if that cannot be "
+    "told, else with 0.",
+)
+@click.option("--html", metavar="FILE", help="Write a report of both races as one HTML file, too.")
+@click.option("--force", is_flag=True, help="Write over a report that is there already.")
 @options.as_json
-def diff(first: str, second: str, as_json: bool) -> None:
+def diff(first: str, second: str, slower_than: str | None, html: str | None, force: bool, as_json: bool) -> None:
     """Compare the recorded race SECOND with FIRST: how much faster each lane was, and what differed.
 
-    Both are files, ids of runs or their beginnings, `last`, or `last~1` for the race before it.
+    Both are files (recordings, or results of `tfmon race --json`), ids of runs or their beginnings, `last`, or
+    `last~1` for the race before it.
+
+    \b
+    For example:
+      tfmon diff last~1 last
+      tfmon diff baseline.json run.json --slower-than 5%
     """
     from tfmon.recordings.compare import compare
+    from tfmon.recordings.gate import judge
     from tfmon.reports.diff import to_json, to_text
 
+    if html is not None:
+        export.write_pair(first, second, html, force=force)
+    limit = None if slower_than is None else options.percentage("--slower-than", slower_than, 0.001)
     comparison = compare(_side(first), _side(second))
-    click.echo(json.dumps(to_json(comparison), indent=2, allow_nan=False) if as_json else to_text(comparison))
+    gate = None if limit is None else judge(comparison, limit)
+    if as_json:
+        click.echo(json.dumps(to_json(comparison, gate), indent=2, allow_nan=False))
+    else:
+        click.echo(to_text(comparison, gate))
+    if gate is not None:
+        sys.exit(gate.exit_code)
 
 
 def _side(word: str) -> Side:
-    from tfmon.recordings.compare import side_of
+    from tfmon.recordings.compare import open_side
     from tfmon.recordings.library import find
 
-    side, opened = side_of(find(word))
-    _warn_if_torn(opened)
+    path = find(word)
+    side, torn = open_side(path)
+    if torn:
+        _tell_torn(path)
     return side
-
-
-@click.command(short_help="Write a recorded race for other programs.")
-@click.argument("recording")
-@click.option("--csv", "as_csv", is_flag=True, help="Write CSV: a line for each number.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object: header, result, and every number.")
-@click.option(
-    "--tensorboard", metavar="DIR", help="Write event files into the new folder DIR, for tensorboard --logdir DIR."
-)
-@click.option("--output", "-o", metavar="FILE", help="Write CSV or JSON into this new file instead of stdout.")
-def export(recording: str, as_csv: bool, as_json: bool, tensorboard: str | None, output: str | None) -> None:
-    """Write RECORDING for other programs: a file, the id of a run or its beginning, or `last`.
-
-    What was not measured is not written. Units are in the names.
-    """
-    from tfmon.analysis.analysis import analyse
-    from tfmon.recordings import export as writing
-    from tfmon.recordings.header import RecordingError
-    from tfmon.recordings.library import find
-    from tfmon.recordings.player import play_all
-    from tfmon.recordings.reader import Recording, guard
-    from tfmon.reports.race import to_json
-
-    if as_csv + as_json + (tensorboard is not None) != 1:
-        raise UsageError("tfmon export needs one of --csv, --json and --tensorboard DIR")
-    if tensorboard is not None and output is not None:
-        raise UsageError("--output goes with --csv or --json; --tensorboard names its own folder")
-    path = find(recording)
-    try:
-        with guard(path), Recording(path) as opened:
-            _warn_if_torn(opened)
-            if tensorboard is not None:
-                folders = writing.write_tensorboard(opened, Path(tensorboard))
-                click.echo(f"wrote {len(folders)} runs; tensorboard --logdir {tensorboard}")
-            elif as_csv:
-                with _target(output) as target:
-                    writing.write_csv(opened, target)
-            else:
-                result = to_json(analyse(play_all(path)[1]))
-                with _target(output) as target:
-                    writing.write_json(opened, result, target)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise RecordingError(f"{error.filename or output or 'stdout'}: {error.strerror or error}") from None
-
-
-@contextlib.contextmanager
-def _target(output: str | None) -> Iterator[TextIO]:
-    """Open the file to write to, which must be a new one; without a name, stdout."""
-    if output is None:
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    try:
-        target = Path(output).open("x", encoding="utf-8", newline="")  # noqa: SIM115 - closed below
-    except FileExistsError:
-        raise UsageError(f"{output} is there already", "name another file, or remove it") from None
-    with target:
-        yield target
 
 
 def _warn_if_torn(opened: Recording) -> None:
     if opened.torn:
-        click.echo(f"tfmon: {opened.path} is cut off at its end; this is what it holds", err=True)
+        _tell_torn(opened.path)
+
+
+def _tell_torn(path: Path) -> None:
+    click.echo(f"tfmon: {path} is cut off at its end; this is what it holds", err=True)

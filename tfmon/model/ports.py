@@ -217,5 +217,8 @@ class Runs(Protocol):
     def table(self, id: str) -> str:
         """Return the result of a race as text."""
 
+    def report(self, path: str) -> str:
+        """Write a report of the recording in a file into the working directory; return what to say about it."""
+
     def replay(self, id: str) -> OpenReplay:
         """Open a recording to play it; the caller closes it."""

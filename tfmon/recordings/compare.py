@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from tfmon.analysis import statistics
-from tfmon.analysis.means import LEAST_PAIRS, trimmed
+from tfmon.analysis.contention import contention
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, trimmed
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.knobs import show
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import NOT_SAMPLED, LaneState
 from tfmon.model.race import CONCURRENT, BetweenProcesses, Machine
+from tfmon.model.readings import Reading
+from tfmon.model.readings import known as known_value
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header import Header
 from tfmon.recordings.library import run_id
@@ -22,7 +26,46 @@ from tfmon.recordings.reader import Recording, guard
 SLICES = "of each race's slices"
 _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
 """Facts of a machine that are not found out for every race, nor in older recordings."""
-ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns"
+BLOCK = 5
+"""Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
+ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a race measured of one lane, as far as another race is compared with it."""
+
+    center: Center | None
+    """The mean logarithm of its throughput in examples/s; None from too few slices."""
+    others_cores: Reading
+    """How many cores other programs kept busy in its slices."""
+    stolen_share: Reading
+    """Share of one core's time in them that the hypervisor gave to other machines."""
+
+    @classmethod
+    def of(cls, lane: LaneState, known: Snapshot) -> Measured:
+        """Return what its slices tell; of a lane that has the race to itself, what its windows and the host do."""
+        if len(known.lanes) > 1:
+            took = contention([lane.slices])
+            logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
+            return cls(trimmed(logs), took.others_cores, took.stolen_share)
+        hosts = known.host_history
+        return cls(
+            trimmed(list(_blocks(lane))),
+            _mean_cores([one.others_cpu_pct for one in hosts]),
+            _mean_cores([one.steal_pct for one in hosts]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """Which lane of a race is faster, and by what factor."""
+
+    winner: str | None
+    ratio: float | None
+    low: float | None
+    """End of the 95 % interval; None where there is none."""
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +75,23 @@ class Side:
     id: str
     header: Header
     end: Snapshot
-    """What was known at its end."""
+    """What was known at its end; of a JSON result, without its slices."""
+    told: Mapping[str, Measured] = field(default_factory=dict)
+    """What a JSON result says of its lanes, by their names; empty for a recording, which has the slices."""
+    lead: Lead | None = None
+    """What a JSON result says of its verdict; None for a recording."""
+
+    def measured(self, lane: LaneState) -> Measured:
+        """Return what was measured of one of its lanes."""
+        return self.told.get(lane.spec.name) or Measured.of(lane, self.end)
+
+    def leads(self) -> Lead:
+        """Return which lane was faster."""
+        if self.lead is not None:
+            return self.lead
+        found = find_verdict(self.end)
+        low, high = (found.interval.low, found.interval.high) if found.interval is not None else (None, None)
+        return Lead(found.winner, found.ratio, low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +146,16 @@ class Comparison:
     """What makes the figures less sure."""
 
 
+def open_side(path: Path) -> tuple[Side, bool]:
+    """Return a race of a recording or of a JSON result, and whether the file is cut off; raises RecordingError."""
+    from tfmon.recordings.results import is_result, side_of_result
+
+    if is_result(path):
+        return side_of_result(path), False
+    side, opened = side_of(path)
+    return side, opened.torn
+
+
 def side_of(path: Path) -> tuple[Side, Recording]:
     """Return the race in a recording as one side of a comparison, and the recording; raises RecordingError."""
     with guard(path):
@@ -98,47 +167,82 @@ def compare(first: Side, second: Side) -> Comparison:
     """Compare two races, the second with the first."""
     pairs, unpaired = _paired(first.end, second.end)
     prior = second.end.race.between
-    lanes = tuple(LanePair(one, other, change_of(one, other, prior)) for one, other in pairs)
+    lanes = tuple(LanePair(one, other, _change(first, one, second, other, prior)) for one, other in pairs)
     return Comparison(
         first=first,
         second=second,
         lanes=lanes,
         unpaired=tuple(unpaired),
-        verdict=_verdict(first.end, second.end),
+        verdict=_verdict(first.leads(), second.leads()),
         differences=tuple(_differences(first, second, lanes)),
         notes=tuple(_notes(first, second, lanes)),
     )
 
 
-def change_of(first: LaneState, second: LaneState, prior: BetweenProcesses | None = None) -> Change | None:
+def _change(
+    first: Side, one: LaneState, second: Side, other: LaneState, prior: BetweenProcesses | None
+) -> Change | None:
     """Return the throughput of one lane over that of another in another race.
 
     The slices of two races are not paired, so each race has its own mean of logs with its interval. The interval
     of the difference is the root of the sum of their squares and of the between-process variance.
     """
-    logs = [
-        trimmed([math.log(one.examples_per_s) for one in lane.slices if one.examples > 0])
-        for lane in (first, second)
-    ]
-    before, after = logs
-    if before is not None and after is not None:
-        center = after.value - before.value
-        between = statistics.between_processes((), (), prior).reach()
-        reach = math.hypot(before.reach(), after.reach(), between)
-        return Change(math.exp(center), math.exp(center - reach), math.exp(center + reach))
-    old, new = first.steady.examples_per_s, second.steady.examples_per_s
+    found = change_of(first.measured(one), second.measured(other), prior)
+    if found is not None:
+        return found
+    old, new = one.steady.examples_per_s, other.steady.examples_per_s
     return Change(new / old, None, None) if old and new else None
 
 
-def _verdict(first: Snapshot, second: Snapshot) -> Change | None:
-    one, other = find_verdict(first), find_verdict(second)
-    if not one.ratio or not other.ratio or one.winner is None or one.winner != other.winner:
+def change_of(
+    before: Measured,
+    after: Measured,
+    prior: BetweenProcesses | None = None,
+    looks: Looks = AT_THE_END,
+    between_races: float = 0.0,
+) -> Change | None:
+    """Return the throughput after over that before, with its interval; None from too few slices.
+
+    Args:
+        before: What the first race measured of the lane.
+        after: What the second one measured.
+        prior: What is known of how much equal processes differ.
+        looks: How the interval is looked at.
+        between_races: Half the interval that the state of the machine adds from one race to the next.
+    """
+    one, other = before.center, after.center
+    if one is None or other is None:
         return None
-    ratio = other.ratio / one.ratio
-    if one.interval is None or other.interval is None:
+    center = other.value - one.value
+    between = statistics.between_processes((), (), prior).reach(looks)
+    reach = math.hypot(one.reach(looks), other.reach(looks), between, between_races)
+    return Change(math.exp(center), math.exp(center - reach), math.exp(center + reach))
+
+
+def _blocks(lane: LaneState) -> Iterator[float]:
+    """Yield the logarithm of the throughput in each second or so of steady windows since a knob last changed."""
+    since_ns = lane.knob_marks[-1].at_ns if lane.knob_marks else 0
+    steady = [one for one in lane.points if one.steady and one.at_ns - one.span_ns >= since_ns]
+    for place in range(0, len(steady) - BLOCK + 1, BLOCK):
+        block = steady[place : place + BLOCK]
+        if examples := sum(one.examples for one in block):
+            yield math.log(examples / sum(one.span_ns for one in block) * 1e9)
+
+
+def _mean_cores(readings: Sequence[Reading]) -> Reading:
+    """Return the mean of readings in percent of a core, in cores."""
+    values = [value for one in readings if (value := known_value(one)) is not None]
+    return sum(values) / len(values) / 100 if values else NOT_SAMPLED
+
+
+def _verdict(first: Lead, second: Lead) -> Change | None:
+    if not first.ratio or not second.ratio or first.winner is None or first.winner != second.winner:
+        return None
+    ratio = second.ratio / first.ratio
+    if first.low is None or first.high is None or second.low is None or second.high is None:
         return Change(ratio, None, None)
-    low = math.hypot(math.log(other.ratio / other.interval.low), math.log(one.interval.high / one.ratio))
-    high = math.hypot(math.log(other.interval.high / other.ratio), math.log(one.ratio / one.interval.low))
+    low = math.hypot(math.log(second.ratio / second.low), math.log(first.high / first.ratio))
+    high = math.hypot(math.log(second.high / second.ratio), math.log(first.ratio / first.low))
     return Change(ratio, ratio * math.exp(-low), ratio * math.exp(high))
 
 

@@ -54,6 +54,8 @@ class Recorder:
         self._python = python
         self._file = None if file is None else file.absolute()
         self._first_fd: int | None = None if file is None else _open(file)
+        self.header: Header | None = None
+        """Of the latest race; None before one begins."""
         self._entries: deque[_Entry] = deque()
         self._waiting = threading.Lock()
         self._overrun = False
@@ -146,7 +148,8 @@ class Recorder:
         self._writer = Writer(path, fd)
         self._checked_bytes = 0
         self._report(RecordingState(str(path)))
-        self._writer.begin(header_of(event, known, self._python))
+        self.header = header_of(event, known, self._python)
+        self._writer.begin(self.header)
         samples = [sample for kept in self._samples.values() for sample in kept]
         for sample in sorted(samples, key=lambda sample: sample.at_ns):
             self._writer.add(sample)

@@ -7,11 +7,12 @@ from typing import Any
 from tfmon import units
 from tfmon.model.lane_state import LaneState
 from tfmon.recordings.compare import Change, Comparison, Side, lane_name
+from tfmon.recordings.gate import Gate
 from tfmon.reports import head, table
 
 
-def to_json(comparison: Comparison) -> dict[str, Any]:
-    """Return the comparison as plain values.
+def to_json(comparison: Comparison, gate: Gate | None = None) -> dict[str, Any]:
+    """Return the comparison as plain values, with what a gate says of it.
 
     Units: throughput in examples/s; a ratio is the second race over the first.
     """
@@ -36,6 +37,26 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
             for one in comparison.differences
         ],
         "notes": list(comparison.notes),
+        **({} if gate is None else {"gate": _gate_json(gate)}),
+    }
+
+
+def _gate_json(gate: Gate) -> dict[str, Any]:
+    return {
+        "kind": gate.kind,
+        "exit_code": gate.exit_code,
+        "slower_than": gate.limit,
+        "lanes": [
+            {
+                "lane": one.lane,
+                "kind": one.kind,
+                "reason": one.reason,
+                "ratio": one.ratio,
+                "ratio_ci95": None if one.low is None else [one.low, one.high],
+                "needed": one.needed,
+            }
+            for one in gate.lanes
+        ],
     }
 
 
@@ -48,8 +69,12 @@ def _change_json(change: Change | None) -> dict[str, Any]:
     return {"ratio": change.ratio if change else None, "ratio_ci95": interval}
 
 
-def to_text(comparison: Comparison) -> str:
-    """Return the comparison as tables of plain text."""
+def to_text(comparison: Comparison, gate: Gate | None = None) -> str:
+    """Return the comparison as tables of plain text, with what a gate says of it below."""
+    return _tables(comparison) + ("" if gate is None else f"\n\n{gate.text}")
+
+
+def _tables(comparison: Comparison) -> str:
     sides = [
         [name, side.id, f"{side.header.scenario}, {side.header.started[:16].replace('T', ' ')}"]
         for name, side in (("first", comparison.first), ("second", comparison.second))

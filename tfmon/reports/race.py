@@ -20,6 +20,8 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.model.session import Snapshot
+from tfmon.recordings.compare import Measured
+from tfmon.recordings.header import Header
 from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
 
 NO_STEP = "no steady step was measured"
@@ -31,8 +33,8 @@ _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "o
 Named = TypeVar("Named", str, "list[float] | None", "dict[str, Any] | None")
 
 
-def to_json(found: Analysis) -> dict[str, Any]:
-    """Return the result as plain values.
+def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
+    """Return the result as plain values; with the header of the race, also when and under what it was raced.
 
     Units are in the names. What is not known is None, and named under its lane's `missing` with the reason. The
     `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
@@ -41,11 +43,14 @@ def to_json(found: Analysis) -> dict[str, Any]:
     return {
         **head(),
         "scenario": snapshot.race.scenario,
+        "started": header.started if header else None,
         "mode": snapshot.race.mode,
         "seconds": _seconds(snapshot),
         "interrupted": snapshot.race.interrupted or None,
+        "environment": dict(header.environment) if header else None,
         "machine": machine_json(machine),
         "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
+        "between_processes": asdict(snapshot.race.between) if snapshot.race.between else None,
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "kind": verdict.kind or None,
@@ -142,7 +147,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         known = number(field, value, reason)
         return None if known is None else round(known)
 
-    took = contention([lane.slices])
+    took, measured = contention([lane.slices]), Measured.of(lane, snapshot)
+    center = asdict(measured.center) if measured.center is not None else None
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
@@ -156,11 +162,19 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
         "error": lane.trouble.message if lane.trouble else None,
         "knobs": dict(lane.settings),
+        "versions": {
+            name: named(f"versions.{name}", getattr(lane, name), "the lane did not say")
+            for name in ("tensorflow", "keras", "numpy", "python")
+        },
+        "source": named("source", lane.source, "the scenario's file was not read"),
         "steps": lane.steps,
         "measured_steps": lane.measured_steps,
         "examples": lane.examples,
         "examples_per_s": number("examples_per_s", lane.steady.examples_per_s),
         "examples_per_s_ci95": named("examples_per_s_ci95", interval(found.speed), FEW_SLICES),
+        "measured_examples": lane.steady.examples,
+        "measured_ns": lane.steady.span_ns,
+        "log_examples_per_s": named("log_examples_per_s", center, FEW_SLICES),
         "step_ms": {
             f"p{percent}": number(f"step_ms.p{percent}", lane.steady.step_ms(percent / 100))
             for percent in (50, 95, 99)
@@ -187,7 +201,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "discarded_pct": {reason: 100 * share for reason, share in lane.discarded_shares.items()},
         "processes": whole("processes", lane.process or None, "none was started"),
         "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
-        "stolen_pct": number("stolen_pct", _percent(took.stolen_share)),
+        "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
+        "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
         **script,
         "missing": missing,
     }

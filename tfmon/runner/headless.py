@@ -96,19 +96,35 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
     with interruption() as interrupted:
         forget = suspend_with(program.lanes.suspension)
         try:
-            program.begin(plan)
-            due_s, found = 0.0, None
-            while not interrupted.wait() and not program.lanes.all_over:
-                if not quiet and sys.stderr.isatty() and time.monotonic() >= due_s:
-                    due_s = time.monotonic() + TOLD_EVERY_S
-                    found = analyse(program.session.snapshot(), found)
-                    show_progress(f"{_speeds(found.snapshot)}{_outlook(found)}")
+            follow(program, plan, interrupted.wait, show_progress if not quiet and sys.stderr.isatty() else None)
         finally:
             program.close(interrupted.reason)
             forget()
             if not quiet:
                 show_progress("")
     return interrupted.reason
+
+
+def follow(
+    program: Program, plan: RacePlan, wait: Callable[[], bool], tell: Callable[[str], None] | None = None
+) -> None:
+    """Race until every lane has ended or `wait` says so; the caller closes the program.
+
+    Args:
+        program: What races.
+        plan: The race.
+        wait: Waits a moment, and returns whether the race is to end now.
+        tell: Gets a line once a second that says how it goes; None for nobody who would read it.
+
+    Thread: any.
+    """
+    program.begin(plan)
+    due_s, found = 0.0, None
+    while not wait() and not program.lanes.all_over:
+        if tell is not None and time.monotonic() >= due_s:
+            due_s = time.monotonic() + TOLD_EVERY_S
+            found = analyse(program.session.snapshot(), found)
+            tell(f"{_speeds(found.snapshot)}{_outlook(found)}")
 
 
 def show_progress(text: str) -> None:

@@ -24,12 +24,14 @@ from tfmon.runner.headless import interruption
 from tfmon.runner.program import Program
 from tfmon.runner.repeat import command_line
 from tfmon.runner.runs import RecordedRuns
-from tfmon.runner.settings import ScreenSettings
+from tfmon.runner.settings import ScreenSettings, config_path
 from tfmon.ui.app import MonitorApp
 
 if TYPE_CHECKING:
     from tfmon.recordings.reader import Recording
 
+FIRST_START = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
+"""What tfmon says when it is started for the first time."""
 PATIENCE_S = 1.0
 """Time the app has to leave after a signal, once the lanes are gone."""
 
@@ -47,6 +49,13 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     times = stages.StageTimes(stages.path(), program.session.snapshot().machine.hostname)
     times.listen(program.session)
     program.announce(info)
+    first = not stages.path().exists() and not config_path().exists()
+
+    def begin() -> None:
+        if first:
+            app.call_from_thread(app.say, FIRST_START)
+        program.begin(plan or program.plan(info))
+
     app = MonitorApp(
         program.session,
         program.lanes,
@@ -63,7 +72,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         readonly=screen.readonly,
         keymap=screen.keymap,
         characters=screen.charset,
-        on_ready=lambda: program.begin(plan or program.plan(info)),
+        on_ready=begin,
         on_terminal=lambda: suspend_with(program.lanes.suspension, app.take_terminal),
         suspend=suspend_job if has_shell() else None,
     )

@@ -27,6 +27,11 @@ MOST_LANES = 16
 """More lanes are rejected: none of them would get a share of the machine worth measuring."""
 
 
+HEADLESS_SECONDS = 30.0
+"""Length of a race without a screen for which no end is given."""
+LEAST_CI = 0.025
+"""No interval of one process of each lane becomes narrower: see `analysis.statistics.between_processes`."""
+LEAST_MARGIN = 0.001
 FRESH_FROM_S = 60.0
 """Races that nobody watches and that are as long get fresh processes, if the user does not say otherwise."""
 
@@ -67,6 +72,19 @@ class RaceOptions:
     """Whether the race is recorded."""
     record_file: Path | None = None
     """The file of the recording; None for a new one among the user's recordings."""
+
+
+def unwatched(race_options: RaceOptions, info: ScenarioInfo) -> RaceOptions:
+    """Return the options of a race that nobody watches: it has an end, and one interval, at the end."""
+    endless = race_options.seconds is None and race_options.steps is None and race_options.until_ci is None
+    seconds = HEADLESS_SECONDS if endless and not info.command else race_options.seconds
+    return replace(race_options, seconds=seconds, spare=False, watched=False)
+
+
+def with_fresh(race_options: RaceOptions, fresh: bool | None) -> RaceOptions:
+    """Return the options with fresh processes or without; None for: in long races that nobody watches."""
+    long = race_options.steps is None and (race_options.seconds or FRESH_FROM_S) >= FRESH_FROM_S
+    return replace(race_options, fresh=not race_options.watched and long if fresh is None else fresh)
 
 
 def plan_race(
@@ -168,6 +186,18 @@ def find_python(text: str) -> Path:
         raise UsageError(f"--python {text} is not a program that can be run", "name a Python that has TensorFlow")
     # The link of a virtual environment is not followed: Python finds the packages by where the link is.
     return Path(path).absolute()
+
+
+def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
+    """Return the Python that trains: the one that is named, else the one a command begins with, else this one.
+
+    Raises:
+        UsageError: `python` cannot be run.
+    """
+    if python:
+        return find_python(python)
+    found = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
+    return Path(found).absolute() if found else Path(sys.executable)
 
 
 def _default_lanes(info: ScenarioInfo, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]:

@@ -19,9 +19,9 @@ from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonE
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.places import Place
-from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.events import Event, Interrupted, LaneEnded
+from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import TURNS, Race
@@ -31,8 +31,10 @@ from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 from tfmon.probes.wheel import read_wheel
+from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
+from tfmon.runner.elsewhere import need_tensorflow
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 
@@ -72,6 +74,7 @@ class Program:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
         self._closed = False
+        self._header: Header | None = None
         self._watchdog = Watchdog(
             self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
         )
@@ -90,6 +93,8 @@ class Program:
         plan, no_gpu = plan_race(
             info, race_options or self._options, self._find_gpus, lambda hosts: self._connect(hosts, info)
         )
+        if not info.command and any(not lane.spec.host for lane in plan.lanes):
+            need_tensorflow(plan.python)
         elsewhere = any(lane.spec.host for lane in plan.lanes)
         wheel = read_wheel(plan.python) if elsewhere else None
         machine = with_devices(self._machine, self._search or GpuSearch(), wheel)
@@ -119,6 +124,9 @@ class Program:
     def begin(self, plan: RacePlan) -> None:
         """Start the lanes, the watchdog and the probes."""
         self.lanes.begin(plan)
+        specs = tuple(lane.spec for lane in plan.lanes)
+        began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
+        self._header = header_of(began, self.session.snapshot(), plan.python)
         self._watchdog.start()
         if self._hosts is not None:
             self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
@@ -195,6 +203,12 @@ class Program:
 
         processes = self.lanes.processes().values()
         return examine(self.session.snapshot(), self._options.python, processes, self._hosts)
+
+    @property
+    def header(self) -> Header | None:
+        """What is raced and under what circumstances, as it is recorded; None before it begins."""
+        recorded = self._recorder.header if self._recorder is not None else None
+        return recorded or self._header
 
     def exit_code(self) -> int:
         """Return the exit code by how the lanes ended."""

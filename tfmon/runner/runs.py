@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +20,8 @@ from tfmon.recordings.reader import Recording, guard
 from tfmon.reports.diff import to_text as diff_text
 from tfmon.reports.race import to_text as race_text
 from tfmon.runner.repeat import command_line
+
+LOWEST_PRIORITY = 19
 
 
 class RecordedRuns:
@@ -42,6 +49,27 @@ class RecordedRuns:
         path = _path(id)
         with guard(path):
             return race_text(analyse(play_all(path)[1]))
+
+    def report(self, path: str) -> str:
+        """Write a report of a recording into the working directory; return where it is.
+
+        A child writes it at the lowest priority, because a race may run.
+        """
+        recording = Path(path)
+        if not recording.exists():  # compressed meanwhile, as the race is over
+            recording = recording.with_name(recording.name + ".gz")
+        target = Path.cwd() / f"tfmon-{library.run_id(recording)}-{time.strftime('%H%M%S')}.html"
+        command = [sys.executable, "-m", "tfmon", "export", str(recording), "--html", str(target)]
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as child:
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, child.pid, LOWEST_PRIORITY)
+            _, said = child.communicate()
+        if child.returncode:
+            lines = said.strip().splitlines() or [f"exit code {child.returncode}"]
+            raise RecordingError(lines[0].removeprefix("tfmon: "), " ".join(map(str.strip, lines[1:2])))
+        return f"saved {target}"
 
     def replay(self, id: str) -> OpenReplay:
         """Open a recording to play it."""

@@ -254,6 +254,15 @@ class MonitorApp(Display, TerminalApp[Ending]):
 
     # ------------------------------------------------------------ what takes long, in threads
 
+    def save_report(self) -> None:
+        """Save a report of what is recorded of the race, and say where."""
+        runs, recording = self.runs, self.snapshot.recording
+        if runs is None or recording is None or not recording.path:
+            self.say("no report: this race is not recorded")
+            return
+        self.say("writing a report of what is recorded up to now…")
+        self.work(lambda: runs.report(recording.path), self.say, self.say)
+
     def examine(self, then: Callable[[str], object]) -> None:
         """Have the doctor examine the machine, and pass on its report."""
         self.work(self._examine, then)

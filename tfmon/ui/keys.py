@@ -66,6 +66,7 @@ RACE_KEYS = (
     Key("doctor", "d", "show_doctor", "examine TensorFlow, GPU and machine", "tfmon"),
     Key("runs", "R", "show_runs", "recorded races: replay, compare, name, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
+    Key("report", "W", "save_report", "save a report of the recorded race here (HTML), to hand on", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "app.quit", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
@@ -138,7 +139,7 @@ REPLAY_KEYS = (
 
 _WATCHING = (
     "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
-    "show_runs", "show_race", "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+    "save_report",    "show_runs", "show_race", "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow", "show_copy",
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""

@@ -55,6 +55,7 @@ def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
     if final.shows(snapshot, view):
         yield _item(1, "picture", "save", "save_picture", keys)
+        yield _item(3, "report", "report", "save_report", keys)
         if not view.readonly:
             yield _item(2, "restart", "again", "restart", keys)
             if not script:

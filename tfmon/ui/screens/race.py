@@ -171,6 +171,10 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         """Save the screen as an SVG file and the race as a table."""
         self.monitor.save_picture(self.monitor.table())
 
+    def action_save_report(self) -> None:
+        """Save a report of what is recorded of the race."""
+        self.monitor.save_report()
+
     def action_try_advice(self) -> None:
         """Try on a lane what may help it most."""
         if not requests.may_act(self.monitor):

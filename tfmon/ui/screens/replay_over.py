@@ -106,6 +106,13 @@ class ReplayMonitor(Playing):
         """Save the screen as a picture and a text, and say where."""
         self.say(save_picture(self.app, self.snapshot.race.scenario, table))
 
+    def save_report(self) -> None:
+        """Save a report of the recording that is replayed, and say where."""
+        runs, recording = self.app.runs, self.snapshot.recording
+        if runs is not None and recording is not None:
+            self.say("writing a report of this recording…")
+            self.app.work(lambda: runs.report(recording.path), self.say, self.say)
+
     def pull(self) -> None:
         """Play on, and draw what changed."""
         self.tick()

@@ -1,0 +1,151 @@
+"""`tfmon.race`: the same result as the command, in any thread, one at a time, and nothing left running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+
+import psutil
+import pytest
+from support.waiting import wait_for
+
+import tfmon
+from tfmon.api import turnstile
+from tfmon.runner import headless
+
+LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
+QUICK = {"seconds": 0.4, "record": False, "slice_s": 0.2}
+
+
+def race(**more):
+    return tfmon.race("small-dense", **{"lanes": LANES, "progress": False, **QUICK, **more})
+
+
+def test_every_public_name_is_there_and_no_other():
+    for name in tfmon.__all__:
+        assert getattr(tfmon, name).__module__.startswith("tfmon.")
+        assert name in dir(tfmon)
+    with pytest.raises(AttributeError, match="no attribute 'races'"):
+        tfmon.races  # noqa: B018
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("scripted")
+class TestARace:
+    def test_has_the_figures_of_the_command(self, command, tmp_path):
+        by_python = race(record=tmp_path / "one.jsonl")
+        words = ("small-dense", *(word for lane in LANES for word in ("--lane", lane)))
+        ran = command("race", *words, "--seconds", "0.4", "--slice", "0.2", "--json", "--no-record")
+        by_command = json.loads(ran.out)
+        assert shape(by_python.to_json()) == shape({**by_command, "recording": str(by_python.recording)})
+        told = json.loads(command("replay", by_python.recording, "--json").out)
+        assert [lane["examples_per_s"] for lane in told["lanes"]] == [
+            lane.examples_per_s for lane in by_python.lanes
+        ]
+        assert command("replay", by_python.recording, "--headless").out.startswith(by_python.table[:300])
+        assert [lane.knobs["batch_size"] for lane in by_python.lanes] == [10, 20]
+        assert by_python.lane("B") is by_python.lane("cpu batch_size=20")
+
+    def test_runs_in_a_thread_and_beside_an_event_loop_and_sets_no_handler(self):
+        numbers = (*headless.SIGNALS, signal.SIGTSTP, signal.SIGCONT)
+        seen = []
+
+        async def both():
+            before = [signal.getsignal(number) for number in numbers]
+            result = race(progress=lambda _: seen.append([signal.getsignal(number) for number in numbers]))
+            assert seen and all(handlers == before for handlers in seen)
+            return result, await asyncio.to_thread(race)
+
+        assert [one.lanes[0].state for one in asyncio.run(both())] == ["finished"] * 2
+
+    def test_waits_for_another_or_says_that_there_is_one(self):
+        began, told, ends = threading.Event(), [], []
+
+        def first():
+            race(progress=lambda _: began.set(), seconds=0.8)
+            ends.append("first")
+
+        thread = threading.Thread(target=first)
+        thread.start()
+        assert began.wait(20)
+        with pytest.raises(tfmon.TfmonError, match="another race is under way"):
+            race(wait=False)
+        race(progress=told.append)
+        ends.append("second")
+        thread.join()
+        assert ends == ["first", "second"]
+        assert told[0].startswith("another race is under way")
+
+    def test_that_is_interrupted_ends_its_lanes_and_lets_others_race(self):
+        def interrupt(_line):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            race(progress=interrupt, seconds=60)
+        wait_for(lambda: not psutil.Process().children(recursive=True))
+        assert race(wait=False).lanes[0].examples_per_s
+
+    def test_whose_lane_fails_says_so_and_has_a_result_all_the_same(self, monkeypatch):
+        monkeypatch.setenv("FAILS", "no module named 'keras_hub'")
+        with pytest.raises(tfmon.LaneFailedError, match="keras_hub") as failed:
+            race()
+        assert {lane.state for lane in failed.value.result.lanes} == {"failed"}
+        assert race(check=False).winner is None
+
+
+@pytest.mark.process
+def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
+    lock = turnstile.state_file.path("race").with_suffix(".lock")
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as other:
+        turnstile.fcntl.flock(other, turnstile.fcntl.LOCK_EX)
+        with pytest.raises(tfmon.TfmonError, match="another race"), turnstile.alone(False, None):
+            pass
+    with turnstile.alone(False, None):
+        pass
+    monkeypatch.setattr(turnstile.os, "open", lambda *_: (_ for _ in ()).throw(PermissionError()))
+    with turnstile.alone(False, None), pytest.raises(tfmon.TfmonError), turnstile.alone(False, None):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"seconds": 0}, "seconds=0"),
+        ({"seconds": float("nan")}, "seconds=nan"),
+        ({"slice_s": 0.1}, "slice_s=0.1"),
+        ({"steps": 0, "seconds": None}, "steps=0"),
+        ({"steps": 5}, "steps excludes seconds"),
+        ({"mode": "both"}, "mode 'both'"),
+        ({"until_ci": 0.001}, "until_ci=0.001"),
+        ({"margin": 2}, "margin=2"),
+        ({"mode": "concurrent", "fresh": True}, "need the mode turns"),
+        ({"command": ["true"]}, "not both"),
+        ({"lanes": ["tpu"]}, "there is no device 'tpu'"),
+        ({"settings": {"batch": 3}}, "batch"),
+        ({"lanes": ["gpu"]}, "gpu:0 is not there: no driver"),
+        ({"python": "/nowhere/python"}, "is not a program"),
+    ],
+)
+def test_what_is_not_possible_is_said_in_one_line_before_anything_starts(more, said):
+    with pytest.raises(tfmon.TfmonError) as refused:
+        race(**more)
+    assert said in refused.value.message
+    assert "\n" not in refused.value.line
+
+
+def test_a_scenario_that_is_not_there_is_named():
+    with pytest.raises(tfmon.TfmonError, match="there is no scenario 'smal-dense'"):
+        tfmon.race("smal-dense")
+
+
+def shape(told: object) -> object:
+    """Return the keys of a JSON object and the kinds of its values; those that may be missing count as one."""
+    if isinstance(told, dict):
+        varies = {"missing", "discarded", "discarded_pct", "log_examples_per_s", "between_processes"}
+        return {name: shape(value) for name, value in told.items() if name not in varies}
+    if isinstance(told, list) and told and isinstance(told[0], dict):
+        return [shape(one) for one in told]
+    return isinstance(told, str)

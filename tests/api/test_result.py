@@ -1,0 +1,76 @@
+"""The typed result: the figures of the JSON object, as text, as a file and as a data frame."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.recordings import RECORDED
+from support.ui import Demo
+
+import tfmon
+from tfmon.analysis.analysis import analyse
+from tfmon.api.result import result_of
+from tfmon.recordings.reader import Recording
+
+
+@pytest.fixture(scope="module")
+def result() -> tfmon.RaceResult:
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.race(20, (7_663, 2_420))
+    with Recording(RECORDED) as opened:
+        return result_of(analyse(demo.session.snapshot()), opened.header)
+
+
+def test_its_figures_are_those_of_the_json_object(result):
+    told = result.to_json()
+    assert result.winner is result.lane("cpu") is result.lane("C") is result.lanes[0]
+    assert (result.ratio, list(result.ratio_ci95)) == (told["verdict"]["ratio"], told["verdict"]["ratio_ci95"])
+    assert 2.9 < result.ratio_ci95[0] < result.ratio < result.ratio_ci95[1] < 3.4
+    assert result.lanes[1].examples_per_s == told["lanes"][1]["examples_per_s"] == pytest.approx(2_420, rel=0.03)
+    assert result.lanes[1].missing == told["lanes"][1]["missing"]
+    assert str(result) == result.table and "7 6" in result.table
+    assert "<pre>" in result._repr_html_() and "&lt;" not in repr(result)
+
+
+def test_a_lane_that_is_not_there_is_named_with_those_that_are(result):
+    with pytest.raises(tfmon.TfmonError, match="'tpu' is not one lane") as refused:
+        result.lane("tpu")
+    assert refused.value.hint == "its lanes are C (cpu), G (gpu:0)"
+
+
+def test_it_is_saved_as_a_new_file(result, tmp_path):
+    path = result.save(tmp_path / "result.json")
+    assert json.loads(path.read_text()) == result.to_json()
+    with pytest.raises(tfmon.TfmonError, match="is there already"):
+        result.save(path)
+    path.write_text("old")
+    result.save(path, force=True)
+    assert json.loads(path.read_text())["scenario"] == result.scenario
+    with pytest.raises(tfmon.TfmonError, match="cannot be written: No such file"):
+        result.save(tmp_path / "nowhere" / "result.json")
+
+
+def test_it_is_a_data_frame_where_pandas_is_there(result):
+    pytest.importorskip("pandas")
+    frame = result.to_frame()
+    assert list(frame.index) == ["C", "G"]
+    assert frame.loc["C", "examples_per_s"] == result.lanes[0].examples_per_s
+    assert frame.loc["G", "step_ms.p50"] == result.lanes[1].step_ms["p50"]
+
+
+def test_without_pandas_it_says_what_to_install(result, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
+    with pytest.raises(tfmon.TfmonError, match="needs pandas") as refused:
+        result.to_frame()
+    assert refused.value.hint == "pip install pandas"
+
+
+def test_diff_takes_results_and_their_files(result, tmp_path):
+    gate = tfmon.diff(result, result.save(tmp_path / "run.json"))
+    assert (gate.kind, gate.exit_code, len(gate.lanes)) == ("not slower", 0, 2)
+    with pytest.raises(tfmon.TfmonError, match="slower_than=5 is not possible"):
+        tfmon.diff(result, result, slower_than=5)
+    with pytest.raises(tfmon.TfmonError, match="there is no recording"):
+        tfmon.diff("nothing", result)

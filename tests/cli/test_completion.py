@@ -1,0 +1,74 @@
+"""`tfmon completion` in real shells: what Tab offers in bash, zsh and fish."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pyte
+import pytest
+from support.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+TYPED = {
+    "tfmon ra": "tfmon race",
+    "tfmon race small-d": "tfmon race small-dense",
+    "tfmon race small-dense --set pre": "--set prefetch=",
+    "tfmon race small-dense --set prefetch=au": "--set prefetch=auto",
+    "tfmon race small-dense --lane cpu,bat": "--lane cpu,batch_size=",
+    "tfmon race small-dense --slic": "--slice",
+    "tfmon replay la": "tfmon replay last",
+}
+"""What is typed before Tab, and what stands on the line then."""
+
+
+def test_an_unknown_shell_is_refused(tfmon, monkeypatch):
+    monkeypatch.setenv("SHELL", "/bin/csh")
+    told = tfmon("completion")
+    assert told.code == 2 and "there is no completion for csh" in told.err
+    monkeypatch.setenv("SHELL", "/usr/bin/zsh")
+    assert tfmon("completion").out.startswith("#compdef tfmon")
+
+
+SHELLS = {
+    "bash": (["--norc", "-i"], 'eval "$(tfmon completion bash)"'),
+    "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(tfmon completion zsh)"'),
+    "fish": (["--no-config", "-i"], "tfmon completion fish | source"),
+}
+
+
+@pytest.mark.pty
+@pytest.mark.parametrize("shell", list(SHELLS))
+def test_tab_in_a_real_shell(shell, tmp_path):
+    pexpect = pytest.importorskip("pexpect")
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    command = tmp_path / "tfmon"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tfmon "$@"\n')
+    command.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "TERM": "xterm"}
+    arguments, begin = SHELLS[shell]
+    child = pexpect.spawn(shell, arguments, env=env, cwd=str(tmp_path), dimensions=(24, 160), encoding="utf-8")
+    screen = pyte.Screen(160, 24)
+    stream = pyte.Stream(screen)
+
+    def shows(text: str) -> bool:
+        with contextlib.suppress(pexpect.TIMEOUT):
+            stream.feed(child.read_nonblocking(100_000, timeout=0.1))
+        return any(text in line for line in screen.display)
+
+    try:
+        child.sendline(f"{begin}; echo rea''dy")
+        wait_for(lambda: shows("ready"), 60, "the completion is there")
+        for typed, wanted in TYPED.items():
+            child.sendline("clear")
+            wait_for(lambda: not shows("tfmon"), 20, "the screen is clear")
+            child.send(f"{typed}\t")
+            wait_for(lambda wanted=wanted: shows(wanted), 20, f"{wanted} is on the line")
+            child.send("\x15")
+    finally:
+        child.close(force=True)

@@ -1,0 +1,215 @@
+"""`tfmon diff --slower-than`: red only where the interval says so, and no answer where nothing can be told."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from support.recordings import RECORDED
+from support.ui import CPU_MACHINE, Demo
+
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.means import trimmed
+from tfmon.errors import UsageError
+from tfmon.model.readings import Missing
+from tfmon.model.spec import LaneSpec
+from tfmon.recordings.compare import Measured, Side, change_of, compare, open_side
+from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, judge
+from tfmon.recordings.header import RecordingError
+from tfmon.recordings.reader import Recording
+from tfmon.reports.race import to_json
+
+UNKNOWN = Missing("not known here")
+
+
+@pytest.fixture(scope="module")
+def header():
+    with Recording(RECORDED) as opened:
+        return opened.header
+
+
+CPU = LaneSpec("cpu")
+
+
+def raced(lanes=(CPU,), machine=CPU_MACHINE, mode="turns") -> Demo:
+    demo = Demo(list(lanes), machine, mode=mode)
+    demo.go()
+    demo.race(10, (1_000, 3_000))
+    return demo
+
+
+def measured(ratio: float, scatter: float = 0.01, count: int = 20, **took) -> Measured:
+    logs = [math.log(1_000 * ratio) + scatter * (2 * (place % 2) - 1) for place in range(count)]
+    return Measured(trimmed(logs), took.get("others", UNKNOWN), took.get("stolen", UNKNOWN))
+
+
+def side(header, lane: Measured, name: str = "run", machine=CPU_MACHINE, mode="turns", **changes) -> Side:
+    end = raced(machine=machine, mode=mode).session.snapshot()
+    return Side(name, replace(header, **changes), end, {one.spec.name: lane for one in end.lanes})
+
+
+@pytest.mark.parametrize(
+    ("ratio", "scatter", "limit", "kind", "said"),
+    [
+        (0.8, 0.01, 0.05, SLOWER, "20.0 % slower"),
+        (0.8, 0.01, 0.25, NOT_SLOWER, "20.0 % slower"),
+        (1.0, 0.01, 0.05, NOT_SLOWER, "0.0 % faster"),
+        (1.5, 0.01, 0.05, NOT_SLOWER, "50.0 % faster"),
+        (0.98, 0.01, 0.05, NOT_SLOWER, "2.0 % slower"),
+        (0.94, 0.01, 0.05, CANNOT_TELL, "too close: 6.0 % slower"),
+        (1.0, 0.2, 0.05, CANNOT_TELL, "too noisy: "),
+        (0.7, 0.2, 0.05, SLOWER, "30.0 % slower"),
+        (0.5, 0.5, 0.05, SLOWER, "50.0 % slower"),
+    ],
+)
+def test_the_interval_decides(header, ratio, scatter, limit, kind, said):
+    one, other = side(header, measured(1, scatter), "old"), side(header, measured(ratio, scatter))
+    gate = judge(compare(one, other), limit)
+    assert (gate.kind, gate.exit_code) == (kind, {SLOWER: 4, CANNOT_TELL: 5, NOT_SLOWER: 0}[kind])
+    assert said in gate.lanes[0].reason
+    assert gate.text.startswith({SLOWER: "slower by", NOT_SLOWER: "not slower by"}.get(kind, "cannot tell"))
+
+
+def test_what_noise_needs_is_a_limit_that_decides(header):
+    sides = side(header, measured(1, 0.15), "old"), side(header, measured(1, 0.15))
+    needed = judge(compare(*sides), 0.01).lanes[0].needed
+    assert 0.05 < needed < 0.3
+    assert judge(compare(*sides), needed).kind == NOT_SLOWER
+    assert judge(compare(*sides), needed - 0.002).kind == CANNOT_TELL
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({}, {"machine": replace(CPU_MACHINE, hostname="other")}, "another machine: hostname was"),
+        ({"machine": replace(CPU_MACHINE, cores=96)}, {}, "another machine: cores was 96"),
+        ({}, {"machine": replace(CPU_MACHINE, usable_cores=1)}, "another machine: usable_cores"),
+        ({"mode": "concurrent"}, {}, "the baseline raced its lanes concurrently"),
+    ],
+)
+def test_another_machine_or_contended_lanes_tell_nothing(header, first, second, said):
+    gate = judge(compare(side(header, measured(1), **first), side(header, measured(0.5), **second)), 0.05)
+    assert gate.kind == CANNOT_TELL
+    assert said in gate.text
+
+
+@pytest.mark.parametrize(
+    ("took", "kind"),
+    [
+        ({"others": CPU_MACHINE.cores * 0.3}, CANNOT_TELL),
+        ({"others": CPU_MACHINE.cores * 0.05}, SLOWER),
+        ({"stolen": 0.2}, CANNOT_TELL),
+        ({"stolen": 0.01}, SLOWER),
+    ],
+)
+def test_what_others_took_in_either_race_leaves_no_answer(header, took, kind):
+    for sides in ((measured(1, **took), measured(0.5)), (measured(1), measured(0.5, **took))):
+        assert judge(compare(*(side(header, one) for one in sides)), 0.05).kind == kind
+
+
+def test_the_worst_lane_counts_and_each_is_told(header):
+    end = raced([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})]).session.snapshot()
+    names = [lane.spec.name for lane in end.lanes]
+
+    def of(*lanes: Measured) -> Side:
+        return Side("one", header, end, dict(zip(names, lanes, strict=True)))
+
+    def kinds(first: Measured, second: Measured) -> tuple[str, list[str]]:
+        gate = judge(compare(of(measured(1), measured(1)), of(first, second)), 0.05)
+        return gate.kind, [lane.kind for lane in gate.lanes]
+
+    assert kinds(measured(1), measured(0.8)) == (SLOWER, [NOT_SLOWER, SLOWER])
+    assert kinds(measured(0.8), measured(1, 0.3)) == (SLOWER, [SLOWER, CANNOT_TELL])
+    assert kinds(measured(1), measured(1, 0.3)) == (CANNOT_TELL, [NOT_SLOWER, CANNOT_TELL])
+
+
+def test_of_equal_races_few_are_called_slower():
+    rng, red = random.Random(1), 0
+    for _ in range(1_000):
+        speeds = [rng.gauss(0, 0.008 / math.sqrt(2)) for _ in range(2)]
+        logs = [[speed + rng.gauss(0, 0.05) for _ in range(20)] for speed in speeds]
+        found = change_of(*(Measured(trimmed(one), UNKNOWN, UNKNOWN) for one in logs))
+        red += found.high < 1
+    assert 0.005 < red / 1_000 < 0.04
+
+
+def test_a_baseline_of_another_scenario_is_a_mistake(header):
+    with pytest.raises(UsageError, match="the baseline is of small-dense and the run of conv"):
+        judge(compare(side(header, measured(1)), side(header, measured(1), scenario="conv")), 0.05)
+    gpu = Side("gpu", header, raced([LaneSpec("gpu:0")]).session.snapshot())
+    with pytest.raises(UsageError, match="no lane in common"):
+        judge(compare(side(header, measured(1)), gpu), 0.05)
+
+
+# ------------------------------------------------------------ JSON results
+
+
+@pytest.fixture
+def saved(header, tmp_path):
+    """Return a race that lies there as a recording's side and as a JSON result."""
+
+    def save(name: str, demo: Demo) -> tuple[Side, Side]:
+        snapshot = demo.session.snapshot()
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(to_json(analyse(snapshot), header), indent=2))
+        return Side(name, header, snapshot), open_side(path)[0]
+
+    return save
+
+
+def test_a_json_result_is_compared_as_its_recording_is(saved):
+    one, two = raced([LaneSpec("cpu"), LaneSpec("cpu", {"batch_size": 64})]), raced([LaneSpec("cpu")])
+    two.apply("cpu", "batch_size", 20)
+    two.race(10, (800,))
+    (recorded, told), (recorded_two, told_two) = saved("one", one), saved("two", two)
+    truth, found = compare(recorded, recorded_two), compare(told, told_two)
+    assert found.lanes[0].change == truth.lanes[0].change
+    assert found.lanes[0].change.low < 0.8 < found.lanes[0].change.high
+    assert found.unpaired == truth.unpaired
+    assert [one.what for one in found.differences] == [one.what for one in truth.differences]
+    assert compare(told, told).verdict == compare(recorded, recorded).verdict
+    assert judge(compare(told, recorded_two), 0.05) == judge(truth, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda told: "", "no JSON result"),
+        (lambda told: json.dumps(told)[:500], "it may be cut off"),
+        (lambda told: "[1]", "no result of a race"),
+        (lambda told: json.dumps({**told, "schema": 1}), "has schema 1"),
+        (lambda told: json.dumps({**told, "machine": 3}), "no result that can be compared"),
+        (lambda told: json.dumps({**told, "lanes": [{"id": "A"}]}), "'knobs' is missing"),
+        (lambda told: json.dumps(told).replace('"margin": 0.03', '"margin": NaN'), "NaN is no figure"),
+        (
+            lambda told: json.dumps({**told, "lanes": [{**told["lanes"][0], "measured_ns": "x"}]}),
+            "'x' is no count",
+        ),
+    ],
+)
+def test_a_broken_result_is_one_clear_line(header, tmp_path, spoil, said):
+    path = tmp_path / "result.json"
+    path.write_text(spoil(to_json(analyse(raced().session.snapshot()), header)))
+    with pytest.raises(RecordingError) as refused:
+        open_side(path)
+    assert said in refused.value.line and "\n" not in refused.value.line
+
+
+def test_a_lane_that_has_the_race_to_itself_is_judged_by_its_windows(header, tmp_path):
+    def alone(speed: float) -> Side:
+        demo = Demo([CPU], CPU_MACHINE)
+        demo.go()
+        demo.race(30, (speed,))
+        end = demo.session.snapshot()
+        return Side(str(speed), header, replace(end, race=replace(end.race, mode="turns")))
+
+    sides = [alone(speed) for speed in (1_000, 800)]
+    assert not sides[0].end.lanes[0].slices
+    assert judge(compare(sides[0], sides[1]), 0.05).kind == SLOWER
+    assert judge(compare(sides[0], sides[0]), 0.05).kind == NOT_SLOWER
+    path = tmp_path / "alone.json"
+    path.write_text(json.dumps(to_json(analyse(sides[1].end), header)))
+    assert judge(compare(sides[0], open_side(path)[0]), 0.05) == judge(compare(sides[0], sides[1]), 0.05)

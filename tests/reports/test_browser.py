@@ -1,0 +1,141 @@
+"""Reports in a real browser: headless Chromium, without a network."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from support.recordings import record
+from support.ui import crossover_demo, racing_demo
+
+from tfmon.reports.html import report
+from tfmon.reports.html.report import Wanted
+
+from .test_html import hostile_race
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [pytest.mark.process, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """Reports of a race with a GPU, of a hostile script, of a crossover, and of two races."""
+    folder = tmp_path_factory.mktemp("reports")
+    made = {}
+    for name, happen in (("race", racing_demo), ("hostile", hostile_race), ("crossover", crossover_demo)):
+        record(folder / f"{name}.jsonl", happen)
+        made[name] = folder / f"{name}.html"
+        made[name].write_text(report.of_race(folder / f"{name}.jsonl", Wanted())[0], encoding="utf-8")
+    made["pair"] = folder / "pair.html"
+    pair, _ = report.of_pair(folder / "race.jsonl", folder / "crossover.jsonl", Wanted())
+    made["pair"].write_text(pair, encoding="utf-8")
+    return made
+
+
+class Opened:
+    """A report that is open, and what went wrong with it."""
+
+    def __init__(self, browser, path: Path, width: int = 1_600, scheme: str = "light") -> None:
+        self.problems: list[str] = []
+        self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page.on("console", lambda said: self.problems.append(f"console: {said.text}"))
+        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+        self.page.on("request", self._asked)
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-drawn]", timeout=60_000)
+        text = path.read_text("utf-8")
+        found = re.search(r'id="tfmon-charts">(.*?)</script>', text, re.S)
+        assert found is not None
+        self.specs = json.loads(found[1])
+
+    def _asked(self, request) -> None:
+        if not request.url.startswith(("file:", "data:", "blob:")):
+            self.problems.append(f"request: {request.url}")
+
+    def points(self, chart: str) -> int:
+        return self.page.locator(f"#{chart} .mark-symbol path").count()
+
+    def expected(self, chart: str, hidden: str = "") -> int:
+        """Return how many values the lines of a chart have; None for a chart without lines."""
+        layers = [layer for layer in self.specs[chart]["layer"] if "layer" in layer and "data" in layer]
+        rows = [row for layer in layers for row in layer["data"]["values"]]
+        return sum(row.get("v") is not None and row["s"] != hidden for row in rows)
+
+
+@pytest.mark.parametrize("name", ["race", "hostile", "crossover", "pair"])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1_600, "light")])
+def test_it_opens_without_an_error_and_every_chart_has_its_points(browser, files, name, width, scheme):
+    opened = Opened(browser, files[name], width, scheme)
+    page = opened.page
+    assert int(page.get_attribute("html", "data-drawn")) == len(opened.specs) > 3
+    drawn = {chart: opened.points(chart) for chart in opened.specs if opened.expected(chart)}
+    assert drawn == {chart: opened.expected(chart) for chart in drawn} and len(drawn) > 2
+    assert page.title().startswith("tfmon: ")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+    assert dark == (scheme == "dark")
+    assert opened.problems == []
+    page.close()
+
+
+def test_lanes_are_switched_and_tables_sorted_by_keyboard(browser, files):
+    opened = Opened(browser, files["race"])
+    page = opened.page
+    chart = next(chart for chart in opened.specs if opened.expected(chart, "G") < opened.expected(chart))
+    page.focus("input[data-series=G]")
+    page.keyboard.press("Space")
+    page.wait_for_function(
+        "([chart, count]) => document.querySelectorAll(`#${chart} .mark-symbol path`).length === count",
+        arg=[chart, opened.expected(chart, "G")],
+    )
+    page.keyboard.press("Space")
+    page.wait_for_function(
+        "([chart, count]) => document.querySelectorAll(`#${chart} .mark-symbol path`).length === count",
+        arg=[chart, opened.expected(chart)],
+    )
+    button = page.locator("th > button", has_text="examples/s").first
+    lanes = page.locator("table").first.locator("tbody th")
+    before = lanes.all_inner_texts()
+    for wanted in ("ascending", "descending"):
+        button.focus()
+        page.keyboard.press("Enter")
+        assert button.locator("..").get_attribute("aria-sort") == wanted
+        after = lanes.all_inner_texts()
+        assert (after == before) == (wanted == "descending"), "the first lane is the faster one"
+    assert opened.problems == []
+    page.close()
+
+
+def test_the_pointer_reads_a_value_off(browser, files):
+    opened = Opened(browser, files["race"])
+    page = opened.page
+    box = page.locator("#chart-1 svg").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2)
+    tooltip = page.wait_for_selector("#vg-tooltip-element.visible", timeout=10_000)
+    said = tooltip.inner_text()
+    assert "examples/s" in said and re.search(r"\d:\d\d", said) and ("C cpu" in said or "G gpu" in said)
+    assert opened.problems == []
+    page.close()
+
+
+def test_it_prints_in_light_colours_without_its_controls(browser, files):
+    opened = Opened(browser, files["race"], scheme="dark")
+    opened.page.emulate_media(media="print")
+    assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not opened.page.locator(".controls").first.is_visible()
+    assert opened.page.pdf(format="A4").startswith(b"%PDF")
+    opened.page.close()

@@ -1,0 +1,291 @@
+"""Reports as files: what is in them, what stays out, and what bad input is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+
+import pytest
+from support.recordings import RECORDED, record
+from support.ui import GPU_MACHINE, Demo, crossover_demo, racing_demo
+
+from tfmon.cli.main import main
+from tfmon.model.events import LaneStarted
+from tfmon.model.readings import HostSample
+from tfmon.model.spec import LaneSpec
+from tfmon.recordings.library import FOLDER_VARIABLE
+from tfmon.reports.html import library, report
+from tfmon.reports.html.gather import gather
+from tfmon.reports.html.private import HIDDEN, hider
+from tfmon.reports.html.report import Wanted
+
+HOSTILE = "</script><script>document.title='taken'</script><b onmouseover=alert(1)>\"'&"
+SECRETS = ("hunter2", "hf_abcdefghijklmnop", "s3cr3t", "alice", "node7", "0123456789abcdef")
+COMMAND = (
+    "python /home/alice/train.py --api-key=hunter2 --hub-token hf_abcdefghijklmnop "
+    "--data https://bob:s3cr3t@node7.example.org/set AUTH_TOKEN=0123456789abcdef " + HOSTILE
+)
+
+
+def hostile_race() -> Demo:
+    """Race a script whose command, output and failure hold markup and secrets."""
+    demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:0", {"note": HOSTILE})], GPU_MACHINE)
+    demo.go()
+    demo.race(4)
+    demo.session.accept(
+        LaneStarted(lane="cpu", at_ns=demo.clock(), pid=9, settings={"batch_size": 10}, command=COMMAND)
+    )
+    demo.equip("cpu")
+    demo.build("cpu")
+    demo.enter("cpu", "racing")
+    demo.race(4)
+    demo.fail("cpu", f"ValueError: /home/alice/x on node7: {HOSTILE}", "export API_KEY=hunter2")
+    return demo
+
+
+@pytest.fixture
+def without_charts(monkeypatch):
+    """Reports without the script that draws, which takes seconds to put together."""
+    monkeypatch.setattr(library, "script", lambda: "window.vegaEmbed = () => {};")
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys, without_charts):
+    """Run `tfmon` in this process; return its exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "recordings"))
+
+    def start(*words: object) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tfmon", *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        said = capsys.readouterr()
+        return left.value.code, said.out, said.err
+
+    return start
+
+
+def data_of(page: str, name: str):
+    found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def visible(page: str) -> str:
+    """Return the text of a page without tags, scripts and style."""
+    body = re.sub(r"<(script|style)\b.*?</\1>", "", page, flags=re.S)
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", body))
+
+
+class TestWhatIsInIt:
+    def test_the_figures_are_those_of_the_race(self, tmp_path, without_charts):
+        _, end = record(tmp_path / "race.jsonl", racing_demo)
+        page, found = report.of_race(tmp_path / "race.jsonl", Wanted())
+        text, result = visible(page), data_of(page, "tfmon-result")
+        assert found.found.verdict.text in text
+        assert result["verdict"]["text"].startswith(found.found.verdict.text)
+        assert [lane["examples_per_s"] for lane in result["lanes"]] == [
+            lane.steady.examples_per_s for lane in end.lanes
+        ]
+        assert "batch_size 20" in text and "AMD EPYC 9554" in text and "TensorFlow 2.21.0" in text
+        for heading in ("Throughput over time", "Step times", "Where the time goes", "GPU load", "Settings"):
+            assert heading in text
+
+    def test_every_window_is_in_the_throughput(self, tmp_path):
+        record(tmp_path / "race.jsonl", racing_demo)
+        found = gather(tmp_path / "race.jsonl")
+        for lane in found.end.lanes:
+            assert sum(one.examples for one in found.windows[lane.spec.name]) == lane.examples
+            gone = sum(bool(one.reason) for one in found.windows[lane.spec.name])
+            assert gone == lane.measurements.windows - sum(one.steady for one in lane.points), (
+                "windows that do not count"
+            )
+
+    def test_what_a_late_reading_discards_is_shaded(self, tmp_path):
+        def swaps() -> Demo:
+            demo = Demo(mode="turns")
+            demo.go()
+            demo.race(8)
+            for swapped in (0.0, 9e6):
+                demo.clock.ahead(0.4)
+                demo.session.accept(
+                    HostSample(
+                        at_ns=demo.clock(), cpu_pct=100.0, memory_used_bytes=1.0, memory_total_bytes=2.0,
+                        swap_in_bytes_per_s=swapped,
+                    )
+                )  # fmt: skip
+                demo.race(2)
+            return demo
+
+        _, end = record(tmp_path / "race.jsonl", swaps)
+        found = gather(tmp_path / "race.jsonl")
+        for lane in end.lanes:
+            shaded = [one.at_ns for one in found.windows[lane.spec.name] if "swapping" in one.reason]
+            assert len(shaded) == lane.discarded.get("swapping", 0)
+        assert any(lane.discarded.get("swapping") for lane in end.lanes)
+
+    def test_a_crossover_has_its_curve_and_its_table(self, tmp_path, without_charts):
+        record(tmp_path / "race.jsonl", crossover_demo)
+        page, _ = report.of_race(tmp_path / "race.jsonl", Wanted())
+        assert "Crossover" in visible(page) and "not possible here" in visible(page)
+        specs = data_of(page, "tfmon-charts").values()
+        curve = next(one for one in specs if "batch size" in json.dumps(one["layer"][-1]["encoding"]["x"]))
+        assert [row["t"] for row in curve["layer"][-1]["data"]["values"] if row["s"] == "C"] == [
+            8,
+            16,
+            32,
+            64,
+            128,
+        ]
+
+    def test_two_races_stand_in_one(self, tmp_path, without_charts):
+        record(tmp_path / "one.jsonl", racing_demo)
+        record(tmp_path / "two.jsonl", racing_demo)
+        page, _ = report.of_pair(tmp_path / "one.jsonl", tmp_path / "two.jsonl", Wanted())
+        keys = set(re.findall(r'data-series="(\w+)"', page))
+        assert keys == {"1C", "1G", "2C", "2G"}
+        drawn = {
+            row["s"]
+            for spec in data_of(page, "tfmon-charts").values()
+            for row in spec["layer"][-1]["data"]["values"]
+        }
+        assert keys <= drawn
+        assert "too close to call" in visible(page)
+        assert page.count("<h1") == 1
+
+
+class TestWhatStaysOut:
+    def test_names_secrets_and_markup_of_a_race(self, tmp_path, without_charts, run):
+        record(tmp_path / "race.jsonl", hostile_race)
+        page, _ = report.of_race(tmp_path / "race.jsonl", Wanted())
+        marked = run("export", tmp_path / "race.jsonl", "--markdown")[1]
+        for secret in SECRETS:
+            assert secret not in page and secret not in marked, secret
+        assert HIDDEN in page
+        assert "document.title=" in page and "<script>document" not in page and "<b onmouseover" not in page
+        fenced = marked.split("```")[1]
+        assert not re.search(r"(?<!\\)<", marked.replace(fenced, ""))
+        everything, _ = report.of_race(tmp_path / "race.jsonl", Wanted(everything=True))
+        assert all(secret in everything for secret in ("hunter2", "alice", "node7"))
+        assert "<script>document" not in everything
+
+    @pytest.mark.parametrize(
+        ("text", "left"),
+        [
+            ("--api-key=abc --lr 0.1", f"--api-key={HIDDEN} --lr 0.1"),
+            ("--wandb_token abc", f"--wandb_token {HIDDEN}"),
+            ("PASSWORD='a b' python", f"PASSWORD={HIDDEN} python"),
+            ('{"client_secret": "abc"}', f'{{"client_secret": {HIDDEN}}}'),
+            ("Authorization: Bearer abcdefghij", f"Authorization: {HIDDEN}"),
+            ("s3://key:abc@bucket/x", f"s3://{HIDDEN}@bucket/x"),
+            ("AKIAABCDEFGHIJKLMNOP", HIDDEN),
+            ("/home/bob/data and /Users/eve/x", "~/data and ~/x"),
+            ("on box-3 and box-30", f"on {HIDDEN} and box-30"),
+            ("box-3.example.org:22", f"{HIDDEN}:22"),
+            ("batch_size=64 keras author tokens_per_s", "batch_size=64 keras author tokens_per_s"),
+        ],
+    )
+    def test_texts(self, text, left):
+        assert hider(["box-3.example.org"])(text) == left
+
+
+class TestFiles:
+    def test_nothing_is_written_over_without_force_and_nothing_is_lost_with_it(self, run, tmp_path, monkeypatch):
+        target = tmp_path / "race.html"
+        target.write_text("mine")
+        code, _, said = run("export", RECORDED, "--html", target)
+        assert (code, target.read_text()) == (2, "mine") and "is there already" in said and "--force" in said
+        assert run("export", RECORDED, "--html", target, "--force")[0] == 0
+        assert target.read_text().startswith("<!DOCTYPE html>")
+        assert [path.name for path in tmp_path.iterdir()] == ["race.html"]
+
+    @pytest.mark.parametrize(
+        ("words", "problem"),
+        [
+            (("--html", "."), "is a folder"),
+            (("--html", "none/race.html"), "there is no folder none"),
+            (("--html", "/proc/race.html"), "/proc/race.html: "),
+            (("--markdown", "--csv"), "needs one of"),
+            (("--markdown", "--open"), "--open goes with --html"),
+        ],
+    )
+    def test_bad_targets_get_one_line(self, run, words, problem):
+        code, out, said = run("export", RECORDED, *words)
+        assert (code, out) == (2, "") and problem in said and said.count("\n") <= 2
+
+    @pytest.mark.parametrize("kind", ["empty", "other schema", "no recording"])
+    def test_bad_recordings_get_one_line(self, run, tmp_path, kind):
+        bad = tmp_path / "bad.jsonl"
+        whole = RECORDED.read_text()
+        bad.write_text({"empty": "", "other schema": whole.replace('"schema":2', '"schema":7', 1)}.get(kind, "{}"))
+        for way in (("--html", "bad.html"), ("--markdown",)):
+            code, _, said = run("export", bad, *way)
+            assert code == 2 and "bad.jsonl" in said and said.count("\n") <= 2
+        assert not (tmp_path / "bad.html").exists()
+
+    def test_a_recording_that_is_cut_off_is_reported_as_far_as_it_goes(self, run, tmp_path):
+        torn = tmp_path / "torn.jsonl"
+        torn.write_bytes(RECORDED.read_bytes()[:-700])
+        code, _, said = run("export", torn, "--html", "torn.html")
+        assert code == 0 and "is cut off at its end" in said
+        assert "is cut off at its end" in visible((tmp_path / "torn.html").read_text())
+
+    def test_a_race_without_a_window_says_so(self, run, tmp_path):
+        record(tmp_path / "empty.jsonl", Demo)
+        assert run("export", tmp_path / "empty.jsonl", "--html", "empty.html")[0] == 0
+        assert "no verdict yet" in visible((tmp_path / "empty.html").read_text())
+
+    def test_without_the_extra_it_says_what_to_install(self, run, monkeypatch, tmp_path):
+        monkeypatch.undo()
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        with pytest.raises(Exception, match="extra `report`") as problem:
+            library.script()
+        assert "pip install 'tfmon[report]'" in problem.value.hint
+
+    def test_without_a_browser_it_says_where_the_file_is(self, run, monkeypatch):
+        for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+            monkeypatch.delenv(name, raising=False)
+        code, _, said = run("export", RECORDED, "--html", "race.html", "--open")
+        assert code == 0 and "there is no browser here" in said and "race.html" in said
+
+    def test_diff_writes_both_races_and_prints_the_comparison(self, run, tmp_path):
+        code, out, said = run("diff", RECORDED, RECORDED, "--html", "both.html")
+        assert code == 0 and "examples/s" in out and "wrote both.html" in said
+        assert "two races compared" in visible((tmp_path / "both.html").read_text())
+        code, out, said = run("diff", RECORDED, RECORDED, "--html", "both.html")
+        assert (code, out) == (2, "") and "--force" in said
+
+    def test_the_last_run_is_the_default(self, run, tmp_path):
+        code, _, said = run("export", "--markdown")
+        assert code == 2 and "there is no last" in said
+
+
+def test_markdown_has_the_verdict_and_a_row_for_each_lane(run):
+    _, out, _ = run("export", RECORDED, "--markdown")
+    lines = out.splitlines()
+    assert lines[0].startswith("**") and "faster than" in lines[0]
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) == 4 and len({line.count(" | ") for line in rows}) == 1
+    assert "tfmon race small-dense" in out or "no command line repeats it" in out
+
+
+def test_half_an_hour_is_written_in_time_and_small(tmp_path, without_charts):
+    def long() -> Demo:
+        demo = Demo(mode="turns")
+        demo.go()
+        for _ in range(1_800):
+            demo.race(1, (6_200, 1_900))
+        return demo
+
+    record(tmp_path / "long.jsonl", long)
+    began_s = time.process_time()
+    page, found = report.of_race(tmp_path / "long.jsonl", Wanted())
+    took_s = time.process_time() - began_s
+    assert found.until_ns - found.since_ns > 1_790e9
+    # The script adds 0.9 MiB, and is put together meanwhile on another core.
+    assert len(page.encode()) / 2**20 + 0.9 <= 3
+    # Twice what a quiet machine takes.
+    assert took_s <= 10

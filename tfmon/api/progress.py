@@ -1,0 +1,55 @@
+"""How a race that Python began goes, told where somebody reads it: in a notebook, or on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tfmon.runner.headless import show_progress
+
+Tell = Callable[[str], None]
+
+
+@contextlib.contextmanager
+def teller(progress: bool | Tell) -> Iterator[Tell | None]:
+    """Return what to call with a line once a second, and clear the line in the end; None for nobody.
+
+    Args:
+        progress: Whether to show it in a notebook or on a terminal, or what to call with each line.
+    """
+    if progress is False:
+        yield None
+    elif callable(progress):
+        yield progress
+    elif (display := _notebook()) is not None:
+        with _cell(display) as tell:
+            yield tell
+    elif sys.stderr is not None and sys.stderr.isatty():
+        try:
+            yield show_progress
+        finally:
+            show_progress("")
+    else:
+        yield None
+
+
+def _notebook() -> Any:  # noqa: ANN401 - IPython need not be there
+    """Return what shows something below a cell; None outside of a notebook."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None or getattr(shell, "kernel", None) is None:
+        return None
+    import IPython.display
+
+    return IPython.display.display
+
+
+@contextlib.contextmanager
+def _cell(display: Any) -> Iterator[Tell]:  # noqa: ANN401
+    """Show lines in one place below the cell, each over the one before."""
+    place = display({"text/plain": "the race begins …"}, raw=True, display_id=True)
+    try:
+        yield lambda text: place.update({"text/plain": text}, raw=True)
+    finally:
+        place.update({"text/plain": ""}, raw=True)

@@ -1,0 +1,151 @@
+"""`tfmon completion`: what a shell needs to complete commands, options and their values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from tfmon.errors import TfmonError, UsageError
+
+if TYPE_CHECKING:
+    from tfmon.catalog import ScenarioInfo
+    from tfmon.model.knobs import Knob
+
+SHELLS = ("bash", "zsh", "fish")
+VARIABLE = "_TFMON_COMPLETE"
+BASH = r"""_tfmon_completion() {
+    local line="${COMP_LINE:0:COMP_POINT}" current kept count completion type value
+    local -a before
+    read -ra before <<< "$line"
+    count=${#before[@]}
+    [[ $line == *" " ]] || count=$((count - 1))
+    current="${line##* }"
+    kept="${current%"${current##*[=:]}"}"
+    COMPREPLY=()
+    while IFS=',' read -r type value; do
+        case $type in
+            dir) COMPREPLY=() ; compopt -o dirnames ;;
+            file) COMPREPLY=() ; compopt -o default ;;
+            plain)
+                COMPREPLY+=("${value#"$kept"}")
+                [[ $value == *= ]] && compopt -o nospace ;;
+        esac
+    done < <(COMP_WORDS="$line" COMP_CWORD=$count _TFMON_COMPLETE=bash_complete "$1")
+}
+complete -o nosort -F _tfmon_completion tfmon
+"""
+"""Click takes the words of bash, which breaks them at `=` and `:`, and so completes no value of a knob."""
+Complete = Callable[[click.Context, str], list[CompletionItem]]
+
+
+@click.command(short_help="Print what completes tfmon in your shell.")
+@click.argument("shell", required=False, type=click.Choice(SHELLS))
+def completion(shell: str | None) -> None:
+    """Print what completes commands, options, scenarios, knobs and runs in SHELL, by default your own.
+
+    \b
+    For example, in the file that your shell reads at its start:
+      eval "$(tfmon completion bash)"           ~/.bashrc
+      eval "$(tfmon completion zsh)"            ~/.zshrc, below compinit
+      tfmon completion fish | source            ~/.config/fish/config.fish
+    """
+    name = shell or Path(os.environ.get("SHELL", "")).name
+    kind = get_completion_class(name) if name in SHELLS else None
+    if kind is None:
+        raise UsageError(f"there is no completion for {name or 'this shell'}", f"name one: {', '.join(SHELLS)}")
+    root = click.get_current_context().find_root().command
+    source = BASH if name == "bash" else kind(root, {}, "tfmon", VARIABLE).source()
+    # A value may have commas, as a lane has; Click has fish cut it at the first of them.
+    click.echo(source.replace('(string split "," $completion)', '(string split -m 1 "," $completion)'))
+
+
+def complete_values(command: click.Command) -> None:
+    """Have the parameters of a command complete what only this machine knows: scenarios, knobs, runs."""
+    for parameter in command.params:
+        complete = _BY_NAME.get(parameter.name or "")
+        if complete is not None:
+            vars(parameter)["shell_complete"] = complete
+
+
+def _scenarios(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from tfmon.catalog import list_scenarios
+
+    if incomplete.startswith((".", "/", "~")):
+        return [CompletionItem(incomplete, type="file")]
+    return [
+        CompletionItem(one.name, help=one.title) for one in list_scenarios() if one.name.startswith(incomplete)
+    ]
+
+
+def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from tfmon.recordings import library
+
+    found = [CompletionItem("last", help="the race that ended last")]
+    for run in reversed(library.runs()):
+        info = run.info()
+        found += [CompletionItem(name, help=info.outcome) for name in (info.id, info.name) if name]
+    matching = [item for item in found if str(item.value).startswith(incomplete)]
+    return matching or [CompletionItem(incomplete, type="file")]
+
+
+def _settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(word, help=said) for word, said in _setting(ctx, incomplete)]
+
+
+def _lanes(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    before, comma, rest = incomplete.rpartition(",")
+    if not comma:
+        return [CompletionItem(word) for word in ("cpu", "gpu:0") if word.startswith(rest)]
+    return [CompletionItem(f"{before},{word}", help=said) for word, said in _setting(ctx, rest)]
+
+
+def _setting(ctx: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:
+    """Yield the settings that a word may become: `KNOB=`, or the values of a knob whose name is there."""
+    name, equals, begun = incomplete.partition("=")
+    for knob in _knobs(ctx):
+        if not equals and knob.name.startswith(name):
+            yield f"{knob.name}=", knob.help
+        elif equals and knob.name == name:
+            yield from ((f"{name}={value}", "") for value in _values(knob) if value.startswith(begun))
+
+
+def _values(knob: Knob) -> list[str]:
+    from tfmon.model.knobs import show
+
+    if isinstance(knob.default, bool):
+        return ["on", "off"]
+    return [*dict.fromkeys(show(value) for value in (*knob.words, *(knob.choices or (knob.default,))))]
+
+
+def _knobs(ctx: click.Context) -> tuple[Knob, ...]:
+    info = _scenario(ctx)
+    return info.knobs if info is not None else ()
+
+
+def _scenario(ctx: click.Context) -> ScenarioInfo | None:
+    """Return the scenario that the line names, or else the one that is raced without a name."""
+    from tfmon.catalog import find_scenario
+    from tfmon.runner.settings import resolve
+
+    try:
+        return find_scenario(str(ctx.params.get("scenario") or resolve("scenario").value))
+    except TfmonError:
+        return None
+
+
+_BY_NAME: dict[str, Complete] = {
+    "scenario": _scenarios,
+    "scenarios": _scenarios,
+    "recording": _runs,
+    "first": _runs,
+    "second": _runs,
+    "settings": _settings,
+    "lanes": _lanes,
+    "lane": _lanes,
+}
+"""What completes a parameter, by its name."""

@@ -1,0 +1,84 @@
+"""A fixture for pytest: `tfmon_race` races in a test, and holds the result against a baseline.
+
+pytest loads this module wherever tfmon is installed, so it imports nothing else before a test asks for a race.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tfmon.api.result import RaceResult
+
+SAVE = "--tfmon-save"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes baselines."""
+    parser.getgroup("tfmon").addoption(
+        SAVE, action="store_true", help="Write the baselines of tfmon_race anew instead of comparing with them."
+    )
+
+
+class Racer:
+    """What the fixture `tfmon_race` is: call it to race."""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+
+    def __call__(self, *args: Any, **options: Any) -> RaceResult:  # noqa: ANN401 - those of tfmon.race
+        """Race as `tfmon.race` does, by default without a recording; the table is shown where the test fails.
+
+        A test whose GPU is not there is skipped, and one whose lane fails has failed.
+        """
+        import tfmon
+        from tfmon.errors import DeviceAbsentError
+
+        try:
+            result = tfmon.race(*args, **{"record": False, "progress": False, **options})
+        except DeviceAbsentError as absent:
+            pytest.skip(absent.line)
+        except tfmon.LaneFailedError as failed:
+            self._show(str(failed.result))
+            pytest.fail(failed.message, pytrace=False)
+        self._show(str(result))
+        return result
+
+    def hold(self, result: RaceResult, baseline: str | os.PathLike[str], *, slower_than: float = 0.05) -> None:
+        """Fail the test where a lane is slower than in a baseline, and skip it where that cannot be told.
+
+        With `--tfmon-save` the result becomes the baseline.
+
+        Args:
+            result: The race.
+            baseline: The file of its JSON result; a relative path starts at the folder of the test.
+            slower_than: A lane is slower when its throughput fell by more than this share.
+        """
+        import tfmon
+
+        path = self._request.path.parent / baseline
+        if self._request.config.getoption(SAVE):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            result.save(path, force=True)
+            return
+        if not path.is_file():
+            pytest.fail(f"there is no baseline {path}; pytest {SAVE} writes it", pytrace=False)
+        gate = tfmon.diff(Path(path), result, slower_than=slower_than)
+        self._show(gate.text)
+        if gate.kind == "slower":
+            pytest.fail(gate.text, pytrace=False)
+        if gate.kind == "cannot tell":
+            pytest.skip(gate.text.replace("\n", " "))
+
+    def _show(self, text: str) -> None:
+        self._request.node.add_report_section("call", "tfmon", text)
+
+
+@pytest.fixture
+def tfmon_race(request: pytest.FixtureRequest) -> Racer:
+    """Race scenarios without a screen; `tfmon_race.hold(result, "baseline.json")` compares with a baseline."""
+    return Racer(request)

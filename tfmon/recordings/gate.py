@@ -1,0 +1,147 @@
+"""The gate of `tfmon diff --slower-than`: whether a race shows that a lane became slower, or cannot tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tfmon.analysis.intervals import Looks
+from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
+from tfmon.model.race import CONCURRENT, Machine
+from tfmon.model.readings import known
+from tfmon.recordings.compare import Comparison, LanePair, Measured, Side, change_of, lane_name
+
+GateKind: TypeAlias = Literal["slower", "not slower", "cannot tell"]
+SLOWER: GateKind = "slower"
+NOT_SLOWER: GateKind = "not slower"
+CANNOT_TELL: GateKind = "cannot tell"
+
+BETWEEN_RACES = 0.04
+"""Half the 95 % interval of what a quiet machine changes a throughput by from one race to the next."""
+OTHERS = 0.1
+"""Share of all cores that other programs keep busy from which on they may be what made a lane slower."""
+STOLEN = 0.05
+"""Share of one core's time that other virtual machines take from which on they may be."""
+_MACHINE = ("hostname", "cpu_name", "cores", "usable_cores")
+"""What makes a machine another one, so that no difference says anything of the program."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneGate:
+    """What the gate says of one lane."""
+
+    lane: str
+    kind: GateKind
+    reason: str
+    ratio: float | None = None
+    """Throughput of the run over that of the baseline; None where there is none with an interval."""
+    low: float | None = None
+    high: float | None = None
+    needed: float | None = None
+    """The smallest limit that races as noisy as these can decide; None where noise is not what is in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the gate says of a race: the worst of what it says of its lanes."""
+
+    limit: float
+    """A lane is slower when its throughput fell by more than this share."""
+    lanes: tuple[LaneGate, ...]
+
+    @property
+    def kind(self) -> GateKind:
+        """Return `slower` if any lane is, else `cannot tell` if that holds for any lane."""
+        kinds = [lane.kind for lane in self.lanes]
+        return next((kind for kind in (SLOWER, CANNOT_TELL) if kind in kinds), NOT_SLOWER)
+
+    @property
+    def exit_code(self) -> int:
+        """Return what `tfmon diff` leaves with."""
+        return {SLOWER: EXIT_SLOWER, CANNOT_TELL: EXIT_CANNOT_TELL}.get(self.kind, EXIT_FINE)
+
+    @property
+    def text(self) -> str:
+        """Return the answer in a line, and a line for each lane."""
+        said = {
+            SLOWER: f"slower by more than {100 * self.limit:g} %",
+            NOT_SLOWER: f"not slower by more than {100 * self.limit:g} %",
+            CANNOT_TELL: "cannot tell",
+        }
+        return "\n".join([said[self.kind], *(f"  {lane.lane}: {lane.reason}" for lane in self.lanes)])
+
+
+def judge(comparison: Comparison, limit: float) -> Gate:
+    """Return whether any lane of the second race is slower than in the first by more than a share of its speed.
+
+    Raises:
+        UsageError: the races are of different scenarios, or have no lane in common.
+    """
+    first, second = comparison.first, comparison.second
+    one, other = first.header.scenario, second.header.scenario
+    if one != other:
+        raise UsageError(f"the baseline is of {one} and the run of {other}", "race the same scenario for both")
+    if not comparison.lanes:
+        raise UsageError("the baseline and the run have no lane in common", "; ".join(comparison.unpaired))
+    looks = Looks(choices=len(comparison.lanes))
+    return Gate(limit, tuple(_judge(comparison, pair, limit, looks) for pair in comparison.lanes))
+
+
+def _judge(comparison: Comparison, pair: LanePair, limit: float, looks: Looks) -> LaneGate:
+    first, second = comparison.first, comparison.second
+    before, after = first.measured(pair.first), second.measured(pair.second)
+    lane = lane_name(pair.second)
+    reason = "; ".join(_obstacles(first, second, pair, before, after))
+    found = change_of(before, after, second.end.race.between, looks, BETWEEN_RACES)
+    if reason or found is None or found.low is None or found.high is None:
+        ratio = found.ratio if found is not None else None
+        return LaneGate(lane, CANNOT_TELL, reason or "too few slices were measured: race for longer", ratio)
+    said = _said(found.ratio, found.low, found.high)
+    width = 1 - found.low / found.ratio
+    if found.high < 1 - limit:
+        return LaneGate(lane, SLOWER, said, found.ratio, found.low, found.high)
+    if width > limit:
+        needed = math.ceil(1_000 * width) / 1_000
+        reason = f"too noisy: {100 * needed:.1f} % needed; {said}"
+        return LaneGate(lane, CANNOT_TELL, reason, found.ratio, found.low, found.high, needed)
+    if found.ratio < 1 - limit:
+        return LaneGate(lane, CANNOT_TELL, f"too close: {said}", found.ratio, found.low, found.high)
+    return LaneGate(lane, NOT_SLOWER, said, found.ratio, found.low, found.high)
+
+
+def _obstacles(first: Side, second: Side, pair: LanePair, before: Measured, after: Measured) -> Iterator[str]:
+    """Yield why a difference of the figures would say nothing of the program."""
+    machines = first.end.machine, second.end.machine
+    for name in _MACHINE:
+        one, other = (getattr(machine, name) for machine in machines)
+        if one != other:
+            yield f"another machine: {name} was {one or 'unknown'}, now {other or 'unknown'}"
+    if pair.first.spec.device != pair.second.spec.device:
+        yield f"another device: it was {pair.first.spec.device}, now {pair.second.spec.device}"
+    elif (one := first.end.device_name(pair.first)) != (other := second.end.device_name(pair.second)):
+        yield f"another processor: it was {one or 'unknown'}, now {other or 'unknown'}"
+    for name, side, lane, measured in (
+        ("baseline", first, pair.first, before),
+        ("run", second, pair.second, after),
+    ):
+        if side.end.race.mode == CONCURRENT:
+            yield f"the {name} raced its lanes concurrently: its figures are contended"
+        if lane.trouble is not None:
+            yield f"it failed in the {name}: {lane.trouble.message}"
+        yield from _disturbances(name, side.end.machine, measured)
+
+
+def _disturbances(name: str, machine: Machine, measured: Measured) -> Iterator[str]:
+    others, stolen = known(measured.others_cores), known(measured.stolen_share)
+    if others is not None and others > OTHERS * max(1, machine.cores):
+        yield f"other programs kept {others:.1f} cores busy in the {name}"
+    if stolen is not None and stolen > STOLEN:
+        yield f"other virtual machines took {100 * stolen:.0f} % of a core in the {name}"
+
+
+def _said(ratio: float, low: float, high: float) -> str:
+    """Say a change of the throughput with its interval."""
+    how = "slower" if ratio < 1 else "faster"
+    return f"{100 * abs(ratio - 1):.1f} % {how} (95 % CI {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"

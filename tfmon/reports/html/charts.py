@@ -1,0 +1,285 @@
+"""The charts of a report as Vega-Lite specifications: plain values, drawn by the script in the file. Pure.
+
+Every series has a key, such as a lane's id, by which the controls of the page hide it. Colours are variables of
+the page's style sheet, so that they follow its light or dark look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfmon import units
+
+Spec = dict[str, Any]
+TALL, LOW = 300, 190
+COLOURS = 4
+"""Colours of lanes; more lanes repeat them with another dash."""
+_DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3])
+MOST_TICKS = 12
+_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 36_000)
+_SHOWN = {"filter": "indexof(hidden, datum.s) < 0"}
+_CLOCK = (
+    "(datum.value < 0 ? '-' : '') + (abs(datum.value) >= 3600 ? floor(abs(datum.value) / 3600) + ':' : '')"
+    " + (abs(datum.value) >= 3600 ? pad(floor(abs(datum.value) % 3600 / 60), 2, '0', 'left') :"
+    " floor(abs(datum.value) / 60)) + ':' + pad(floor(abs(datum.value) % 60), 2, '0', 'left')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line of a chart."""
+
+    key: str
+    """By which it is hidden, and what is written at its end."""
+    name: str
+    place: int
+    """Which colour it has, and beyond these which dash."""
+    points: Sequence[tuple[float, float | None, str, str]]
+    """Place on the axis, value (None ends a stretch), the value in words, and a note on it."""
+    dashed: bool = False
+
+    @property
+    def colour(self) -> str:
+        """Its colour in the style sheet."""
+        return f"var(--lane{self.place % COLOURS})"
+
+    @property
+    def dash(self) -> list[int]:
+        """Its dash, so that colour is not the only cue."""
+        return _DASHES[(self.place // COLOURS + (2 if self.dashed else self.place % 2)) % len(_DASHES)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """A stretch of time that is shaded."""
+
+    key: str
+    since_s: float
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A moment that is marked."""
+
+    key: str
+    at_s: float
+    text: str
+
+
+def _number(field: str, title: str | None, *, axis: Spec | None = None, **scale: Any) -> Spec:  # noqa: ANN401
+    """Return how a number is placed on an axis."""
+    return {"field": field, "type": "quantitative", "title": title, "axis": axis or {}, "scale": scale}
+
+
+def _word(field: str, title: str | None = None, **more: Any) -> Spec:  # noqa: ANN401
+    """Return how a word is placed, or what a tooltip says of it."""
+    return {"field": field, "type": "nominal", "title": title, **more}
+
+
+def _time(rows: Sequence[Spec]) -> Spec:
+    """Return the axis of time, with a mark at every round minute, ten seconds, or what suits its length."""
+    since_s, until_s = (pick((row["t"] for row in rows), default=0.0) for pick in (min, max))
+    step_s = next((step for step in _STEPS_S if (until_s - since_s) / step <= MOST_TICKS), _STEPS_S[-1])
+    ticks = list(range(math.ceil(since_s / step_s) * step_s, math.floor(until_s) + 1, step_s))
+    axis = {
+        "labelExpr": _CLOCK,
+        "grid": False,
+        "labelFlush": False,
+        "labelOverlap": "greedy",
+        "labelSeparation": 8,
+    }
+    return _number("t", "time since the start signal", axis={**axis, "values": ticks}, nice=False)
+
+
+_RULE = {"type": "rule", "stroke": "currentColor", "strokeDash": [3, 3], "opacity": 0.6}
+
+
+def over_time(
+    series: Sequence[Series],
+    title: str,
+    about: str,
+    *,
+    shades: Iterable[Shade] = (),
+    lines: Sequence[Line] = (),
+    tall: bool = False,
+    zero: bool = True,
+    labels: bool = True,
+) -> Spec:
+    """Return a chart of values over time.
+
+    Args:
+        series: Its lines.
+        title: Of the axis of the values, with the unit.
+        about: What a screen reader says of it.
+        shades: Stretches that are shaded.
+        lines: Moments that are marked.
+        tall: Whether it is the main chart.
+        zero: Whether the axis begins at 0.
+        labels: Whether the marks have their text beside them.
+    """
+    rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
+    across = _time(rows)
+    tooltip = [_word("n", "of"), _word("at", "time"), _word("w", title), _word("d", "note")]
+    value = _number("v", title, zero=zero, axis={"format": "~s"})
+    layers: list[Spec] = []
+    shaded = [{"s": one.key, "t": round(one.since_s, 3), "u": round(one.until_s, 3)} for one in shades]
+    if shaded:
+        mark = {"type": "rect", "fill": "var(--shade)", "aria": False}
+        layers.append(_layer(shaded, mark, {"x": across, "x2": {"field": "u"}}))
+    if lines:
+        marked = [
+            {"s": one.key, "t": round(one.at_s, 3), "l": one.text, "y": 2 + 13 * (place % 3)}
+            for place, one in enumerate(lines)
+        ]
+        layers.append(_layer(marked, _RULE, {"x": across}))
+        if labels:
+            text = {"type": "text", "align": "left", "baseline": "top", "dx": 3, "fill": "currentColor"}
+            place_of = {"x": across, "y": {**_number("y", None), "scale": None}, "text": _word("l")}
+            layers.append(_layer(marked, {**text, "limit": 160}, place_of))
+    layers.append(_lines(rows, series, across, value, tooltip))
+    return _chart(layers, about, TALL if tall else LOW)
+
+
+def distribution(series: Sequence[Series], title: str, about: str) -> Spec:
+    """Return a chart of how often values on a logarithmic axis occur."""
+    axis = {"grid": False, "format": "~g", "labelOverlap": True}
+    across = _number("t", title, axis=axis, type="log", nice=False)
+    tooltip = [_word("n", "of"), _word("d", "step time"), _word("w", "share")]
+    value = _number("v", "% of the steps")
+    lines = _lines(_rows(series), series, across, value, tooltip, mark="step", ends=False)
+    return _chart([lines], about, TALL - 60)
+
+
+def curve(series: Sequence[Series], title: str, knob: str, about: str, crossings: Sequence[float]) -> Spec:
+    """Return a chart of throughput over the values of a knob, with the values at which the lead changes."""
+    axis = {"format": "~g", "labelOverlap": True}
+    across = _number("t", knob, axis=axis, type="log", base=2, nice=False)
+    tooltip = [_word("n", "of"), _word("t", knob), _word("w", title), _word("d", "95 % CI")]
+    crossed = [_layer([{"s": "", "t": at} for at in crossings], _RULE, {"x": across})] if crossings else []
+    value = _number("v", title, zero=True, axis={"format": "~s"})
+    return _chart([*crossed, _lines(_rows(series), series, across, value, tooltip, dots=True)], about, TALL)
+
+
+def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], about: str) -> Spec:
+    """Return bars of shares that add up to 100 %: for each row its key and name, the part, and its percentage."""
+    values = [
+        {"s": key, "n": name, "p": part, "o": parts.index(part), "v": round(share, 3), "w": f"{share:.1f} %"}
+        for key, name, part, share in rows
+    ]
+    colours = {"domain": list(parts), "range": [f"var(--part{place})" for place in range(len(parts))]}
+    encoding = {
+        "y": _word("s", sort=None, axis={"labelFontWeight": "bold"}),
+        "x": {**_number("v", "% of the time of a step", domain=[0, 100]), "stack": "zero"},
+        "color": _word("p", legend=None, scale=colours),
+        "order": {"field": "o", "type": "quantitative"},
+        "tooltip": [_word("n", "of"), _word("p", "part"), _word("w", "share")],
+    }
+    layer = _layer(values, {"type": "bar", "stroke": "var(--page)", "strokeWidth": 1}, encoding)
+    return _chart([layer], about, 40 * len({key for key, *_ in rows}) + 10)
+
+
+def intervals(rows: Sequence[tuple[str, float, float | None, float | None, str]], about: str) -> Spec:
+    """Return ratios with their intervals beside 1: for each the name, ratio, both ends and the words."""
+    ends = [(value if low is None else low, value if high is None else high) for _, value, low, high, _ in rows]
+    values = [
+        {"s": "", "n": name, "v": value, "low": low, "high": high, "w": words}
+        for (name, value, _, _, words), (low, high) in zip(rows, ends, strict=True)
+    ]
+    least, most = min([1.0, *(low for low, _ in ends)]), max([1.0, *(high for _, high in ends)])
+    limits = {"type": "log", "nice": False, "padding": 30, "domainMin": least, "domainMax": most}
+    across = _number("v", "second race / first race", axis={"format": "~g", "labelOverlap": True}, **limits)
+    named = {
+        "y": _word("n", sort=None, axis={"labelLimit": 160}),
+        "tooltip": [_word("n", "of"), _word("w", "second / first")],
+    }
+    reach = {"type": "rule", "stroke": "var(--lane0)", "strokeWidth": 3}
+    dot = {"type": "point", "filled": True, "size": 90, "fill": "var(--lane0)", "opacity": 1}
+    layers = [
+        _layer([{"s": "", "v": 1}], _RULE, {"x": across}),
+        _layer(values, reach, {**named, "x": {**across, "field": "low"}, "x2": {"field": "high"}}),
+        _layer(values, dot, {**named, "x": across}),
+    ]
+    return _chart(layers, about, 40 * len(rows) + 10)
+
+
+# ---------------------------------------------------------------- parts of charts
+
+
+def _rows(series: Sequence[Series]) -> list[Spec]:
+    """Return a row for each point: series and its name, place, value, the value in words, and the note."""
+    return [
+        {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": words, "d": note}
+        for one in series
+        for at, value, words, note in one.points
+    ]
+
+
+def _layer(values: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
+    return {"data": {"values": values}, "transform": [_SHOWN], "mark": mark, "encoding": encoding}
+
+
+def _lines(
+    rows: Sequence[Spec],
+    series: Sequence[Series],
+    across: Spec,
+    value: Spec,
+    tooltip: Sequence[Spec],
+    *,
+    mark: str = "linear",
+    dots: bool = False,
+    ends: bool = True,
+) -> Spec:
+    """Return lines with a point for every value, of which the one next to the pointer is shown with its values."""
+    keys = [one.key for one in series]
+    colour = _word("s", legend=None, scale={"domain": keys, "range": [one.colour for one in series]})
+    dash = _word("s", legend=None, scale={"domain": keys, "range": [one.dash for one in series]})
+    shown: Any = {"value": 1}
+    if not dots:
+        shown = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
+    near = {"type": "point", "on": "pointerover", "nearest": True, "clear": "pointerout"}
+    line = {"type": "line", "interpolate": mark, "strokeWidth": 1.75, "invalid": "break-paths-show-domains"}
+    layers: list[Spec] = [
+        {"mark": line, "encoding": {"strokeDash": dash}},
+        {
+            "params": [{"name": "near", "select": near}],
+            "mark": {"type": "point", "filled": True, "size": 45, "invalid": "filter"},
+            "encoding": {"opacity": shown, "tooltip": tooltip},
+        },
+    ]
+    if ends:
+        order = [{"field": "t", "order": "descending"}]
+        last = {"window": [{"op": "row_number", "as": "back"}], "sort": order, "groupby": ["s"]}
+        layers.append(
+            {
+                "transform": [{"filter": "datum.v != null"}, last, {"filter": "datum.back == 1"}],
+                "mark": {"type": "text", "align": "left", "dx": 5, "fontWeight": "bold"},
+                "encoding": {"text": _word("s")},
+            }
+        )
+    encoding = {"x": across, "y": value, "color": colour}
+    return {"data": {"values": rows}, "transform": [_SHOWN], "encoding": encoding, "layer": layers}
+
+
+def _chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
+    words = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
+    lines = {"gridColor": "var(--grid)", "domainColor": "var(--axis)", "tickColor": "var(--axis)"}
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "description": about,
+        "width": "container",
+        "height": height,
+        "padding": {"left": 2, "right": 24, "top": 8, "bottom": 2},
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "params": [{"name": "hidden", "value": []}],
+        "layer": list(layers),
+        "config": {
+            "background": "transparent",
+            "font": "system-ui, sans-serif",
+            "axis": {**words, **lines, "labelFontSize": 11, "titleFontSize": 12},
+            "view": {"stroke": None},
+        },
+    }

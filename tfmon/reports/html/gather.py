@@ -1,0 +1,209 @@
+"""Plays a recording once and keeps what the charts of a report are drawn from."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.model.disturbances import gpu_disturbances, host_disturbances
+from tfmon.model.events import Event, RecordingChanged, Suspended
+from tfmon.model.knobs import show
+from tfmon.model.lane_events import KnobApplied, Window
+from tfmon.model.lane_state import RACING, STALL, SUSPENDED, LaneState
+from tfmon.model.lane_statistics import LATEST
+from tfmon.model.race import RecordingState
+from tfmon.model.readings import GpuSample, HostSample, Missing, Reading, TreeSample
+from tfmon.model.session import Session, Snapshot
+from tfmon.recordings.header import Header, mark_of
+from tfmon.recordings.library import run_id
+from tfmon.recordings.reader import Recording, guard
+
+CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
+"""What is sampled: CPU and memory of lanes; load, memory, power and temperature of GPUs."""
+LEAD_NS = 10_000_000_000
+"""How long before the start signal samples are shown; a recording begins with those of a minute."""
+PACKAGES = "CPU packages"
+MACHINE = "machine"
+
+
+@dataclass(slots=True)
+class Measured:
+    """One window of a lane."""
+
+    at_ns: int
+    span_ns: int
+    examples: int | None
+    """None where the lane reports steps and no examples."""
+    loss: float | None
+    reason: str
+    """Why it is discarded; empty for steady state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened, for the marks of the charts."""
+
+    at_ns: int
+    text: str
+    kind: str
+    """`knob`, `request` or `trouble`."""
+    lane: str = ""
+    """Key of the lane whose knob it is; empty where it is about no single lane."""
+    gap_ns: int = 0
+
+
+@dataclass(slots=True)
+class Run:
+    """A recorded race: what was known at its end, what that means, and its course."""
+
+    id: str
+    header: Header
+    torn: bool
+    end: Snapshot
+    found: Analysis
+    windows: dict[str, list[Measured]]
+    """By the key of the lane, oldest first."""
+    samples: dict[str, dict[str, list[tuple[int, float]]]]
+    """What was sampled, by what it is and of whom: a lane's key, a GPU, the machine."""
+    moments: list[Moment]
+    prefix: str = ""
+    """Stands before the keys of its lanes, where a report holds two races."""
+
+    def key(self, lane: LaneState) -> str:
+        """Return what stands for a lane in charts: its id."""
+        return self.prefix + (lane.spec.id or lane.spec.name)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each lane is called in full, such as "A cpu batch 64", by its name in the session."""
+        return {lane.spec.name: f"{lane.spec.id} {lane.title}".strip() for lane in self.lanes}
+
+    @property
+    def lanes(self) -> Sequence[LaneState]:
+        """The lanes in the order of the race."""
+        return self.end.lanes
+
+    @property
+    def since_ns(self) -> int:
+        """The moment from which time is counted: the start signal, or the first window where there was none."""
+        if self.end.race.started_ns is not None:
+            return self.end.race.started_ns
+        starts = [one[0].at_ns - one[0].span_ns for one in self.windows.values() if one]
+        return min(starts, default=self.header.started_ns)
+
+    @property
+    def until_ns(self) -> int:
+        """The end of the last window."""
+        return max((one[-1].at_ns for one in self.windows.values() if one), default=self.since_ns)
+
+
+def gather(path: Path, prefix: str = "") -> Run:
+    """Play a recording to its end and return what a report tells of it; raises RecordingError."""
+    with guard(path), Recording(path) as recording, _uncollected():
+        session = Session(recording.header.machine, lambda: recording.times_ns[-1])
+        session.accept(RecordingChanged(at_ns=0, recording=RecordingState(str(path.absolute()))))
+        course = _Course(recording.header.lane_names)
+        session.keep_journal(course.take)
+        for event in recording.events():
+            session.accept(event)
+        end = session.snapshot()
+        names = {lane.spec.name for lane in end.lanes}
+        run = Run(
+            id=run_id(path),
+            header=recording.header,
+            torn=recording.torn,
+            end=end,
+            found=analyse(end),
+            windows={name: course.windows.get(name, []) for name in names},
+            samples=course.samples,
+            moments=course.moments,
+            prefix=prefix,
+        )
+    since_ns = run.since_ns - LEAD_NS
+    for of in run.samples.values():
+        for subject, samples in of.items():
+            of[subject] = [one for one in samples if one[0] >= since_ns]
+    return run
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from walking through ever more values, none of which can be collected."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@dataclass(slots=True)
+class _Course:
+    """What was measured and what happened, as the events come."""
+
+    names: Mapping[str, str]
+    windows: dict[str, list[Measured]] = field(default_factory=dict)
+    samples: dict[str, dict[str, list[tuple[int, float]]]] = field(default_factory=dict)
+    moments: list[Moment] = field(default_factory=list)
+
+    def take(self, event: Event, known: Snapshot) -> None:
+        """Keep what an event tells; `known` is what is known after it."""
+        match event:
+            case Window():
+                self._window(event, _lane(known, event.lane))
+            case TreeSample():
+                lane = _lane(known, event.lane)
+                if lane is not None and lane.phase == RACING:
+                    self._sample(CPU, event.lane, event.at_ns, lane.tree_cpu_pct)
+                self._sample(MEMORY, event.lane, event.at_ns, event.private_bytes)
+            case HostSample():
+                self._sample(CPU, MACHINE, event.at_ns, event.cpu_pct)
+                self._sample(POWER, PACKAGES, event.at_ns, event.package_power_w)
+                self._discard(known, host_disturbances(event))
+            case GpuSample():
+                subject = f"GPU {event.index}"
+                self._sample(BUSY, subject, event.at_ns, event.busy_pct)
+                self._sample(USED, subject, event.at_ns, event.used_bytes)
+                self._sample(POWER, subject, event.at_ns, event.power_w)
+                self._sample(HEAT, subject, event.at_ns, event.temperature_c)
+                self._discard(known, gpu_disturbances(event))
+            case Suspended():
+                self._discard(known, (SUSPENDED,))
+            case KnobApplied():
+                self.moments.append(
+                    Moment(event.at_ns, f"{event.knob} {show(event.value)}", "knob", event.lane, event.gap_ns)
+                )
+            case _:
+                self.moments += (Moment(mark.at_ns, mark.text, mark.kind) for mark in mark_of(event, self.names))
+
+    def _window(self, window: Window, lane: LaneState | None) -> None:
+        if lane is None:
+            return
+        reasons = window.marks
+        if not reasons and lane.points and not lane.points[-1].steady:
+            reasons = lane.heartbeat.marks(window) or (STALL,)
+        examples = window.examples if window.examples or not window.steps else None
+        self.windows.setdefault(window.lane, []).append(
+            Measured(window.at_ns, window.span_ns, examples, window.loss, "; ".join(reasons))
+        )
+
+    def _discard(self, known: Snapshot, reasons: Sequence[str]) -> None:
+        """Note which of the latest windows a reading has discarded after they had ended."""
+        for lane in known.lanes if reasons else ():
+            steady = {point.at_ns: point.steady for point in lane.points[-LATEST:]}
+            for one in self.windows.get(lane.spec.name, [])[-LATEST:]:
+                if not one.reason and not steady.get(one.at_ns, True):
+                    one.reason = "; ".join(reasons)
+
+    def _sample(self, what: str, subject: str, at_ns: int, reading: Reading) -> None:
+        if not isinstance(reading, Missing):
+            self.samples.setdefault(what, {}).setdefault(subject, []).append((at_ns, reading))
+
+
+def _lane(known: Snapshot, name: str) -> LaneState | None:
+    return next((lane for lane in known.lanes if lane.spec.name == name), None)

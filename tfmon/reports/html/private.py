@@ -1,0 +1,81 @@
+"""What stays out of a report that is handed on: host, user, home folders, and what looks like a secret. Pure."""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+HIDDEN = "•••"
+"""Stands where something was taken out."""
+_SECRET = r"[\w.-]*(?:api[-_]?key|access[-_]?key|token|secret|passw(?:or)?d|credential|auth)[\w.-]*"
+_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
+_PATTERNS = (
+    # --api-key=…, --token …, PASSWORD=…, "secret": "…"
+    (
+        re.compile(rf"""(?i)(--?{_SECRET}(?:=|\s+)|\b{_SECRET}["']?\s*[=:]\s*)(?:bearer\s+)?{_VALUE}"""),
+        rf"\1{HIDDEN}",
+    ),
+    (re.compile(r"(?i)(\bbearer\s+)[\w.~+/=-]{8,}"), rf"\1{HIDDEN}"),
+    # user:password@ in an address
+    (re.compile(r"(\w://)[^\s/@:]+(?::[^\s/@]*)?@"), rf"\1{HIDDEN}@"),
+    # Tokens of well-known services, by their prefixes; keys of AWS; JSON web tokens.
+    (re.compile(r"\b(?:hf_|gh[opsur]_|github_pat_|glpat-|sk-|xox[abp]-|pypi-)[\w-]{10,}"), HIDDEN),
+    (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), HIDDEN),
+    (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"), HIDDEN),
+    # Home folders of any user.
+    (re.compile(r"(?:/home|/Users)/[^/\s\"':;,]+"), "~"),
+    (re.compile(r"(?<![\w/])/root(?=/|\b)"), "~"),
+)
+_WORDS = {"cpu", "gpu", "localhost", "root"}
+"""Names that say nothing about anyone."""
+
+
+def keep(text: str) -> str:
+    """Return the text as it is: for a report that may hold everything."""
+    return text
+
+
+def hider(hosts: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that takes out of a text what tells whose machine it was, and what looks like a secret.
+
+    Args:
+        hosts: Names of the machines that took part.
+    """
+    patterns = list(_PATTERNS)
+    home, user = str(Path.home()), _user()
+    if home not in ("/", "/root"):
+        patterns.insert(0, (re.compile(re.escape(home) + r"(?=/|\b)"), "~"))
+    if user and user not in _WORDS:
+        patterns.append((re.compile(rf"(?<=/){re.escape(user)}(?=/|\s|$)|\b{re.escape(user)}(?=@)"), HIDDEN))
+    for host in sorted(
+        {*hosts, *(host.partition(".")[0] for host in hosts)} - _WORDS - {""}, key=len, reverse=True
+    ):
+        patterns.append((re.compile(rf"(?<![\w-]){re.escape(host)}(?![\w-])"), HIDDEN))
+
+    def hide(text: str) -> str:
+        for pattern, instead in patterns:
+            text = pattern.sub(instead, text)
+        return text
+
+    return hide
+
+
+def in_all(value: Any, hide: Callable[[str], str]) -> Any:  # noqa: ANN401 - what JSON can hold
+    """Return a value of JSON with every text in it, keys included, without what is hidden."""
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, dict):
+        return {hide(key): in_all(item, hide) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [in_all(item, hide) for item in value]
+    return value
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
