@@ -18,6 +18,7 @@ import argparse
 import contextlib
 import math
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -151,9 +152,12 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     reader, script = PipeReader(), CHILDREN / "speaker.py"
     reader.start()
 
+    started: list[LaneProcess] = []
+
     def here(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
         process = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_beat"}, sink, script)
         reader.watch(process)
+        started.append(process)
         return process
 
     def there(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
@@ -169,7 +173,10 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
         goal = f"; at most 2 ms: {met(high <= 2)}" if name == "there" else ""
         print(f"key to child and back, {name}: p50 {middle:.2f} ms, p95 {high:.2f} ms{goal}")
     link.close()
-    os._exit(0)  # the child here has no end of its own
+    for process in started:
+        process.kill(signal.SIGKILL)
+    reader.close()
+    reader.join()
 
 
 def slices(sshd: Sshd, options: argparse.Namespace) -> None:

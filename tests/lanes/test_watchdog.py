@@ -147,6 +147,15 @@ def test_a_little_lateness_is_no_gap_and_the_clock_of_sleep_stands_still_meanwhi
     assert abs(time_asleep_ns() - time_asleep_ns()) < 50_000_000
 
 
+def test_what_took_long_before_the_watch_began_is_no_gap(bench):
+    bench.now_s += 60
+    bench.watchdog.close()
+    bench.watchdog.start()
+    bench.watchdog.join()
+    bench.after(0.5)
+    assert bench.gaps == []
+
+
 def test_a_sleep_that_the_stamps_do_not_count_is_told_with_its_length(bench):
     bench.after(1)
     bench.slept_s += 3_600

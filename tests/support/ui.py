@@ -19,6 +19,7 @@ from tfmon.model.events import (
 )
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import Built, KnobApplied, LaneFailed, LibrariesLoaded, PhaseEntered, Window
+from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.ports import Controls, ExperimentError, RunInfo
 from tfmon.model.race import CrossoverState, Machine, Race
 from tfmon.model.readings import GpuSample, HostSample, Missing, TreeSample
@@ -362,9 +363,13 @@ class Demo:
         )  # fmt: skip
 
     def fail(
-        self, lane: str, message: str = "no module named 'keras_hub'", hint: str = "pip install keras-hub"
+        self,
+        lane: str,
+        message: str = "no module named 'keras_hub'",
+        hint: str = "pip install keras-hub",
+        kind: str = "scenario",
     ) -> None:
-        self.session.accept(LaneFailed(lane=lane, at_ns=self.clock(), kind="scenario", message=message, hint=hint))
+        self.session.accept(LaneFailed(lane=lane, at_ns=self.clock(), kind=kind, message=message, hint=hint))
         tail = (
             "2026-01-01 I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is optimized.",
             "Traceback (most recent call last):",
@@ -446,7 +451,7 @@ def lose(demo: Demo, host: str, reason: str = "the connection was closed") -> No
     demo.session.accept(HostLost(at_ns=demo.clock(), host=host, reason=reason))
     for spec in demo.specs:
         if spec.host == host:
-            demo.fail(spec.name, f"{host} is lost: {reason}", f"r connects to {host} again")
+            demo.fail(spec.name, f"{host} is lost: {reason}", "r connects again and starts it anew", HOST_LOST)
 
 
 def crossover_demo(at: KnobValue | None = None) -> Demo:

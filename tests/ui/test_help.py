@@ -6,21 +6,22 @@ import re
 from dataclasses import replace
 
 import pytest
-from support.ui import CPU_MACHINE, racing_demo
+from support.ui import CPU_MACHINE, hosts_demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine
 from tfmon.model.lane_events import KnobRefused
 from tfmon.model.readings import HostSample
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
+from tfmon.ui.render import hosts
 from tfmon.ui.render.glossary import IN_PANE, ON_LANE_PAGE, SECTIONS
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane
+from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
 from tfmon.ui.screens.text import help_rows
 from tfmon.ui.view import View
 
-SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory"}
+SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory", "state", "processor", "installed"}
 EXPLAINED_WITH = {"busy", "used by lane", "limited by", "link"}
 """Those of `gpu`, `gpu mem`, `clocks` and `PCIe`."""
 
@@ -45,8 +46,10 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
     snapshot = demo.session.snapshot()
     lane, gpu = replace(snapshot.lane("gpu:0"), computing_share=0.5, process=2), snapshot.gpus[0]
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
-    shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host))}
-    assert {"cpu", "discarded", "clocks", "steal"} <= shown
+    remote = hosts_demo().session.snapshot()
+    there = (*hosts.lines(remote, remote.lanes[1]), *_of_machine(remote.machine_of(remote.lanes[1])))
+    shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host), *there)}
+    assert {"cpu", "discarded", "clocks", "steal", "round trip"} <= shown
     names = [name for _, section in SECTIONS for name, _ in section]
     explained = set(names)
     assert len(explained) == len(names), "once"

@@ -84,6 +84,7 @@ def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does()
     demo = hosts_demo()
     demo.clock.ahead(4.2)
     assert any("link    nothing came for 4.2 s" in row for row in pane(demo, "gpu2/gpu:0"))
+    assert "link silent 0:04" in pane(demo, "gpu2/gpu:0", 120)[0], "also where there is no room for the line"
     assert not any("nothing came" in row for row in pane(demo, "cpu")), "the own machine has no link"
     demo.train("gpu2/gpu:0", 7_663, 1.3, demo.clock())
     assert not any("nothing came" in row for row in pane(demo, "gpu2/gpu:0"))
@@ -98,7 +99,7 @@ def test_a_lost_machine_fails_its_lane_with_a_line_and_the_time_while_the_others
     lost = pane(demo, "gpu2/gpu:0")
     assert "failed after 0:30" in lost[0]
     assert "✗ gpu2 is lost: the connection was closed" in lost[1]
-    assert "▸ r connects to gpu2 again" in lost[2]
+    assert "▸ r connects again and starts it anew" in lost[2]
     assert any("it had done 22 860 steps" in row for row in lost)
     assert "▸ training 0:33" in pane(demo, "cpu")[0] and "▸ training 0:33" in pane(demo, demo.names[2])[0]
     assert "3 machines, 1 lost" in "\n".join(race(demo))
@@ -218,6 +219,8 @@ def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
     demo.session.accept(HostConnecting(at_ns=demo.clock(), host="gpu2"))
     rows = pane(demo, "gpu2/gpu:0")
     assert "connecting to gpu2 again…" in rows[1] and "✗ gpu2 is lost" in rows[2]
+    connect(demo, "gpu2")
+    assert "gpu2 is connected again" in pane(demo, "gpu2/gpu:0")[1]
 
 
 # ---------------------------------------------------------------- text from a host

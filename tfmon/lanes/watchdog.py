@@ -130,7 +130,8 @@ class Watchdog(threading.Thread):
         self._expected_ns: dict[str, int] = {}
 
     def run(self) -> None:
-        """Check the lanes until closed."""
+        """Check the lanes until closed; what took long before the start, such as a connection, is no gap."""
+        self._beat_ns, self._slept_ns = self._clock_ns(), self._asleep_ns()
         while not self._closed.wait(BEAT_S):
             self.beat()
 

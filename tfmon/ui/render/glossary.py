@@ -53,6 +53,8 @@ AROUND = (
      "next does."),
     ("cores", "Cores that the lanes may use, by affinity and the quotas of control groups, of those of the "
      "machine."),
+    ("machines", "How many the lanes train on, whatever their hosts are called, and how many are lost. In rounds: "
+     "lanes of different machines train at the same time, and a round begins when all have had their slice."),
     ("× faster", "Throughput of the fastest lane over that of another, since each one's last knob change. "
      "Taking turns, each round gives one ratio (a pair); shown is their trimmed mean, and a winner only when "
      "the interval excludes 1."),
@@ -71,6 +73,10 @@ ON_LANE_PAGE = (
     ("processes", "How many processes of the lane raced, one after the other; see --fresh."),
     ("step call", "Share of the time in the step's call in which an operation computes, on the CPU; the rest "
      "is dispatch. From a profile of a few steps."),
+    ("round trip", "From tfmon to the agent on another machine and back: the quickest tenth of the pings."),
+    ("clock offset", "What is added to the stamps of another machine to make them those of this one, and by how "
+     "much that can be wrong."),
+    ("agent", "CPU, in percent of one core, and memory that tfmon's agent takes on another machine."),
     ("this lane", "Share of the GPU's time that the lane's own processes took, over the last 2 s; from the "
      "driver."),
     ("energy", "Joules for 1,000 examples: the GPU's energy while the lane trains, told from its idle power by "

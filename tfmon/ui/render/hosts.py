@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tfmon import units
 from tfmon.model.hosts import HostState
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import STALE_TICKS, Snapshot
 from tfmon.ui.render.rows import Row
@@ -103,6 +103,14 @@ def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
     """Return whether the connection to the machine of a lane is being made."""
     state = snapshot.place_of(lane)
     return bool(lane.spec.host) and state.connected_ns is None and not state.lost
+
+
+def again_words(snapshot: Snapshot, lane: LaneState) -> str:
+    """Say how far the connection is that a failed lane was lost with; empty where it is still lost."""
+    host, state = lane.spec.host, snapshot.place_of(lane)
+    if lane.trouble is None or lane.trouble.kind != HOST_LOST or state.lost:
+        return ""
+    return f"connecting to {host} again…" if connecting(snapshot, lane) else f"{host} is connected again"
 
 
 def starting_words(snapshot: Snapshot, lane: LaneState) -> str:

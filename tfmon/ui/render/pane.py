@@ -84,8 +84,8 @@ def pane_rows(analysis: Analysis, index: int, view: View, width: int, height: in
     lane = pane.lane
     if lane.phase in (FAILED, ABSENT):
         body = lifecycle.trouble_rows(lane, inner_width, inner_height)
-        if hosts.connecting(pane.snapshot, lane):
-            body.insert(0, ((f"connecting to {lane.spec.host} again…", STRONG),))
+        if again := hosts.again_words(pane.snapshot, lane):
+            body.insert(0, ((again, STRONG),))
     else:
         body = _body(pane, inner_width, inner_height)
     return framed(pane, body, width, height)
@@ -133,7 +133,8 @@ def _title(pane: Pane, width: int) -> Row:
     lane = pane.lane
     (left, right, _, _, flat, _), edge = _frame(pane)
     state = _state(pane)
-    warns = lane.phase == PAUSED or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
+    silent = hosts.silent_s(pane.snapshot, lane) is not None
+    warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
     style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
     room = width - 7 - len(state)
     id = lane.spec.id or "?"
@@ -189,6 +190,9 @@ def _state(pane: Pane) -> str:
     hung_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns)
     if hung_s is not None:
         return f"stalled {units.clock(hung_s)}"
+    silent_s = hosts.silent_s(pane.snapshot, lane)
+    if silent_s is not None:
+        return f"link silent {units.clock(silent_s)}"
     since = units.clock((pane.snapshot.at_ns - lane.phase_since_ns) / 1e9)
     race = pane.snapshot.race
     if lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1:
