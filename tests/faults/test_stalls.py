@@ -26,7 +26,9 @@ def test_it_is_told_with_since_when_and_gets_its_slices_and_the_others_go_on(fau
     assert faulty.phase == RACING
     assert faulty.points[-1].at_ns <= faulty.heartbeat.stalled_since_ns
     for lane in ("cpu", "gpu:0", "cpu", "gpu:0") if mode == TURNS else ():
-        wait_for(lambda lane=lane: faulty_group.session.snapshot().race.training == (lane,), 30, f"a slice of {lane}")
+        wait_for(
+            lambda lane=lane: faulty_group.session.snapshot().race.training == (lane,), 30, f"a slice of {lane}"
+        )
     faulty_group.wait_for_steps("cpu", 200)
     assert faulty_group.sound.heartbeat.stalled_since_ns is None
 

@@ -49,7 +49,7 @@ class Measured:
             took = contention([lane.slices])
             logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
             return cls(trimmed(logs), took.others_cores, took.stolen_share)
-        hosts = known.host_history
+        hosts = known.place_of(lane).history
         return cls(
             trimmed(list(_blocks(lane))),
             _mean_cores([one.others_cpu_pct for one in hosts]),

@@ -113,13 +113,13 @@ def _judge(comparison: Comparison, pair: LanePair, limit: float, looks: Looks) -
 
 def _obstacles(first: Side, second: Side, pair: LanePair, before: Measured, after: Measured) -> Iterator[str]:
     """Yield why a difference of the figures would say nothing of the program."""
-    machines = first.end.machine, second.end.machine
+    machines = first.end.machine_of(pair.first), second.end.machine_of(pair.second)
     for name in _MACHINE:
         one, other = (getattr(machine, name) for machine in machines)
         if one != other:
             yield f"another machine: {name} was {one or 'unknown'}, now {other or 'unknown'}"
-    if pair.first.spec.device != pair.second.spec.device:
-        yield f"another device: it was {pair.first.spec.device}, now {pair.second.spec.device}"
+    if pair.first.spec.place != pair.second.spec.place:
+        yield f"another device: it was {pair.first.spec.place}, now {pair.second.spec.place}"
     elif (one := first.end.device_name(pair.first)) != (other := second.end.device_name(pair.second)):
         yield f"another processor: it was {one or 'unknown'}, now {other or 'unknown'}"
     for name, side, lane, measured in (
@@ -130,7 +130,7 @@ def _obstacles(first: Side, second: Side, pair: LanePair, before: Measured, afte
             yield f"the {name} raced its lanes concurrently: its figures are contended"
         if lane.trouble is not None:
             yield f"it failed in the {name}: {lane.trouble.message}"
-        yield from _disturbances(name, side.end.machine, measured)
+        yield from _disturbances(name, side.end.machine_of(lane), measured)
 
 
 def _disturbances(name: str, machine: Machine, measured: Measured) -> Iterator[str]:

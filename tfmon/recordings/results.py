@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from tfmon.analysis.means import Center
+from tfmon.model.hosts import HostState
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, LaneState, Trouble
 from tfmon.model.lane_statistics import Measurements, WindowSums
@@ -120,7 +121,8 @@ def _side(id: str, told: Mapping[str, Any]) -> Side:
     winner = next((lane.spec.name for lane in lanes if lane.spec.id == verdict["winner_id"]), None)
     low, high = map(_number, verdict["ratio_ci95"]) if verdict["ratio_ci95"] else (None, None)
     ratio = None if verdict["ratio"] is None else _number(verdict["ratio"])
-    snapshot = Snapshot(at_ns=0, machine=machine, race=race, lanes=lanes)
+    hosts = {_text(host): HostState(_machine(one["machine"])) for host, one in told["hosts"].items()}
+    snapshot = Snapshot(at_ns=0, race=race, lanes=lanes, hosts={**hosts, "": HostState(machine)})
     return Side(id, header, snapshot, measured, Lead(winner, ratio, low, high))
 
 
@@ -129,7 +131,7 @@ def _lane(told: Mapping[str, Any]) -> LaneState:
     versions = {name: _text(value or "") for name, value in told["versions"].items()}
     sums = WindowSums(examples=_whole(told["measured_examples"]), span_ns=_whole(told["measured_ns"]))
     return LaneState(
-        LaneSpec(_text(told["device"]), settings, name=_text(told["name"]), id=id),
+        LaneSpec(_text(told["device"]), settings, name=_text(told["name"]), id=id, host=_text(told["host"])),
         phase={"failed": FAILED, "absent": ABSENT}.get(told["state"], DONE),
         settings=settings,
         device_name=_text(told["device_name"] or ""),

@@ -106,7 +106,7 @@ def doctor(writer: Writer, report: Report | None) -> Html:
         )
     told = [one for one in report.results if one.finding.status in (WARNING, BROKEN)]
     rows = [["doctor", "found", "expected", "fix"]]
-    rows += [[one.check.title, one.finding.found, one.finding.expected, one.finding.fix] for one in told]
+    rows += [[one.title, one.finding.found, one.finding.expected, one.finding.fix] for one in told]
     heading = writer.tag("h3", "What the doctor finds as this report is written")
     return Html(
         heading

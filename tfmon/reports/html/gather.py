@@ -162,11 +162,11 @@ class _Course:
                     self._sample(CPU, event.lane, event.at_ns, lane.tree_cpu_pct)
                 self._sample(MEMORY, event.lane, event.at_ns, event.private_bytes)
             case HostSample():
-                self._sample(CPU, MACHINE, event.at_ns, event.cpu_pct)
-                self._sample(POWER, PACKAGES, event.at_ns, event.package_power_w)
+                self._sample(CPU, _on(event.host, MACHINE), event.at_ns, event.cpu_pct)
+                self._sample(POWER, _on(event.host, PACKAGES), event.at_ns, event.package_power_w)
                 self._discard(known, host_disturbances(event))
             case GpuSample():
-                subject = f"GPU {event.index}"
+                subject = _on(event.host, f"GPU {event.index}")
                 self._sample(BUSY, subject, event.at_ns, event.busy_pct)
                 self._sample(USED, subject, event.at_ns, event.used_bytes)
                 self._sample(POWER, subject, event.at_ns, event.power_w)
@@ -203,6 +203,11 @@ class _Course:
     def _sample(self, what: str, subject: str, at_ns: int, reading: Reading) -> None:
         if not isinstance(reading, Missing):
             self.samples.setdefault(what, {}).setdefault(subject, []).append((at_ns, reading))
+
+
+def _on(host: str, subject: str) -> str:
+    """Return what was measured with the machine that it is of, unless that is the monitor's own."""
+    return f"{host}: {subject}" if host else subject
 
 
 def _lane(known: Snapshot, name: str) -> LaneState | None:

@@ -84,7 +84,10 @@ def _examined(run: Run, wanted: Wanted) -> Report | None:
 
 
 def _hider(runs: Iterable[Run], wanted: Wanted) -> Callable[[str], str]:
-    return keep if wanted.everything else hider({run.end.machine.hostname for run in runs})
+    if wanted.everything:
+        return keep
+    hosts = [pair for run in runs for pair in run.end.hosts.items()]
+    return hider({name for host, state in hosts for name in (host.rpartition("@")[2], state.machine.hostname)})
 
 
 def _foot(writer: Writer, told: dict[str, Any], wanted: Wanted) -> Html:
