@@ -157,7 +157,7 @@ def test_a_loop_of_ones_own_that_waits_for_its_input_is_given_a_prefetch(tfmon, 
     assert done.code == 0, done.err
     found = json.loads(done.out)
     tried = {attempt["tried"]: attempt for attempt in found["attempts"]}
-    assert tried["prefetch auto"]["outcome"] == "kept" and tried["prefetch auto"]["gain_ci95"][0] > 1.2
+    assert tried["prefetch auto"]["outcome"] == "kept" and tried["prefetch auto"]["gain_ci95"][0] > 1
     assert found["best"]["settings"]["prefetch"] == "auto"
     assert any("prefetch(tf.data.AUTOTUNE)" in line for line in found["best"]["code"])
 

@@ -91,7 +91,7 @@ def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(rac
     opened, end = play_all(tmp_path / "one.jsonl")
     first, second = ({one.round for one in lane.slices} for lane in end.lanes)
     assert len(first & second) > 2, "slices of the same round are compared"
-    again = to_json(analyse(end))
+    again = to_json(analyse(end), opened.header)
     assert {**again, "recording": None} == {**told, "recording": None}
     begun = opened.header.started_ns
     ended = [event.at_ns for event in open_events(tmp_path) if isinstance(event, SliceEnded | SliceGranted)]

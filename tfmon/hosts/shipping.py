@@ -23,6 +23,8 @@ ROOTS = (
 )
 """What is run or imported on a host: the agent, what it imports when it is asked, a lane's first module, and what
 a user's script loads or imports."""
+_OFFERS = PACKAGE / "__init__.py"
+"""Offers names to a user's program, and loads what they are in then: nothing that runs on a host asks for it."""
 FOREIGN = ("pynvml",)
 """Modules of one file that are not tfmon's: a host need not have them."""
 
@@ -58,7 +60,7 @@ def _closure(roots: tuple[str, ...]) -> set[Path]:
         if path is None or path in seen:
             continue
         seen.add(path)
-        waiting += _imports(path)
+        waiting += _imports(path) if path != _OFFERS else ()
         parent = path.parent if path.name != "__init__.py" else path.parent.parent
         if parent != PACKAGE.parent and (parent / "__init__.py").exists():
             waiting.append(".".join(parent.relative_to(PACKAGE.parent).parts))
