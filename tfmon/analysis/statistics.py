@@ -48,7 +48,10 @@ Source: `tests/benchmarks/fairness.py`.
 BETWEEN_MACHINES_SD = 0.008
 """The same for lanes on two machines: no less than on one, for which two names of one machine are the lower bound.
 
-Of two machines of one model it is not measured. Source: `tests/benchmarks/between_hosts.py` measures the bound.
+36 pairs of processes, one of them through an agent on the same machine, differed by a standard deviation of 0.016,
+no more than the noise of their 16 rounds explains. Of two machines of one model it is not measured. Source:
+`tests/benchmarks/hosts.py fair`, 2 cores of an AMD EPYC, 2026-11-22; `tests/benchmarks/between_hosts.py` for two
+names.
 """
 SUPPOSED_DEGREES = 4
 """Degrees of freedom that it counts for, beside what is measured."""
