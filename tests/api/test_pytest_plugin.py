@@ -51,17 +51,7 @@ def test_the_fixture(tmp_path):
 
     def run(*words: str) -> tuple[int, str]:
         child = ROOT / "tests" / "lanes" / "children" / "trainer.py"
-        command = (
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "tfmon.pytest_plugin",
-            "-p",
-            "no:cacheprovider",
-            "-rs",
-            *words,
-        )
+        command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *words)
         env = {**os.environ, "PYTHONPATH": str(ROOT), "CHILD": str(child), "COLUMNS": "300"}
         done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
