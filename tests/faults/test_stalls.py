@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from lanes.conftest import gone
+from support.processes import gone
 from support.waiting import wait_for
 
 from tfmon.model.lane_state import FAILED, RACING, STALL, SUSPENDED

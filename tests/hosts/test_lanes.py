@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.hosts import gone, suspended
+from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError

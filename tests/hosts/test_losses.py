@@ -12,12 +12,11 @@ from support.hosts import (
     CLOSED_S,
     agents_code,
     all_gone,
-    gone,
     read_pids,
     start_all_kinds,
     start_monitor,
-    suspended,
 )
+from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError

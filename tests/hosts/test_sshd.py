@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.hosts import CLOSED_S, Linked, all_gone, gone, read_pids, start_all_kinds, start_monitor
+from support.hosts import CLOSED_S, Linked, all_gone, read_pids, start_all_kinds, start_monitor
+from support.processes import gone
 from support.sshd import Sshd, needs_sshd, sshd
 from support.waiting import wait_for
 

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support.hosts import gone
+from support.processes import gone
 from support.waiting import wait_for
 
 from tfmon.errors import TfmonError

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from support.lanes import CHILDREN, group
 from support.waiting import wait_for
@@ -18,18 +17,6 @@ from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered
 
 __all__ = ["group"]
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; one that is dead and not yet reaped by init counts."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def suspended(pid: int) -> bool:
-    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
 
 class Child(LocalProcess):

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.lanes import CHILDREN
+from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.lanes.local import LocalProcess
@@ -19,8 +20,6 @@ from tfmon.lanes.process import LaneProcess
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Stop
-
-from .conftest import gone, suspended
 
 pytestmark = pytest.mark.process
 

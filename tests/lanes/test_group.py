@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 from support.lanes import CHILDREN, RacingGroup
+from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.errors import UsageError
@@ -17,8 +18,6 @@ from tfmon.model.events import UserRequested
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import DONE, FAILED, PAUSED, RACING, READY
 from tfmon.model.race import CONCURRENT, TURNS
-
-from .conftest import gone, suspended
 
 pytestmark = pytest.mark.process
 

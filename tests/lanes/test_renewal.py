@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 from support.lanes import RacingGroup
+from support.processes import gone
 from support.waiting import wait_for
 
 from tfmon.lanes.renewal import LEAST_LEFT_S, Renewal
 from tfmon.model.lane_state import DONE, RACING
 from tfmon.model.race import TURNS
-
-from .conftest import gone
 
 
 class Clock:

@@ -10,14 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 from support.lanes import RacingGroup
+from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.lanes.plan import lane_environment
 from tfmon.model.lane_state import RACING
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.spec import LaneSpec
-
-from .conftest import gone, suspended
 
 pytestmark = pytest.mark.process
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
+from support.processes import suspended
 from support.waiting import wait_for
 
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.lane_state import SUSPENDED
 from tfmon.model.race import CONCURRENT, TURNS
-
-from .conftest import suspended
 
 pytestmark = pytest.mark.process
 

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from support.lanes import CHILDREN
+from support.processes import gone, suspended
 from support.waiting import wait_for
 from tfmon.hosts import shipping
 from tfmon.hosts.connection import Connection
@@ -34,18 +35,6 @@ KINDS = ("a_listener", "defiance")
 CLOSED_S = 3.0
 """A closed link ends the lanes within 1 s; a busy machine takes longer."""
 FAKE_SSH = Path(__file__).with_name("fake_ssh.py")
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended; one that is dead and not yet reaped by init counts."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def suspended(pid: int) -> bool:
-    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
 
 class RemoteChild:

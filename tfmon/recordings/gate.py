@@ -19,7 +19,11 @@ NOT_SLOWER: GateKind = "not slower"
 CANNOT_TELL: GateKind = "cannot tell"
 
 BETWEEN_RACES = 0.04
-"""Half the 95 % interval of what a quiet machine changes a throughput by from one race to the next."""
+"""Half the 95 % interval of what a quiet machine is supposed to change a throughput by from one race to the next.
+
+A judgement, not a measurement: on a virtual machine with busy neighbours, 22 equal races of 12 s had a standard
+deviation of 7.7 %. `tests/benchmarks/gate.py` on a quiet machine is what should settle it.
+"""
 OTHERS = 0.1
 """Share of all cores that other programs keep busy from which on they may be what made a lane slower."""
 STOLEN = 0.05

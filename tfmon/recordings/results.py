@@ -27,7 +27,7 @@ SCHEMA = 2
 """Of the results that are read; the same as `reports.SCHEMA`."""
 LARGEST_BYTES = 64 * 2**20
 """A larger file is no result."""
-Made = TypeVar("Made")
+Made = TypeVar("Made", BetweenProcesses, Center)
 
 
 def is_result(path: Path) -> bool:
@@ -170,8 +170,8 @@ def _machine(told: Mapping[str, Any]) -> Machine:
 
 def _made(kind: type[Made], told: Mapping[str, Any]) -> Made:
     """Return a dataclass of numbers; whole ones where it has them."""
-    found = {}
-    for one in fields(kind):  # type: ignore[arg-type]
+    found: dict[str, Any] = {}
+    for one in fields(kind):
         found[one.name] = _whole(told[one.name]) if one.type == "int" else _number(told[one.name])
     return kind(**found)
 

@@ -43,5 +43,4 @@ def write() -> None:
     """Write the script to stdout: the child's part, in a process of its own because it keeps Python's lock."""
     import vl_convert
 
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    sys.stdout.write(vl_convert.javascript_bundle(_EXPORTED, vl_version=VEGA_LITE))
+    sys.stdout.buffer.write(vl_convert.javascript_bundle(_EXPORTED, vl_version=VEGA_LITE).encode())

@@ -1,0 +1,128 @@
+"""A started process with its pipes: read in chunks, written to, signalled and reaped. It decodes nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from abc import ABC, abstractmethod
+
+from tfmon.lanes.launch import Launched, dismiss_guard
+
+CHUNK_BYTES = 65_536
+LAST_CHUNKS = 32
+"""Most that is read of a pipe after the process has ended: more than a pipe holds, so nothing is lost."""
+
+
+class Child(ABC):
+    """A child of this process, which is the monitor or an agent.
+
+    Thread: `read_metrics`, `read_output`, `poll` and `_reap` one; the rest any.
+    """
+
+    def __init__(self, launched: Launched) -> None:
+        """Take over a process that was started."""
+        self._popen, self._guard = launched.popen, launched.guard
+        self.metric_fd, self.output_fd = launched.metric_fd, launched.output_fd
+        self._request_fd = launched.request_fd
+        self.pid = self._popen.pid
+        self._gate = threading.Lock()
+        self._closed = False
+        """True once descriptors and pid may belong to somebody else: nothing must be sent to them any more."""
+        self._reads = True
+        """False once the end of its request pipe was closed."""
+        self.metrics_open = True
+        """False once the child's end of the metric pipe is closed."""
+        self.output_open = True
+
+    @abstractmethod
+    def _take_metrics(self, chunk: bytes) -> None:
+        """Take a chunk of the metric pipe."""
+
+    @abstractmethod
+    def _take_output(self, chunk: bytes) -> None:
+        """Take a chunk of what the child printed."""
+
+    # ---------------------------------------------------------------- to the child
+
+    def _write(self, data: bytes) -> bool:
+        """Write to the request pipe; return False when the child no longer reads."""
+        with self._gate:
+            if self._closed or not self._reads:
+                return False
+            try:
+                os.write(self._request_fd, data)
+            except OSError:
+                return False
+            return True
+
+    def _end_requests(self) -> None:
+        """Close the request pipe: a child that reads it ends then."""
+        with self._gate:
+            if self._reads and not self._closed:
+                self._reads = False
+                os.close(self._request_fd)
+
+    def _signal(self, number: int, *, alone: bool = False) -> None:
+        """Signal the child and everything it started in its process group, or the child alone."""
+        with self._gate:
+            self._signal_now(number, alone=alone)
+
+    def _signal_now(self, number: int, *, alone: bool = False) -> None:
+        """Do so without the lock. Thread: also a signal's handler."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if not self._closed:
+                (os.kill if alone else os.killpg)(self.pid, number)
+
+    # ---------------------------------------------------------------- from the child
+
+    def read_metrics(self) -> bool:
+        """Take one chunk of the metric pipe; return False when it is empty or has ended."""
+        chunk = _read(self.metric_fd)
+        if not chunk:
+            self.metrics_open = self.metrics_open and chunk is None
+            return False
+        self._take_metrics(chunk)
+        return True
+
+    def read_output(self) -> bool:
+        """Take one chunk of what the child printed; return False when there is none or the pipe has ended."""
+        chunk = _read(self.output_fd)
+        if not chunk:
+            self.output_open = self.output_open and chunk is None
+            return False
+        self._take_output(chunk)
+        return True
+
+    def poll(self) -> bool:
+        """Return whether the child has ended."""
+        return self._popen.poll() is not None
+
+    def _reap(self) -> int:
+        """Reap an ended child: read the rest, end its group, close the pipes. Return its code, as `Popen` does."""
+        code = self._popen.wait()
+        self._signal(signal.SIGKILL)
+        if self._guard is not None:
+            dismiss_guard(self._guard)
+        for read in (self.read_metrics, self.read_output):
+            for _ in range(LAST_CHUNKS):
+                if not read():
+                    break
+        self._end_requests()
+        with self._gate:
+            self._closed = True
+            os.close(self.metric_fd)
+        assert self._popen.stdout is not None
+        self._popen.stdout.close()
+        return code
+
+
+def _read(fd: int) -> bytes | None:
+    """Return a chunk, b"" at the end of the pipe, or None when it is empty."""
+    try:
+        return os.read(fd, CHUNK_BYTES)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
