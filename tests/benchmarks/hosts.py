@@ -252,7 +252,7 @@ def ends(sshd: Sshd, options: argparse.Namespace) -> None:
             link.wait_for_loss()
             lost_s = time.monotonic() - began
             print(f"link silent: told after {lost_s:.1f} s; at most 6 s: {met(lost_s <= 6)}")
-        wait_for(partial(all_gone, children, agent_pid), 30, "all are gone")
+        wait_for(partial(all_gone, children, agent_pid), what="all are gone")
         took_s = time.monotonic() - began
         print(f"link {what}: lanes gone after {took_s:.2f} s; at most {limit_s:.0f} s: {met(took_s <= limit_s)}")
         for session in sessions:

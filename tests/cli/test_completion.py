@@ -66,9 +66,9 @@ def test_tab_in_a_real_shell(shell, tmp_path):
         wait_for(lambda: shows("ready"), 60, "the completion is there")
         for typed, wanted in TYPED.items():
             child.sendline("clear")
-            wait_for(lambda: not shows("tfmon"), 20, "the screen is clear")
+            wait_for(lambda: not shows("tfmon"), what="the screen is clear")
             child.send(f"{typed}\t")
-            wait_for(lambda wanted=wanted: shows(wanted), 20, f"{wanted} is on the line")
+            wait_for(lambda wanted=wanted: shows(wanted), what=f"{wanted} is on the line")
             child.send("\x15")
     finally:
         child.close(force=True)

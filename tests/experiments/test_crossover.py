@@ -44,13 +44,13 @@ def test_a_knob_that_restarts_the_lanes_is_raced_and_a_value_at_which_one_fails_
     low, high = curve_of(snapshot, snapshot.experiment).places
     assert low.pairs >= 6 and any("'width': 64" in request for request in group.requests("cpu"))
     assert (low.refused, high.refused) == ("", "out of memory: it is too wide")
-    wait_for(lambda: group.lane("gpu:0").phase == RACING, 30, "the lane that failed trains again")
+    wait_for(lambda: group.lane("gpu:0").phase == RACING, what="the lane that failed trains again")
 
 
 def test_stopping_keeps_what_there_is(group, bench):
     begin(group)
     bench.start_crossover("batch_size")
-    wait_for(lambda: state(group).at == 2, 30, "the second value")
+    wait_for(lambda: state(group).at == 2, what="the second value")
     bench.stop()
     snapshot = group.session.snapshot()
     assert (snapshot.experiment.over, snapshot.experiment.ended) == (True, "stopped")
@@ -61,27 +61,27 @@ def test_stopping_keeps_what_there_is(group, bench):
 def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(group, bench):
     begin(group, mode=CONCURRENT)
     bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (13, 16)))
-    wait_for(lambda: group.session.snapshot().race.mode == TURNS, 30, "turns")
+    wait_for(lambda: group.session.snapshot().race.mode == TURNS, what="turns")
     assert bench.join(100)
     assert group.session.snapshot().race.mode == CONCURRENT
     assert state(group).refused == {13: "13 brings bad luck"}
-    wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes), 30, "32")
+    wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes), what="32")
 
 
 def test_a_lane_that_dies_ends_it_with_what_there_is(group, bench):
     begin(group)
     bench.start_crossover("batch_size")
-    wait_for(lambda: state(group).at == 2, 30, "the second value")
+    wait_for(lambda: state(group).at == 2, what="the second value")
     group._children.find("gpu:0").kill(9)
-    wait_for(lambda: state(group).refused, 30, "the value that failed")
+    wait_for(lambda: state(group).refused, what="the value that failed")
     assert "SIGKILL" in next(iter(state(group).refused.values()))
-    wait_for(lambda: state(group).at not in (2, None), 30, "the next value, with the lane started again")
+    wait_for(lambda: state(group).at not in (2, None), what="the next value, with the lane started again")
 
 
 def test_another_race_ends_it(group, bench):
     begin(group)
     bench.start_crossover("batch_size")
-    wait_for(lambda: state(group).at == 2, 30, "the second value")
+    wait_for(lambda: state(group).at == 2, what="the second value")
     group.race("other")
     assert bench.join(30)
     assert group.session.snapshot().race.scenario == "other"

@@ -87,7 +87,7 @@ class TestOne:
     def test_other_lanes_hold_meanwhile_and_go_on_afterwards(self, group, bench, mode):
         begin(group, "cpu", "gpu", mode=mode, FASTER="parallel_calls=auto:1.5")
         bench.start_tuning("gpu:0", everything=False)
-        wait_for(lambda: group.session.snapshot().tuned.attempts, 30, "the first attempt")
+        wait_for(lambda: group.session.snapshot().tuned.attempts, what="the first attempt")
         steps = group.lane("cpu").steps
         assert group.session.snapshot().race.exclusive == "gpu:0"
         assert bench.join(60)
@@ -149,9 +149,9 @@ class TestAll:
     def test_stopping_gives_the_lane_its_settings_back(self, group, bench):
         begin(group)
         bench.start_tuning("cpu", everything=True)
-        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "auto", 30, "the change")
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "auto", what="the change")
         bench.stop()
-        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off", 30, "the setting before")
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off", what="the setting before")
         state = group.session.snapshot().tuned
         assert (state.over, state.ended, state.attempts[-1].outcome) == (True, "stopped", STOPPED)
 
@@ -169,7 +169,7 @@ class TestAll:
     def test_another_race_ends_it(self, group, bench):
         begin(group)
         bench.start_tuning("cpu", everything=True)
-        wait_for(lambda: group.session.snapshot().tuned.attempts, 30, "the first attempt")
+        wait_for(lambda: group.session.snapshot().tuned.attempts, what="the first attempt")
         group.race("other")
         assert bench.join(30)
         assert group.session.snapshot().race.scenario == "other"

@@ -32,7 +32,7 @@ def test_100_mb_of_output_are_read_and_dropped(faulty_group):
     assert faulty_group.faulty.bad_lines == 0
     assert faulty_group.sound.steps > 0
     faulty_group.kill("gpu:0")
-    wait_for(lambda: faulty_group.faulty.ended, 10, "its end")
+    wait_for(lambda: faulty_group.faulty.ended, what="its end")
     tail = faulty_group.faulty.ended.output_tail
     assert 0 < len(tail) <= TAIL_LINES
     assert sum(map(len, tail)) <= TAIL_BYTES
@@ -65,7 +65,7 @@ def test_a_child_that_never_says_a_word_is_told_as_stalled(faulty_group, tmp_pat
     script.write_text("import time\ntime.sleep(600)\n")
     monkeypatch.setattr(faulty_group._children, "_script", script)
     faulty_group.begin(faulty_group.plan("cpu", mode=CONCURRENT))
-    wait_for(lambda: faulty_group.lane("cpu").heartbeat.stalled_since_ns is not None, 30, "a stall")
+    wait_for(lambda: faulty_group.lane("cpu").heartbeat.stalled_since_ns is not None, what="a stall")
     faulty_group.kill("cpu")
-    wait_for(lambda: faulty_group.lane("cpu").ended, 10, "its end")
+    wait_for(lambda: faulty_group.lane("cpu").ended, what="its end")
     assert "said nothing" in faulty_group.lane("cpu").trouble.message

@@ -62,7 +62,7 @@ def test_a_closed_terminal_ends_the_program_and_its_lanes(start):
     children = terminal.children()
     terminal.process.ptyproc.fileobj.close()
     assert gone(children)
-    wait_for(lambda: program.status() == psutil.STATUS_ZOMBIE, 20, "tfmon ends with its terminal")
+    wait_for(lambda: program.status() == psutil.STATUS_ZOMBIE, what="tfmon ends with its terminal")
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL])
@@ -176,7 +176,7 @@ def test_stopped_and_continued_the_terminal_is_sane_and_the_lanes_go_on(shell, s
         bash.process.send("\x1a")
         bash.process.expect_exact("Stopped")
         bash.process.expect_exact("READY> ")
-        wait_for(lambda: stopped(lanes), 30, "all lanes are stopped")
+        wait_for(lambda: stopped(lanes), what="all lanes are stopped")
         assert bash.terminal_modes() == bash.modes
     else:
         program.send_signal(signal.SIGSTOP)
@@ -216,7 +216,7 @@ def test_after_fg_the_whole_screen_is_painted_again(shell, size):
         headed = "small-dense" in top + body[0]  # the tabs are above the header where there is room
         return headed and "quit" in bottom and framed > rows // 2
 
-    wait_for(whole, 30, "header, panes and keys are painted again")
+    wait_for(whole, what="header, panes and keys are painted again")
     bash.process.send("q")
     bash.process.expect_exact("READY> ")
 
@@ -227,7 +227,7 @@ def test_a_race_without_a_screen_stops_and_goes_on_too(shell):
     lanes = bash.program().children()
     bash.process.send("\x1a")
     bash.process.expect_exact("Stopped")
-    wait_for(lambda: stopped(lanes), 30, "all lanes are stopped")
+    wait_for(lambda: stopped(lanes), what="all lanes are stopped")
     bash.process.expect_exact("READY> ")
     bash.process.sendline("fg")
     bash.process.expect_exact("suspended")

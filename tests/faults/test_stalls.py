@@ -38,7 +38,7 @@ def test_one_that_wakes_up_races_on_and_its_long_window_is_discarded(faulty_grou
     faulty_group.race_with("hangs_for_a_while", mode=mode, HANGS_UNTIL=str(tmp_path / "awake"))
     faulty_group.wait_for_stall()
     (tmp_path / "awake").touch()
-    wait_for(lambda: faulty_group.faulty.heartbeat.stalled_since_ns is None, 30, "it wakes up")
+    wait_for(lambda: faulty_group.faulty.heartbeat.stalled_since_ns is None, what="it wakes up")
     faulty_group.wait_for_steps("gpu:0", 200)
     faulty_group.wait_for_steps("cpu", 200)
     faulty = faulty_group.faulty
@@ -57,7 +57,7 @@ def test_a_process_that_somebody_else_stopped_is_a_stall_too(faulty_group):
     faulty_group.wait_for_steps("gpu:0")
     assert faulty_group.faulty.heartbeat.stalled_since_ns is None
     faulty_group.ask_stack("gpu:0")
-    wait_for(lambda: faulty_group.faulty.stack is not None, 30, "a stack of a lane that is well")
+    wait_for(lambda: faulty_group.faulty.stack is not None, what="a stack of a lane that is well")
     faulty_group.wait_for_steps("gpu:0", 100)
 
 
@@ -66,7 +66,7 @@ def test_it_tells_where_it_stands(faulty_group, fault, mode):
     faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
     faulty_group.ask_stack("gpu:0")
-    wait_for(lambda: faulty_group.faulty.stack is not None, 30, "a stack")
+    wait_for(lambda: faulty_group.faulty.stack is not None, what="a stack")
     lines = faulty_group.faulty.stack.lines
     assert any(f"in {fault}" in line and "faulty.py" in line for line in lines)
     assert any(line.startswith(("Thread 0x", "Current thread 0x")) for line in lines)
@@ -111,5 +111,5 @@ def test_one_that_hangs_before_it_is_ready_does_not_keep_the_others(faulty_group
     faulty_group.wait_for_stall()
     faulty_group.wait_for_steps("cpu", 50)
     gate.touch()
-    wait_for(lambda: faulty_group.faulty.points, 30, "it joins the race")
+    wait_for(lambda: faulty_group.faulty.points, what="it joins the race")
     faulty_group.wait_for_steps("cpu", 50)

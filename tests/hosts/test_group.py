@@ -52,13 +52,13 @@ def test_lanes_here_and_there_race_in_turns_and_end(spread):
     slices = [len(spread.lane(name).slices) for name in ("cpu", "gpu2/cpu", "gpu3/cpu")]
     assert max(slices) - min(slices) <= 2, "each round has a slice of every lane"
     spread.set_knob("gpu2/cpu", "prefetch", "auto")
-    wait_for(lambda: spread.lane("gpu2/cpu").settings["prefetch"] == "auto", 30, "the knob is in effect there")
+    wait_for(lambda: spread.lane("gpu2/cpu").settings["prefetch"] == "auto", what="the knob is in effect there")
     spread.set_knob("gpu3/cpu", "width", 64)
-    wait_for(lambda: spread.lane("gpu3/cpu").settings["width"] == 64, 30, "restarted there")
+    wait_for(lambda: spread.lane("gpu3/cpu").settings["width"] == 64, what="restarted there")
     spread.wait_for(RACING, "gpu3/cpu")
     spread.finish()
     spread.wait_for(DONE, "cpu", "gpu2/cpu", "gpu3/cpu")
-    wait_for(lambda: spread.all_over, 10, "all have ended")
+    wait_for(lambda: spread.all_over, what="all have ended")
 
 
 def test_a_lost_host_fails_its_lanes_only_and_r_connects_again(spread):
@@ -75,6 +75,6 @@ def test_a_lost_host_fails_its_lanes_only_and_r_connects_again(spread):
     spread.wait_for_steps("cpu", 20)
     spread.wait_for_steps("gpu3/cpu", 20)
     spread.restart(["gpu2/cpu"])
-    wait_for(lambda: spread.lane("gpu2/cpu").phase == RACING, 30, "it races again")
+    wait_for(lambda: spread.lane("gpu2/cpu").phase == RACING, what="it races again")
     spread.wait_for_steps("gpu2/cpu", 5)
     assert isinstance(spread, LaneGroup) and not spread.links["gpu2"].lost

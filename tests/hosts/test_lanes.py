@@ -25,7 +25,7 @@ def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
     ssh.behave(log=str(ssh.folder / "log"))
     link = ssh.connect()
     assert [type(event) for event in link.events[:1]] == [HostConnecting]
-    wait_for(lambda: link.heard(LinkMeasured) and link.heard(HostConnected), 10, "it is told")
+    wait_for(lambda: link.heard(LinkMeasured) and link.heard(HostConnected), what="it is told")
     (measured,) = link.heard(LinkMeasured)
     assert 0 < measured.error_ns <= measured.round_trip_ns < 1e9
     assert abs(measured.offset_ns) <= measured.error_ns, "both clocks are the same one"
@@ -109,7 +109,7 @@ def test_a_users_command_gets_signals_as_it_would_here(ssh):
     link = ssh.connect()
     script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(5))\nprint('up', flush=True)\n"
     child = link.start(command=[sys.executable, "-c", script + "time.sleep(99)"])
-    wait_for(lambda: "up" in child.printed, 30, "it printed")
+    wait_for(lambda: "up" in child.printed, what="it printed")
     child.process.kill(signal.SIGTERM)
     assert (child.end.exit_code, child.end.signal) == (5, None)
 
@@ -140,7 +140,7 @@ def test_the_group_of_a_child_ends_with_it(ssh):
 def test_stacks_are_read_there(ssh):
     script = "import faulthandler, signal, time\nfaulthandler.register(signal.SIGUSR1)\nprint('up', flush=True)\n"
     child = ssh.connect().start(command=[sys.executable, "-c", script + "time.sleep(99)"])
-    wait_for(lambda: "up" in child.printed, 30, "it printed")
+    wait_for(lambda: "up" in child.printed, what="it printed")
     assert any('File "<string>", line 4' in line for line in child.process.read_stacks())
 
 
@@ -150,7 +150,7 @@ def test_a_profile_is_brought_here(ssh, tmp_path):
     child.said_pid()
     here = tmp_path / "profiles"
     child.process.send(TakeProfile(folder=str(here), steps=3))
-    wait_for(lambda: any(isinstance(event, Profiled) for event in child.events), 30, "the profile")
+    wait_for(lambda: any(isinstance(event, Profiled) for event in child.events), what="the profile")
     (told,) = [event for event in child.events if isinstance(event, Profiled)]
     assert told.folder == str(here) and Path(told.path).parent == here
     assert Path(told.path).read_bytes() == b"x" * 3_000_000

@@ -114,7 +114,7 @@ def test_a_lost_host_can_be_connected_again_and_its_readings_go_on(ssh):
     link.ensure()
     assert not link.lost and len(link.heard(HostConnected)) == 2
     before = len(link.heard(HostSample))
-    wait_for(lambda: len(link.heard(HostSample)) > before, 30, "readings come again")
+    wait_for(lambda: len(link.heard(HostSample)) > before, what="readings come again")
     assert link.start("an_exit_code").end.exit_code == 3
     link.ensure()
     assert len(link.heard(HostConnected)) == 2, "it is connected"
@@ -147,11 +147,11 @@ def test_a_monitor_that_is_stopped_by_ctrl_z_loses_no_lane(ssh):
         try:
             agent, *pids = read_pids(monitor)
             monitor.send_signal(signal.SIGTSTP)
-            wait_for(lambda: all(map(suspended, [monitor.pid, *pids])), 10, "monitor and lanes are stopped")
+            wait_for(lambda: all(map(suspended, [monitor.pid, *pids])), what="monitor and lanes are stopped")
             time.sleep(4.5)
             assert not any(map(gone, [agent, *pids])) and all(map(suspended, pids))
             monitor.send_signal(signal.SIGCONT)
-            wait_for(lambda: not any(map(suspended, pids)), 10, "they go on")
+            wait_for(lambda: not any(map(suspended, pids)), what="they go on")
             time.sleep(2)
             assert monitor.poll() is None and not any(map(gone, [agent, *pids]))
         finally:

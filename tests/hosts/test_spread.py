@@ -57,11 +57,11 @@ def test_while_a_host_is_connected_to_again_the_others_train_and_a_host_that_sta
 
     link.ensure = ensure
     group.restart(["gpu2/cpu"])
-    wait_for(tried.is_set, 30, "it is tried")
+    wait_for(tried.is_set, what="it is tried")
     group.wait_for_steps("cpu", 20)
     group.wait_for_steps("gpu3/cpu", 20)
     answer.set()
-    wait_for(lambda: "no route" in group.lane("gpu2/cpu").trouble.message, 30, "the reason is told")
+    wait_for(lambda: "no route" in group.lane("gpu2/cpu").trouble.message, what="the reason is told")
     away = group.lane("gpu2/cpu")
     assert (away.phase, away.trouble.kind, away.trouble.hint) == (FAILED, HOST_LOST, "look at the cable")
     assert away.steps >= before, "what was measured stays"

@@ -50,8 +50,8 @@ def test_lanes_run_over_it_and_nothing_is_left(connect, sshd):
     agent = link.agent
     link.close()
     folder = Path(link.folder)
-    wait_for(lambda: gone(agent.pid) and not folder.exists(), 10, "all is gone")
-    wait_for(lambda: not sshd.sessions(), 10, "the session is over")
+    wait_for(lambda: gone(agent.pid) and not folder.exists(), what="all is gone")
+    wait_for(lambda: not sshd.sessions(), what="the session is over")
 
 
 def test_two_names_of_one_machine_have_one_boot_id(connect):
@@ -97,7 +97,7 @@ def test_a_link_that_goes_silent_is_told_within_6_s_and_ends_the_lanes_within_12
     began = time.monotonic()
     link.wait_for_loss(30)
     told_s = time.monotonic() - began
-    wait_for(lambda: all_gone(children, agent.pid), 30, "all are gone")
+    wait_for(lambda: all_gone(children, agent.pid), what="all are gone")
     gone_s = time.monotonic() - began
     for session in sshd.sessions():
         session.resume()

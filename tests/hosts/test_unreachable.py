@@ -167,7 +167,7 @@ def test_code_that_lacks_a_module_is_said_and_nothing_is_left(ssh, monkeypatch):
 def test_a_python_with_nothing_but_the_standard_library_will_do(ssh):
     link = ssh.connect(python=put_python(ssh, f'exec {sys.executable} -S -I "$@"'))
     link.begin_readings(())
-    wait_for(lambda: len(link.heard(HostSample)) > 1, 30, "readings come")
+    wait_for(lambda: len(link.heard(HostSample)) > 1, what="readings come")
     sample = link.heard(HostSample)[-1]
     assert sample.host == "gpu2" and known(sample.memory_total_bytes) and known(sample.cpu_pct) is not None
 
@@ -192,7 +192,7 @@ def test_a_connection_can_be_broken_off_while_it_is_made(ssh):
 
     thread = threading.Thread(target=make)
     thread.start()
-    wait_for(lambda: link._wire is not None, 10, "it is being made")
+    wait_for(lambda: link._wire is not None, what="it is being made")
     link.close()
     thread.join(10)
     assert not thread.is_alive() and "broken off" in errors[0].message

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.lanes import CHILDREN, group
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.reader import PipeReader
@@ -38,13 +38,13 @@ class Child(LocalProcess):
 
     @property
     def end(self) -> LaneEnded:
-        wait_for(lambda: self.ended, 30, "the child has ended")
+        wait_for(lambda: self.ended, what="the child has ended")
         (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
         assert self.events[-1] is end
         return end
 
     def wait_for_phase(self, phase: str, times: int = 1) -> None:
-        wait_for(lambda: self.phases.count(phase) >= times, 30, f"{phase} {times} times")
+        wait_for(lambda: self.phases.count(phase) >= times, what=f"{phase} {times} times")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def reader() -> Iterator[PipeReader]:
     reader.start()
     yield reader
     reader.close()
-    reader.join(10)
+    reader.join(PATIENCE_S)
     assert not reader.is_alive()
 
 
@@ -71,4 +71,4 @@ def start(reader) -> Iterator[Callable[..., Child]]:
     for child in children:
         if not child.ended:
             child.kill(signal.SIGKILL)
-    assert reader.wait_ended(children, 10)
+    assert reader.wait_ended(children, PATIENCE_S)

@@ -28,7 +28,7 @@ WITHIN_S = 3.0
 
 def said_pid(child) -> int:
     """The process that a child tells of in its hello."""
-    wait_for(lambda: any(isinstance(event, Hello) for event in child.events), 30, "a hello")
+    wait_for(lambda: any(isinstance(event, Hello) for event in child.events), what="a hello")
     return next(event.pid for event in child.events if isinstance(event, Hello))
 
 
@@ -76,7 +76,7 @@ def test_an_end_that_was_requested_says_so(start):
 def test_a_child_without_pipes_is_still_seen_to_end(start):
     child = start("closed_pipes")
     child.wait_for_phase("closing")
-    wait_for(lambda: not child.metrics_open and not child.output_open, 30, "closed pipes")
+    wait_for(lambda: not child.metrics_open and not child.output_open, what="closed pipes")
     assert not child.ended
     child.kill(signal.SIGTERM)
     assert child.end.signal == "SIGTERM"

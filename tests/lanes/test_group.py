@@ -86,7 +86,7 @@ def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group
 
 def test_turns_go_round_and_each_slice_is_measured_apart(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS))
-    wait_for(lambda: all(len(lane.slices) >= 4 for lane in group.session.snapshot().lanes), 30, "four rounds")
+    wait_for(lambda: all(len(lane.slices) >= 4 for lane in group.session.snapshot().lanes), what="four rounds")
     for lane in group.session.snapshot().lanes:
         assert [one.round for one in lane.slices][:4] == [1, 2, 3, 4]
 
@@ -125,7 +125,7 @@ def test_a_live_knob_is_requested_at_once_and_in_effect_when_the_child_says_so(g
     pid = group.pid("cpu")
     group.set_knob("cpu", "batch_size", 64)
     assert [type(event).__name__ for event in heard if event.lane == "cpu"].count("KnobRequested") == 1
-    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").requested, 30, "64")
+    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64 and not group.lane("cpu").requested, what="64")
     assert any(line.startswith("SetKnob") and "value=64" in line for line in group.requests("cpu"))
     assert group.pid("cpu") == pid
     assert group.lane("gpu:0").settings["batch_size"] == 32
@@ -138,7 +138,7 @@ def test_a_request_waits_for_a_suspended_child(group):
     assert group.lane("gpu:0").requested["batch_size"].value == 64
     assert group.lane("gpu:0").settings["batch_size"] == 32
     group.pause(["cpu"])
-    wait_for(lambda: group.lane("gpu:0").settings["batch_size"] == 64, 30, "in effect in its slice")
+    wait_for(lambda: group.lane("gpu:0").settings["batch_size"] == 64, what="in effect in its slice")
     assert not group.lane("gpu:0").requested
 
 
@@ -146,13 +146,13 @@ def test_a_refused_request_says_why_and_a_restart_takes_the_settings_in_effect(g
     group.begin(group.plan("cpu"))
     group.wait_for(RACING, "cpu")
     group.set_knob("cpu", "batch_size", 64)
-    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64, 30, "64")
+    wait_for(lambda: group.lane("cpu").settings["batch_size"] == 64, what="64")
     group.set_knob("cpu", "batch_size", 13)
-    wait_for(lambda: group.lane("cpu").refused, 30, "the refusal")
+    wait_for(lambda: group.lane("cpu").refused, what="the refusal")
     assert group.lane("cpu").refused == "13 brings bad luck"
     assert group.lane("cpu").settings["batch_size"] == 64
     group.restart(["cpu"])
-    wait_for(lambda: sum(line.startswith("Assign") for line in group.requests("cpu")) == 2, 30, "again")
+    wait_for(lambda: sum(line.startswith("Assign") for line in group.requests("cpu")) == 2, what="again")
     assert "'batch_size': 64" in [line for line in group.requests("cpu") if line.startswith("Assign")][1]
 
 
@@ -161,7 +161,7 @@ def test_a_knob_that_is_not_live_starts_its_lane_anew_with_it(group):
     group.wait_for_steps("cpu")
     before = group.processes()
     group.set_knob("cpu", "width", 256)
-    wait_for(lambda: group.lane("cpu").settings["width"] == 256, 30, "width 256")
+    wait_for(lambda: group.lane("cpu").settings["width"] == 256, what="width 256")
     group.wait_for_steps("cpu")
     assert group.pid("cpu") != before["cpu"]
     assert group.pid("gpu:0") == before["gpu:0"]
@@ -192,12 +192,12 @@ def test_what_is_meant_for_a_dead_lane_does_not_reach_another_and_it_can_be_star
     assert group.lane("cpu").trouble.message == "the lane was ended by SIGKILL"
     before = group.pid("gpu:0")
     group.restart(["gpu:0"])  # Its pipes get the numbers that those of cpu had.
-    wait_for(lambda: group.processes().get("gpu:0", before) != before, 30, "a new child")
+    wait_for(lambda: group.processes().get("gpu:0", before) != before, what="a new child")
     group.wait_for_steps("gpu:0")
     group.set_knob("cpu", "batch_size", 64)
     # It would come before this one, on the same pipe.
     group.set_knob("gpu:0", "prefetch", "off")
-    wait_for(lambda: group.lane("gpu:0").settings["prefetch"] == "off", 30, "its own request")
+    wait_for(lambda: group.lane("gpu:0").settings["prefetch"] == "off", what="its own request")
     assert not [line for line in group.requests("gpu:0") if "batch_size" in line and line.startswith("SetKnob")]
     pid = group.pid("gpu:0")
     group.restart(["cpu"])
@@ -215,9 +215,9 @@ def test_a_lane_that_is_restarted_as_it_gets_ready_is_not_taken_for_ready(tmp_pa
         assert group.about_to_hear.wait(30)
         gate.unlink()
         group.restart(["cpu"])
-        wait_for(lambda: "cpu" not in group.processes(), 30, "the lane is taken from its child")
+        wait_for(lambda: "cpu" not in group.processes(), what="the lane is taken from its child")
         group.go_on.set()
-        wait_for(lambda: len(group.requests("cpu")) == 2, 30, "the new process is told what to train")
+        wait_for(lambda: len(group.requests("cpu")) == 2, what="the new process is told what to train")
         assert group.session.snapshot().race.started_ns is None
         gate.touch()
         group.wait_for_steps("cpu")
@@ -250,7 +250,7 @@ def test_another_race_takes_the_place_of_this_one(group):
     group.wait_for_steps("cpu")
     before = list(group.processes().values())
     group.race("another")
-    wait_for(lambda: group.session.snapshot().race.scenario == "another", 30, "the other race")
+    wait_for(lambda: group.session.snapshot().race.scenario == "another", what="the other race")
     assert all(gone(pid) for pid in before)
     group.wait_for_steps("cpu")
     assert list(group.processes()) == ["cpu"]
@@ -272,7 +272,7 @@ def test_a_race_that_cannot_be_planned_leaves_this_one_alone(group, monkeypatch)
 
 def test_lanes_that_have_done_their_steps_end_by_themselves(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS, steps=100))
-    wait_for(lambda: group.all_over, 30, "both are over")
+    wait_for(lambda: group.all_over, what="both are over")
     for lane in group.session.snapshot().lanes:
         assert (lane.phase, lane.steps) == (DONE, 100)
         assert (lane.ended.exit_code, lane.ended.requested) == (0, False)
@@ -285,7 +285,7 @@ def test_the_time_begins_with_the_start_signal_and_all_lanes_keep_their_figures(
     threading.Event().wait(0.6)  # what is tried is that time passes
     assert not group.all_over
     gate.touch()
-    wait_for(lambda: group.all_over, 30, "both are over")
+    wait_for(lambda: group.all_over, what="both are over")
     for lane in group.session.snapshot().lanes:
         assert (lane.phase, lane.ended.requested, lane.trouble) == (DONE, True, None)
         assert lane.steps > 0
@@ -329,7 +329,7 @@ def test_a_child_that_ignores_stop_and_sigterm_is_gone_within_three_seconds(tmp_
     group.begin(group.plan("cpu"))
     child = group.pid("cpu")
     # Its hello tells of its grandchild, which holds on too.
-    wait_for(lambda: group.lane("cpu").pid != child, 30, "a hello")
+    wait_for(lambda: group.lane("cpu").pid != child, what="a hello")
     grandchild = group.lane("cpu").pid
     began = time.monotonic()
     group.stop()

@@ -85,7 +85,7 @@ def test_noise_does_not_block_the_child_and_its_end_is_kept_clean(start):
 
 def test_what_a_child_prints_is_told_while_it_lives(start):
     child = start("a_word_and_then_nothing")
-    wait_for(lambda: any(isinstance(event, LanePrinted) for event in child.events), 30, "the child has spoken")
+    wait_for(lambda: any(isinstance(event, LanePrinted) for event in child.events), what="the child has spoken")
     assert not child.ended
 
 

@@ -70,12 +70,12 @@ def processes_of(group: RacingGroup, lane: str) -> list[int]:
 def test_spare_workers_take_over_both_lanes_and_the_measurement_goes_on(begin):
     group = begin(fresh_every_s=1.5, fresh_spares=2)
     before = group.pid("cpu"), group.pid("gpu:0")
-    wait_for(lambda: len([name for name in group.processes() if not name.strip()]) == 2, 30, "two spare workers")
+    wait_for(lambda: len([name for name in group.processes() if not name.strip()]) == 2, what="two spare workers")
     spares = {pid for name, pid in group.processes().items() if not name.strip()}
     wait_for(lambda: processes_of(group, "cpu") == [1, 2], 60, "slices of fresh processes")
     assert {group.lane("cpu").pid, group.lane("gpu:0").pid} == spares
-    wait_for(lambda: all(map(gone, before)), 30, "the old ones are gone")
-    wait_for(lambda: processes_of(group, "gpu:0")[:2] == [1, 2], 30, "the other lane, too")
+    wait_for(lambda: all(map(gone, before)), what="the old ones are gone")
+    wait_for(lambda: processes_of(group, "gpu:0")[:2] == [1, 2], what="the other lane, too")
     pairs = zip(group.lane("cpu").slices, group.lane("gpu:0").slices, strict=False)
     assert all((first.round, first.process) == (second.round, second.process) for first, second in pairs)
     assert not group.all_over
@@ -113,6 +113,6 @@ def test_a_spare_worker_that_loads_at_the_lowest_priority_is_replaced_when_it_is
         slow = group.processes()[""]
         monkeypatch.setenv("LOADS", "0")
         wait_for(lambda: processes_of(group, "cpu")[:2] == [1, 2], 60, "slices of fresh processes")
-        wait_for(lambda: gone(slow), 30, "the slow one is gone")
+        wait_for(lambda: gone(slow), what="the slow one is gone")
     finally:
         group.stop()

@@ -76,7 +76,7 @@ def test_racing_again_begins_a_new_race_with_the_same_settings_and_the_result_st
     try:
         told = json.loads(raced(group, TURNS))
         group.restart([LANES[0]])
-        wait_for(lambda: group.session.snapshot().race.number == 2, 30, "a new race begins")
+        wait_for(lambda: group.session.snapshot().race.number == 2, what="a new race begins")
         group.wait_for(DONE, *LANES)
         again = group.session.snapshot()
         assert [lane.settings["batch_size"] for lane in again.lanes] == [16, 64]

@@ -40,7 +40,7 @@ def begin(tmp_path, monkeypatch):
 
 
 def spare_of(group: RacingGroup) -> int:
-    wait_for(lambda: "" in group.processes(), 30, "a spare")
+    wait_for(lambda: "" in group.processes(), what="a spare")
     return group.processes()[""]
 
 
@@ -57,12 +57,12 @@ def test_a_restart_takes_the_spare_and_another_one_is_made(begin):
     ready(group)
     pid = spare_of(group)
     group.restart(["cpu"])
-    wait_for(lambda: group.processes().get("cpu") == pid, 30, "the spare is the lane")
+    wait_for(lambda: group.processes().get("cpu") == pid, what="the spare is the lane")
     group.wait_for(RACING, "cpu")
     lane = group.lane("cpu")
     assert (lane.pid, lane.python) == (pid, platform.python_version())
     assert group._children.find("cpu")._output.lane == "cpu"
-    wait_for(lambda: spare_of(group) != pid, 30, "another spare")
+    wait_for(lambda: spare_of(group) != pid, what="another spare")
 
 
 def test_the_environment_of_the_lane_is_set_before_it_is_one(begin):
@@ -71,7 +71,7 @@ def test_the_environment_of_the_lane_is_set_before_it_is_one(begin):
     environment = lane_environment(LaneSpec("gpu:0"), "GPU-42")
     group._plan = group.plan("gpu", environment={"gpu:0": environment})
     group.restart(["gpu:0"])
-    wait_for(lambda: group.lane("gpu:0").gpu_uuid == "GPU-42", 30, "what the lane says CUDA shows it")
+    wait_for(lambda: group.lane("gpu:0").gpu_uuid == "GPU-42", what="what the lane says CUDA shows it")
 
 
 def test_another_race_takes_it_too(begin):
@@ -79,7 +79,7 @@ def test_another_race_takes_it_too(begin):
     ready(group)
     pid = spare_of(group)
     group.race("other")
-    wait_for(lambda: group.processes().get("cpu") == pid, 30, "the spare is the lane")
+    wait_for(lambda: group.processes().get("cpu") == pid, what="the spare is the lane")
     group.wait_for(RACING, "cpu")
 
 
@@ -87,7 +87,7 @@ def test_once_ready_it_does_not_run(begin):
     group = begin("cpu")
     ready(group)
     pid = spare_of(group)
-    wait_for(lambda: suspended(pid), 10, "it is suspended")
+    wait_for(lambda: suspended(pid), what="it is suspended")
     used = psutil.Process(pid).cpu_times()
     group.wait_for_steps("cpu", 500)
     assert psutil.Process(pid).cpu_times()[:2] == used[:2]
@@ -99,11 +99,11 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
     group = begin("cpu", "gpu", loads=1_000, mode=mode, slice_s=0.1)
     pid = spare_of(group)
     if mode == CONCURRENT:
-        wait_for(lambda: suspended(pid), 10, "it is suspended while both train")
+        wait_for(lambda: suspended(pid), what="it is suspended while both train")
         group.pause(["cpu", "gpu:0"])
-        wait_for(lambda: not suspended(pid), 10, "it loads on while both are paused")
+        wait_for(lambda: not suspended(pid), what="it loads on while both are paused")
         group.resume(["cpu"])
-        wait_for(lambda: suspended(pid), 10, "it is suspended again")
+        wait_for(lambda: suspended(pid), what="it is suspended again")
         return
     seen = set()
 
@@ -116,23 +116,23 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
                 seen.add("loaded")
         return seen == {"measured", "loaded"}
 
-    wait_for(looked, 30, "slices, and time that is loaded between rounds")
+    wait_for(looked, what="slices, and time that is loaded between rounds")
 
 
 def test_between_rounds_it_gets_on_until_it_is_ready(begin):
     group = begin("cpu", "gpu", loads=0.6, slice_s=0.1)
     wait_for(lambda: group.spare_ready, 60, "the spare is ready")
     rounds = len(group.lane("cpu").slices)
-    wait_for(lambda: len(group.lane("cpu").slices) > rounds + 3, 30, "the race goes on")
+    wait_for(lambda: len(group.lane("cpu").slices) > rounds + 3, what="the race goes on")
 
 
 def test_a_spare_that_dies_is_done_without(begin):
     group = begin("cpu")
     os.kill(spare_of(group), signal.SIGKILL)
-    wait_for(lambda: "" not in group.processes(), 30, "it is gone")
+    wait_for(lambda: "" not in group.processes(), what="it is gone")
     before = group.pid("cpu")
     group.restart(["cpu"])
-    wait_for(lambda: group.processes().get("cpu", before) != before, 30, "a new child")
+    wait_for(lambda: group.processes().get("cpu", before) != before, what="a new child")
     group.wait_for(RACING, "cpu")
 
 
@@ -144,7 +144,7 @@ def test_a_spare_of_another_python_does_not_fit(begin, tmp_path):
     other.symlink_to(group._plan.python)
     group._plan = group.plan("cpu", python=str(other))
     group.restart(["cpu"])
-    wait_for(lambda: gone(pid), 30, "the spare is ended")
+    wait_for(lambda: gone(pid), what="the spare is ended")
     group.wait_for(RACING, "cpu")
     assert group.processes()["cpu"] != pid
 
@@ -153,7 +153,7 @@ def test_stopping_leaves_none(begin):
     group = begin("cpu", loads=1_000)
     pid = spare_of(group)
     group.stop()
-    wait_for(lambda: gone(pid), 10, "the spare is gone")
+    wait_for(lambda: gone(pid), what="the spare is gone")
 
 
 def test_without_one_nothing_is_started(tmp_path):

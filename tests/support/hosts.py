@@ -81,18 +81,18 @@ class RemoteChild:
 
     @property
     def end(self) -> LaneEnded:
-        wait_for(lambda: self.ends, 30, "the child has ended")
+        wait_for(lambda: self.ends, what="the child has ended")
         (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
         assert self.events[-1] is end and self.process.ended and self.ends == 1
         return end
 
     def said_pid(self) -> int:
         """The process that it tells of in its hello."""
-        wait_for(lambda: any(isinstance(event, Hello) for event in self.events), 30, "a hello")
+        wait_for(lambda: any(isinstance(event, Hello) for event in self.events), what="a hello")
         return next(event.pid for event in self.events if isinstance(event, Hello))
 
     def wait_for_phase(self, phase: str, times: int = 1) -> None:
-        wait_for(lambda: self.phases.count(phase) >= times, 30, f"{phase} {times} times")
+        wait_for(lambda: self.phases.count(phase) >= times, what=f"{phase} {times} times")
 
 
 class Linked(Connection):

@@ -75,7 +75,7 @@ class Link:
         while (left := until - time.monotonic()) > 0:
             self.take(left)
 
-    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 60.0) -> bool:
+    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 120.0) -> bool:
         """Wait until the screen satisfies a condition; return False if it never does."""
         until = time.monotonic() + timeout_s
         while not shown(self.text()):

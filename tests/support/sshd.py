@@ -91,7 +91,7 @@ def running_sshd(folder: Path) -> Iterator[Sshd | None]:
         return
     with (folder / "log").open("w") as log, subprocess.Popen(command, stderr=log) as daemon:
         try:
-            wait_for(lambda: listens(port), 30, "sshd listens")
+            wait_for(lambda: listens(port), what="sshd listens")
             yield Sshd(psutil.Process(daemon.pid), port, folder)
         finally:
             daemon.terminate()

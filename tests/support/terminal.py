@@ -65,7 +65,7 @@ class Terminal:
         self._stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", text))
         return "\n".join(self.screen.display)
 
-    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 60) -> str:
+    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 120) -> str:
         """Wait until the screen satisfies a condition, and return it."""
         deadline = time.monotonic() + timeout_s
         while not shown(display := self.read()):
@@ -101,7 +101,7 @@ class Terminal:
 
     def wait_for_exit(self) -> int | None:
         """Wait until the program has ended, and return its exit code."""
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 120
         while self.process.isalive():
             assert time.monotonic() < deadline, "tfmon did not end"
             self.read()

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from tfmon.ui.app import Ending, MonitorApp
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 Screen = Pilot[Ending]
 
 
