@@ -15,7 +15,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from tfmon.trainer import Claim, Knob, Scenario
+from tfmon.trainer import Claim, Knob, Scenario, ScenarioError
 
 
 class HostTransfer(Scenario):
@@ -77,6 +77,12 @@ class HostTransfer(Scenario):
         if self.knob("variant") == "device-resident":
             batch = tf.nest.map_structure(tf.identity, batch)  # runs on the lane's GPU if it has one
         return itertools.repeat(batch)
+
+    def step(self, model):
+        """Train by the usual step; on one device, if that is where the batch is."""
+        if self.knob("variant") == "device-resident" and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise ScenarioError("variant=device-resident keeps the batch on one device, and this lane has several")
+        return super().step(model)
 
     def model(self):
         """Make the net: 650 parameters, so that reading the batch is most of the step."""

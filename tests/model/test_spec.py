@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.knobs import COMMON, KnobError
-from tfmon.model.spec import SpecError, name_lanes, parse_lane, title
+from tfmon.model.spec import SpecError, name_lanes, parse_lane, short_title, title
 
 
 def lanes(*texts: str):
@@ -25,6 +25,48 @@ def lanes(*texts: str):
 def test_a_device_is_read(text, device, kind, index):
     spec = parse_lane(text, COMMON)
     assert (spec.device, spec.kind, spec.index, spec.settings) == (device, kind, index, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "kind", "indexes", "devices", "chosen"),
+    [
+        ("gpu:0+1", "gpu:0+1", "gpu", (0, 1), 2, True),
+        ("gpu2/GPU:3+01+2", "gpu:3+1+2", "gpu", (3, 1, 2), 3, True),
+        ("gpu:ALL", "gpu:all", "gpu", (), 1, False),
+        ("4xgpu", "4xgpu", "gpu", (), 4, False),
+        ("02xCPU", "2xcpu", "cpu", (), 2, True),
+        ("1xcpu", "cpu", "cpu", (), 1, True),
+    ],
+)
+def test_several_devices_are_read(text, device, kind, indexes, devices, chosen):
+    spec = parse_lane(text, COMMON)
+    assert (spec.device, spec.kind, spec.indexes, spec.devices, spec.chosen) == (
+        device, kind, indexes, devices, chosen,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0xcpu", "0xcpu is not possible; a lane trains on 1 to 64 devices"),
+        ("65xgpu", "1 to 64 devices"),
+        ("gpu:0+0", "names gpu:0 twice"),
+        ("gpu:1+2+1", "names gpu:1 twice"),
+        *(
+            (text, "there is no device")
+            for text in ("gpu:0+", "gpu:+", "xcpu", "-1xcpu", "2xcpu:1", "2xgpu:0+1", "cpu:all")
+        ),
+    ],
+)
+def test_devices_that_cannot_be_are_refused_in_a_line(text, said):
+    with pytest.raises(SpecError, match=said):
+        parse_lane(text, COMMON)
+
+
+def test_lanes_on_one_and_on_two_devices_have_names_of_their_own():
+    specs = lanes("cpu", "2xcpu", "gpu2/2xcpu,batch_size=8")
+    assert [spec.name for spec in specs] == ["cpu", "2xcpu", "gpu2/2xcpu"]
+    assert short_title(specs[1], {"batch_size": 8}, ("batch_size",)) == "2xcpu · batch 8"
 
 
 def test_settings_follow_the_device():

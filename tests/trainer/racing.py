@@ -12,7 +12,7 @@ from typing import TypeVar
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.model.events import Event
-from tfmon.model.knobs import COMMON, KnobValue
+from tfmon.model.knobs import BATCH_SCOPE, COMMON, KnobValue
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import CONCURRENT, Machine
@@ -46,7 +46,7 @@ class Race:
         self.session = Session(Machine(), time.monotonic_ns)
         self.session.listen(self._hear)
         plan = RacePlan(
-            race=RaceInfo(mode=mode, knobs=() if command else COMMON),
+            race=RaceInfo(mode=mode, knobs=() if command else (*COMMON, BATCH_SCOPE)),
             scenario=scenario,
             lanes=(
                 LanePlan(

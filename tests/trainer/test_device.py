@@ -29,13 +29,14 @@ def test_the_uuid_is_as_the_driver_writes_it_and_none_where_cuda_does_not_tell_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _name: Cuda())
-    assert runtime.gpu_uuid() == "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert runtime.gpu_uuids() == ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f",)
+    assert len(runtime.gpu_uuids(3)) == 3
     for call in ("init", "get", "uuid"):
         monkeypatch.setattr(ctypes, "CDLL", lambda _name, call=call: Cuda(**{call: 100}))
-        assert runtime.gpu_uuid() is None
+        assert runtime.gpu_uuids() == ()
     for library in (lambda _name: object(), without_library):  # one that is too old, and none
         monkeypatch.setattr(ctypes, "CDLL", library)
-        assert runtime.gpu_uuid() is None
+        assert runtime.gpu_uuids() == ()
 
 
 def test_a_lane_on_the_cpu_hides_the_gpus_and_has_no_gpus_name(tf: Any) -> None:

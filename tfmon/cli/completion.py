@@ -40,6 +40,10 @@ BASH = r"""_tfmon_completion() {
 complete -o nosort -F _tfmon_completion tfmon
 """
 """Click takes the words of bash, which breaks them at `=` and `:`, and so completes no value of a knob."""
+_DEVICES = {
+    "cpu": "", "gpu:0": "", "gpu:0+1": "two GPUs train together", "gpu:all": "every GPU", "2xgpu": "two GPUs",
+    "2xcpu": "two logical devices of the CPU",
+}  # fmt: skip
 Complete = Callable[[click.Context, str], list[CompletionItem]]
 
 
@@ -100,7 +104,8 @@ def _settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _lanes(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     before, comma, rest = incomplete.rpartition(",")
     if not comma:
-        return [CompletionItem(word) for word in ("cpu", "gpu:0") if word.startswith(rest)]
+        words = _DEVICES.items()
+        return [CompletionItem(word, help=said) for word, said in words if word.startswith(rest)]
     return [CompletionItem(f"{before},{word}", help=said) for word, said in _setting(ctx, rest)]
 
 

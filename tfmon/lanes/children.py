@@ -241,6 +241,7 @@ def assignment(lane: LanePlan, plan: RacePlan, environment: dict[str, str]) -> A
     return Assign(
         scenario=str(plan.scenario),
         device=lane.spec.kind,
+        devices=lane.spec.devices,
         settings=lane.settings,
         steps=lane.steps or plan.steps,
         environment=environment,

@@ -53,17 +53,18 @@ class RacePlan:
     """How many spare workers are kept for them; where there are fewer than lanes, a change takes longer."""
 
 
-def lane_environment(spec: LaneSpec, gpu_uuid: str | None) -> dict[str, str | None]:
-    """Return the variables that show TensorFlow only the lane's device, before it loads.
+def lane_environment(spec: LaneSpec, gpu_uuids: str | None) -> dict[str, str | None]:
+    """Return the variables that show TensorFlow only the lane's devices, before it loads.
 
-    A GPU is named by its UUID, which means the same in every order of devices and in a container. Memory growth
-    lets the lanes and the user's other programs share the GPU.
+    `gpu_uuids` are those of the lane's GPUs with commas between; None where no driver tells them. A UUID means the
+    same in every order of devices and in a container. Memory growth lets the lanes and the user's other programs
+    share the GPU.
     """
     if spec.kind == "cpu":
         return {**BASE, "CUDA_VISIBLE_DEVICES": "-1"}
-    if gpu_uuid is None:
+    if gpu_uuids is None:
         return dict(BASE)
-    return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuid, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuids, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:

@@ -187,6 +187,15 @@ THREADS = Knob(
     high=1024,
     words=("auto",),
 )
+GLOBAL, PER_REPLICA = "global", "per-replica"
+BATCH_SCOPE = Knob(
+    "batch_scope",
+    default=GLOBAL,
+    help="What batch_size counts on several devices: the examples of all together, or of each one.",
+    kind="live",
+    choices=(GLOBAL, PER_REPLICA),
+)
+"""The knob of a lane on several devices, whose scenario has a `batch_size`."""
 VARIANT = Knob("variant", default="", help="Which form of the scenario runs.")
 """The knob of a scenario with variants; they are its choices."""
 INPUT: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
@@ -198,7 +207,7 @@ STEP: tuple[Knob, ...] = (GRAPH, XLA, MIXED_PRECISION, SYNC_EVERY_STEP)
 MACHINE: tuple[Knob, ...] = (THREADS,)
 """The knobs of the runtime."""
 COMMON: tuple[Knob, ...] = (*INPUT, *PREPARE, *STEP, *MACHINE)
-"""All the knobs that a scenario may have without declaring them."""
+"""All the knobs that a scenario may have on one device without declaring them."""
 
 
 def show(value: object) -> str:

@@ -69,6 +69,8 @@ class LibrariesLoaded(LaneEvent):
     """Model of the GPU that this lane computes on; empty for the CPU, which the monitor knows."""
     gpu_uuid: str | None = None
     """UUID of the GPU that the lane really got, from the CUDA driver; None on a CPU or where it is unknown."""
+    gpu_uuids: tuple[str, ...] = ()
+    """Those of all its GPUs, in TensorFlow's order; empty where they are unknown, and in old recordings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

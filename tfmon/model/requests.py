@@ -15,7 +15,9 @@ class Assign:
     scenario: str
     """Path of the scenario file."""
     device: str
-    """`cpu` or `gpu`; the environment settles which GPU."""
+    """`cpu` or `gpu`; the environment settles which GPUs."""
+    devices: int = 1
+    """On how many of them it trains, under one strategy."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     steps: int | None = None
     """Steps to measure before the child finishes, without those that are discarded; None for no end."""

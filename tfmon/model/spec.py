@@ -7,6 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from tfmon.model.knobs import Knob, KnobValue, Settings, parse_settings, short_name, show
 
+ALL = "all"
+"""What stands for every GPU of a machine, as in `gpu:all`."""
+MOST_DEVICES = 64
+DEVICES = "a lane runs on cpu, gpu or gpu:N; on several at once as gpu:0+1, gpu:all, 2xgpu or 2xcpu"
+
 
 class SpecError(ValueError):
     """A lane spec that cannot be read; the text says what is allowed."""
@@ -17,7 +22,10 @@ class LaneSpec:
     """What the user requested for one lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
 
     device: str
-    """`cpu`, or `gpu:N` with N the index that the driver lists there."""
+    """`cpu`, or `gpu:N` with N the index that the driver lists there; for several devices `gpu:N+M` or `2xcpu`.
+
+    Before it is planned also `gpu:all` or `4xgpu`: see `chosen`.
+    """
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
     """Internal key, unique in a race, such as "cpu" or "cpu prefetch=off"; stays when a key changes the knob.
@@ -36,12 +44,29 @@ class LaneSpec:
     @property
     def kind(self) -> str:
         """`cpu` or `gpu`."""
-        return self.device.partition(":")[0]
+        return self.device.partition(":")[0].rpartition("x")[2]
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        """The indexes of its GPUs, as they are named; empty for the CPU, and while they are not chosen."""
+        named = self.device.partition(":")[2]
+        return tuple(map(int, named.split("+"))) if named not in ("", ALL) else ()
 
     @property
     def index(self) -> int:
-        """The device's index; 0 for the CPU."""
-        return int(self.device.partition(":")[2] or 0)
+        """The index of its first GPU; 0 for the CPU."""
+        return next(iter(self.indexes), 0)
+
+    @property
+    def devices(self) -> int:
+        """On how many devices it trains; 1 for `gpu:all`, of which that is not known."""
+        count, times, _ = self.device.partition("x")
+        return int(count) if times else len(self.indexes) or 1
+
+    @property
+    def chosen(self) -> bool:
+        """Whether it is known which GPUs it trains on: not for `gpu:all` and `4xgpu`."""
+        return self.kind == "cpu" or bool(self.indexes)
 
     @property
     def place(self) -> str:
@@ -50,7 +75,7 @@ class LaneSpec:
 
 
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
-    """Read a lane spec such as `gpu:0,batch_size=256` or `me@gpu2/gpu`.
+    """Read a lane spec such as `gpu:0,batch_size=256`, `2xgpu` or `me@gpu2/gpu`.
 
     Raises: SpecError for an unknown device or no possible host, KnobError for a knob or a value that is not there.
     """
@@ -58,14 +83,41 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
     host, slash, device = first.rpartition("/")
     if slash:
         check_host(host)
-    kind, colon, index = device.lower().partition(":")
-    if kind == "cpu" and not colon:
-        place = "cpu"
-    elif kind == "gpu" and (not colon or index.isdecimal()):
-        place = f"gpu:{int(index or 0)}"
-    else:
-        raise SpecError(f"there is no device {device!r}; a lane runs on cpu, gpu or gpu:N")
-    return LaneSpec(place, parse_settings(knobs, [word for word in words if word]), host=host)
+    return LaneSpec(_device(device), parse_settings(knobs, [word for word in words if word]), host=host)
+
+
+def _device(text: str) -> str:
+    """Return a device as `LaneSpec.device` has it.
+
+    Raises: SpecError.
+    """
+    kind, colon, index = text.lower().partition(":")
+    count, times, many = kind.rpartition("x")
+    if kind in ("cpu", "gpu") and not colon:
+        return "cpu" if kind == "cpu" else "gpu:0"
+    if times and many in ("cpu", "gpu") and not colon and _is_number(count):
+        _check_count(text, int(count))
+        return many if int(count) == 1 and many == "cpu" else f"{int(count)}x{many}"
+    if kind == "gpu" and index == ALL:
+        return f"gpu:{ALL}"
+    indexes = index.split("+")
+    if kind != "gpu" or not all(map(_is_number, indexes)):
+        raise SpecError(f"there is no device {text!r}; {DEVICES}")
+    named = [int(one) for one in indexes]
+    twice = next((one for one in named if named.count(one) > 1), None)
+    if twice is not None:
+        raise SpecError(f"{text} names gpu:{twice} twice; name each GPU once, or race two lanes on it")
+    _check_count(text, len(named))
+    return "gpu:" + "+".join(map(str, named))
+
+
+def _check_count(text: str, count: int) -> None:
+    if not 1 <= count <= MOST_DEVICES:
+        raise SpecError(f"{text} is not possible; a lane trains on 1 to {MOST_DEVICES} devices")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def check_host(host: str) -> None:
@@ -126,5 +178,6 @@ def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> s
     """Write only what tells a lane apart, for narrow places: "batch 256 · graph off", or else its place."""
     values = {**spec.settings, **settings}
     words = [f"{short_name(knob)} {show(values[knob])}" for knob in differs if knob in values]
-    words = [spec.place, *words] if spec.kind == "gpu" or spec.host or not words else words
+    elsewhere = spec.kind == "gpu" or spec.host or spec.devices > 1
+    words = [spec.place, *words] if elsewhere or not words else words
     return " · ".join(words) + (f" #{spec.number}" if spec.number else "")

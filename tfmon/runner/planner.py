@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import DeviceAbsentError, UsageError
+from tfmon.errors import UsageError
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
 from tfmon.lanes.renewal import FRESH_EVERY_S
-from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
+from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
+from tfmon.model.several import SCOPE_HINT, step_batch
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
+from tfmon.runner import devices
 
 if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
@@ -114,12 +116,14 @@ def plan_race(
             common = guess_settings(race_options.settings)
             specs = [_lane_of_command(text) for text in race_options.lanes]
         else:
+            info = devices.with_scope(info, race_options.lanes)
             common = parse_settings(info.knobs, race_options.settings)
             specs = [parse_lane(text, info.knobs) for text in race_options.lanes]
     except SpecError as error:
         raise UsageError(str(error), "for example --lane cpu --lane gpu:0,batch_size=256") from error
     except KnobError as error:
         hint = "such as learning_rate=0.01" if info.command else f"tfmon show {info.name} lists the knobs"
+        hint = SCOPE_HINT if repr(BATCH_SCOPE.name) in str(error) else hint
         raise UsageError(str(error), hint) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
@@ -133,12 +137,13 @@ def plan_race(
         specs = _default_lanes(info, bool(found.gpus), taken)
         if race_options.one_lane:
             specs = [LaneSpec("gpu:0" if found.gpus else "cpu")]
+    chosen = [devices.choose_gpus(spec, search) for spec in specs]
     lanes = []
-    for spec in name_lanes(specs):
+    for spec, (_, uuids) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
-        _check(info, settings)
-        uuid = None if spec.kind == "cpu" else _uuid_of(spec, search(spec.host))
-        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuid)))
+        _check(info, settings, spec.devices)
+        devices.check_together(spec, settings)
+        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuids)))
     race = Race(
         scenario=info.name,
         title=info.title,
@@ -222,21 +227,12 @@ def _lane_of_command(text: str) -> LaneSpec:
     return replace(parse_lane(device, ()), settings=guess_settings([word for word in words if word]))
 
 
-def _uuid_of(spec: LaneSpec, found: GpuSearch) -> str:
-    for gpu in found.gpus:
-        if gpu.index == spec.index:
-            return gpu.uuid
-    if not found.gpus:
-        raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
-    known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.gpus)
-    raise DeviceAbsentError(f"{spec.place} is not there", f"{spec.host or 'this machine'} has {known}")
-
-
-def _check(info: ScenarioInfo, settings: Settings) -> None:
+def _check(info: ScenarioInfo, settings: Settings, count: int) -> None:
     """Raise UsageError for a number that no message or JSON can hold, and for a batch larger than the data."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
-    size, most = settings.get("batch_size"), info.examples
-    if most is not None and isinstance(size, int) and size > most:
+    size, whole, most = settings.get("batch_size"), step_batch(settings, count), info.examples
+    if most is not None and isinstance(size, int) and whole is not None and whole > most:
+        most = most * size // whole
         raise UsageError(f"batch_size={size} is larger than the data of {info.name}; it can be at most {most}")

@@ -87,7 +87,8 @@ class Lane(Meter):
                 keras=found.keras,
                 numpy=found.numpy,
                 device_name=found.device_name,
-                gpu_uuid=found.gpu_uuid,
+                gpu_uuid=next(iter(found.gpu_uuids), None),
+                gpu_uuids=found.gpu_uuids,
             )
         )
         self.enter(WARMING_UP)

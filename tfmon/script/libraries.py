@@ -15,7 +15,7 @@ class Libraries:
     keras: str = ""
     numpy: str = ""
     device_name: str = ""
-    gpu_uuid: str | None = None
+    gpu_uuids: tuple[str, ...] = ()
     missing_device: str = ""
     """Why the script does not train on the lane's device; empty if it does."""
 
@@ -29,17 +29,17 @@ def find(kind: str) -> Libraries:
         name, missing = _of_tensorflow(tensorflow, kind)
     elif "torch" in modules:
         name, missing = _of_torch(modules["torch"], kind)
-    uuid = None
+    uuids: tuple[str, ...] = ()
     if kind == "gpu" and not missing:
-        from tfmon.trainer.runtime import gpu_uuid
+        from tfmon.trainer.runtime import gpu_uuids
 
-        uuid = gpu_uuid()
+        uuids = gpu_uuids(_visible(tensorflow) or 1)
     return Libraries(
         tensorflow=str(getattr(tensorflow, "__version__", "")),
         keras=str(getattr(modules.get("keras"), "__version__", "")),
         numpy=str(getattr(modules.get("numpy"), "__version__", "")),
         device_name=name,
-        gpu_uuid=uuid,
+        gpu_uuids=uuids,
         missing_device=missing,
     )
 
@@ -54,7 +54,7 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     if "tensorflow" in sys.modules:
         from tfmon.trainer import runtime
 
-        return runtime.gpu_memory(kind)
+        return runtime.gpu_memory(kind, _visible(sys.modules["tensorflow"]))
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None, None
@@ -71,8 +71,14 @@ def _of_tensorflow(tensorflow: Any, kind: str) -> tuple[str, str]:  # noqa: ANN4
         from tfmon.trainer.runtime import missing_gpu_reason
 
         return "", missing_gpu_reason()
-    details = tensorflow.config.experimental.get_device_details(gpus[0])
-    return str(details.get("device_name") or gpus[0].name), ""
+    from tfmon.trainer.runtime import gpu_names
+
+    return gpu_names(gpus), ""
+
+
+def _visible(tensorflow: Any) -> int:  # noqa: ANN401
+    """Return on how many GPUs TensorFlow may train; 0 where it is not loaded."""
+    return 0 if tensorflow is None else len(tensorflow.config.get_visible_devices("GPU"))
 
 
 def _of_torch(torch: Any, kind: str) -> tuple[str, str]:  # noqa: ANN401

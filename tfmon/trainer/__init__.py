@@ -6,6 +6,6 @@ so this import is cheap. The standard library, NumPy and TensorFlow are all that
 
 from tfmon.model.claims import Claim
 from tfmon.model.knobs import Knob
-from tfmon.trainer.scenario import Scenario, runs_in_python
+from tfmon.trainer.scenario import Scenario, ScenarioError, runs_in_python
 
-__all__ = ["Claim", "Knob", "Scenario", "runs_in_python"]
+__all__ = ["Claim", "Knob", "Scenario", "ScenarioError", "runs_in_python"]

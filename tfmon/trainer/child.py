@@ -115,14 +115,16 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
 
     from tfmon.trainer.loop import Loop
     from tfmon.trainer.pipeline import Pipelines
+    from tfmon.trainer.replicas import Replicas
     from tfmon.trainer.setups import Steps
 
     keras.utils.set_random_seed(SEED)
     scenario = load(path)(assign.settings)
-    pipelines = Pipelines(scenario)
+    pipelines = Pipelines(scenario, assign.devices)
     try:
         pipelines.check(assign.settings)
-        steps = Steps(scenario, pipelines.signature(assign.settings))
+        replicas = Replicas(assign.device, assign.devices)
+        steps = Steps(scenario, pipelines.signature(assign.settings), replicas)
         steps.check(assign.settings)
     except KnobError as error:
         raise Failure("scenario", str(error), "--set KNOB=VALUE sets it") from error
@@ -169,16 +171,18 @@ def _set_up_device(assign: Assign) -> LibrariesLoaded:
     import tensorflow as tf
 
     try:
-        name = runtime.choose_device(assign.device, assign.settings.get("threads", "auto"))
+        name = runtime.choose_device(assign.device, assign.settings.get("threads", "auto"), assign.devices)
     except runtime.DeviceMissingError as error:
         raise Failure("device_absent", str(error)) from error
+    uuids = runtime.gpu_uuids(assign.devices) if assign.device == "gpu" else ()
     return LibrariesLoaded(
         at_ns=time.monotonic_ns(),
         tensorflow=tf.__version__,
         keras=keras.__version__,
         numpy=np.__version__,
         device_name=name,
-        gpu_uuid=runtime.gpu_uuid() if assign.device == "gpu" else None,
+        gpu_uuid=uuids[0] if uuids else None,
+        gpu_uuids=uuids,
     )
 
 

@@ -69,7 +69,11 @@ class Loop(LaneControl):
         """
         sampler = Sampler(drop_first=True)
         super().__init__(
-            reporter, dict(assign.settings), sampler, lambda: runtime.gpu_memory(assign.device), assign.device
+            reporter,
+            dict(assign.settings),
+            sampler,
+            lambda: runtime.gpu_memory(assign.device, assign.devices),
+            assign.device,
         )
         self._knobs = (*pipelines.knobs, *steps.knobs)
         self._steps = assign.steps
@@ -83,7 +87,9 @@ class Loop(LaneControl):
         )
         setup = self._builder.build(self.settings)
         assert setup.feed is not None and setup.step is not None
-        self._stepper = Stepper(setup.feed, setup.step, self.clock, mailbox.waiting, assign.device)
+        # A step of several devices splits the batch on the host, and copies the parts itself.
+        copied_to = assign.device if assign.devices == 1 else "cpu"
+        self._stepper = Stepper(setup.feed, setup.step, self.clock, mailbox.waiting, copied_to)
         self._stepper.reads_loss = self._reads_loss()
         self._requested: dict[int, SetKnob] = {}
         """Requests whose setup is being built."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.knobs import INPUT, PREPARE, KnobError, KnobValue, Settings
+from tfmon.model.knobs import BATCH_SCOPE, INPUT, PREPARE, KnobError, KnobValue, Settings
+from tfmon.model.several import step_batch
 from tfmon.trainer.scenario import Scenario, ScenarioError
 
 KEPT_CACHES = 2
@@ -36,15 +37,17 @@ class Pipelines:
     Thread: any, one at a time.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Scenario, devices: int = 1) -> None:
+        """Make the data; each batch is for that many devices together."""
         import tensorflow as tf
 
         self._scenario = scenario
+        self._devices = devices
         self._datasets: dict[tuple[KnobValue, ...], Any] = {}
         self._filled: list[tuple[KnobValue, ...]] = []
         """Keys of the datasets with a filled cache, the latest last."""
         own = [knob for knob in scenario.knobs if knob.kind == "live"]
-        self.knobs = tuple(knob for knob in (*INPUT, *PREPARE, *own) if scenario.has(knob.name))
+        self.knobs = tuple(knob for knob in (*INPUT, BATCH_SCOPE, *PREPARE, *own) if scenario.has(knob.name))
         """The knobs that need another pipeline."""
         self.examples: int | None = None
         """Examples in the data; None if tf.data does not know, or the step takes none."""
@@ -64,9 +67,10 @@ class Pipelines:
 
         Errors: KnobError for a batch that is larger than the data.
         """
-        batch_size = settings.get("batch_size")
-        if self.examples is not None and isinstance(batch_size, int) and batch_size > self.examples:
-            raise KnobError(f"batch_size={batch_size} is larger than the data; it can be at most {self.examples}")
+        size, whole, most = settings.get("batch_size"), step_batch(settings, self._devices), self.examples
+        if most is not None and isinstance(size, int) and whole is not None and whole > most:
+            most = most * size // whole
+            raise KnobError(f"batch_size={size} is larger than the data; it can be at most {most}")
 
     def prepare(self, settings: Settings) -> Any:  # noqa: ANN401
         """Return the dataset for these settings, with its graph rewritten; no data are read."""
@@ -85,13 +89,13 @@ class Pipelines:
         import tensorflow as tf
 
         if self._source is None:
-            return BatchFeed(itertools.repeat(()), self._scenario.examples_per_step)
+            return BatchFeed(itertools.repeat(()), self._scenario.examples_per_step * self._devices)
         dataset = self.prepare(settings)
         if settings.get("cache"):
             check_cache(dataset, self.examples)
         leaves = tf.nest.flatten(dataset.element_spec)
         size = leaves[0].shape[0] if leaves and leaves[0].shape.rank else None
-        batches = self._scenario.with_settings(settings).feed(dataset)
+        batches = self._for_all(settings).feed(dataset)
         if not isinstance(dataset.element_spec, tuple):
             batches = zip(batches)
         self._keep_caches(settings)
@@ -99,6 +103,11 @@ class Pipelines:
         if first is None:
             raise ScenarioError("the data gave no batch: there are no examples, or `batches` drops them")
         return BatchFeed(itertools.chain([first], batches), size)
+
+    def _for_all(self, settings: Settings) -> Scenario:
+        """Return the scenario with the batch of all devices together as its `batch_size`."""
+        size = step_batch(settings, self._devices)
+        return self._scenario.with_settings(settings if size is None else {**settings, "batch_size": size})
 
     def _key(self, settings: Settings) -> tuple[KnobValue, ...]:
         return tuple(settings[knob.name] for knob in self.knobs)
@@ -129,10 +138,11 @@ class Pipelines:
     def _make(self, settings: Settings) -> Any:  # noqa: ANN401
         import tensorflow as tf
 
-        scenario = self._scenario.with_settings(settings)
-        batch_size, prefetch = settings.get("batch_size", scenario.batch_size), settings.get("prefetch", "off")
+        scenario = self._for_all(settings)
+        batch_size = step_batch(settings, self._devices) or scenario.batch_size
+        prefetch = settings.get("prefetch", "off")
         with tf.device("CPU:0"):
-            dataset = scenario.batches(self._source, int(batch_size))
+            dataset = scenario.batches(self._source, batch_size)
             if prefetch != "off":
                 dataset = dataset.prefetch(tf.data.AUTOTUNE if prefetch == "auto" else int(prefetch))
             options = tf.data.Options()

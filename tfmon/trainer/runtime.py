@@ -10,7 +10,7 @@ import platform
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,16 +95,18 @@ class DeviceMissingError(Exception):
     """TensorFlow does not have the lane's device; the text says why."""
 
 
-def choose_device(kind: str, threads: object = "auto") -> str:
-    """Leave TensorFlow only the lane's device, and return the GPU's model name; empty for the CPU.
+def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
+    """Leave TensorFlow only the lane's devices, and return the GPUs' model name; empty for the CPU.
 
-    The child's environment has selected the GPU already; this hides what the environment cannot hide.
+    The child's environment has selected the GPUs already; this hides what the environment cannot hide. Several
+    devices of the kind `cpu` are logical ones, which share the machine's cores.
 
     Args:
         kind: `cpu` or `gpu`.
         threads: most CPU threads that one operation may use; anything but an int for no limit.
+        count: on how many devices the lane trains.
 
-    Errors: DeviceMissingError for a GPU lane if TensorFlow has no GPU.
+    Errors: DeviceMissingError for a GPU lane if TensorFlow has too few GPUs.
     Source: `tf.config.experimental.get_device_details`.
     """
     import tensorflow as tf
@@ -114,35 +116,64 @@ def choose_device(kind: str, threads: object = "auto") -> str:
     gpus = tf.config.list_physical_devices("GPU")
     if kind == "cpu":
         tf.config.set_visible_devices([], "GPU")
+        if count > 1:
+            split_cpu(count)
         return ""
     if not gpus:
         raise DeviceMissingError(missing_gpu_reason())
-    details = tf.config.experimental.get_device_details(gpus[0])
-    return str(details.get("device_name") or gpus[0].name)
+    if len(gpus) < count:
+        raise DeviceMissingError(f"TensorFlow sees {len(gpus)} of the {count} GPUs of this lane")
+    return gpu_names(gpus[:count])
 
 
-def gpu_uuid() -> str | None:
-    """Return the UUID of the first GPU that CUDA shows this process, or None where there is no CUDA.
+def gpu_names(gpus: Sequence[Any]) -> str:
+    """Return the model name of physical GPUs, such as "2x NVIDIA H200" for two alike."""
+    import tensorflow as tf
+
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+    names = [str(one.get("device_name") or gpu.name) for one, gpu in zip(details, gpus, strict=True)]
+    counted = ((names.count(name), name) for name in dict.fromkeys(names))
+    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in counted)
+
+
+def split_cpu(count: int) -> None:
+    """Make so many logical devices of the CPU.
+
+    Errors: RuntimeError where TensorFlow has used the CPU already.
+    """
+    import tensorflow as tf
+
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+
+
+def gpu_uuids(count: int = 1) -> tuple[str, ...]:
+    """Return the UUIDs of the first GPUs that CUDA shows this process; empty where it does not tell them all.
 
     Source: cuDeviceGetUuid_v2 (in MIG mode the UUID of the MIG instance); it creates no context.
     """
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
-        device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
-        failed = (
-            cuda.cuInit(0) or cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetUuid_v2(raw, device)
-        )
+        if cuda.cuInit(0):
+            return ()
+        found = [_uuid(cuda, index) for index in range(count)]
     except (OSError, AttributeError):
-        return None
-    if failed:
-        return None
+        return ()
+    return tuple(one for one in found if one) if all(found) else ()
+
+
+def _uuid(cuda: ctypes.CDLL, index: int) -> str:
+    device, raw = ctypes.c_int(), (ctypes.c_ubyte * 16)()
+    if cuda.cuDeviceGet(ctypes.byref(device), index) or cuda.cuDeviceGetUuid_v2(raw, device):
+        return ""
     return f"GPU-{uuid.UUID(bytes=bytes(raw))}"
 
 
-def gpu_memory(kind: str) -> tuple[int | None, int | None]:
-    """Return what TensorFlow has allocated now and at its peak; None for unknown.
+def gpu_memory(kind: str, count: int = 1) -> tuple[int | None, int | None]:
+    """Return what TensorFlow has allocated now and at its peak, on all its GPUs together; None for unknown.
 
-    Units: bytes of tensors, without the rest of the allocator's pool and without the CUDA context.
+    Units: bytes of tensors, without the rest of the allocator's pool and without the CUDA context. The peaks of
+    several GPUs may have been at different times.
     Source: `tf.config.experimental.get_memory_info`.
     """
     if kind != "gpu":
@@ -150,10 +181,10 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     import tensorflow as tf
 
     try:
-        info: dict[str, Any] = tf.config.experimental.get_memory_info("GPU:0")
+        info = [tf.config.experimental.get_memory_info(f"GPU:{index}") for index in range(count)]
     except (ValueError, tf.errors.OpError):
         return None, None
-    return int(info["current"]), int(info["peak"])
+    return sum(int(one["current"]) for one in info), sum(int(one["peak"]) for one in info)
 
 
 def missing_gpu_reason() -> str:

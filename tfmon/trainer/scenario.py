@@ -134,6 +134,9 @@ class Scenario:
         The lane wraps it in one `tf.function`, unless it is marked with `runs_in_python`. The default step takes
         batches of `(x, y)` or `(x, y, sample_weight)`: forward pass, compiled loss, gradients, optimizer.
 
+        On several devices each one calls it with its part of the batch, and the optimizer adds the gradients up: a
+        loss that Keras does not compute must be divided by `tf.distribute.get_strategy().num_replicas_in_sync`.
+
         Errors: TypeError without a model.
         """
         if model is None:
@@ -141,6 +144,7 @@ class Scenario:
         import tensorflow as tf
 
         optimizer, variables = model.optimizer, model.trainable_variables
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
 
         def train(x: Any, y: Any = None, sample_weight: Any = None) -> Any:  # noqa: ANN401
             with tf.GradientTape() as tape:
@@ -148,7 +152,7 @@ class Scenario:
                 loss = model.compute_loss(x=x, y=y, y_pred=prediction, sample_weight=sample_weight)
                 scaled = optimizer.scale_loss(loss)
             optimizer.apply(tape.gradient(scaled, variables), variables)
-            return loss
+            return loss if replicas == 1 else loss * replicas  # Keras divides it for the sum over the devices
 
         return train
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
+from tfmon.trainer.replicas import Replicas
 from tfmon.trainer.scenario import Scenario, ScenarioError
 
 _POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -28,15 +29,18 @@ class Steps:
     Thread: one at a time.
     """
 
-    def __init__(self, scenario: Scenario, signature: list[Any]) -> None:
+    def __init__(self, scenario: Scenario, signature: list[Any], replicas: Replicas | None = None) -> None:
+        """Make the model, on each of the `replicas`; None for one device."""
         self.knobs = tuple(knob for knob in STEP if scenario.has(knob.name))
         """The knobs that need another step."""
         self._scenario = scenario
         self._signature = signature
-        self._model = scenario.model()
+        self._replicas = replicas or Replicas()
         self._made: dict[tuple[object, ...], Callable[..., Any]] = {}
-        if self._model is not None:
-            self._build()
+        with self._replicas.scope():
+            self._model = scenario.model()
+            if self._model is not None:
+                self._build()
 
     @property
     def parameters(self) -> int:
@@ -52,9 +56,17 @@ class Steps:
         """
         if settings.get("xla") and not settings.get("graph", True):
             raise KnobError("xla=on compiles a graph; it needs graph=on")
+        self._replicas.check(settings)
 
     def make(self, settings: Settings) -> Callable[..., Any]:
-        """Return the step for these settings, traced but not yet compiled."""
+        """Return the step for these settings, traced but not yet compiled.
+
+        Errors: ScenarioError for a step that several devices cannot share.
+        """
+        with self._replicas.scope():
+            return self._make_in_scope(settings)
+
+    def _make_in_scope(self, settings: Settings) -> Callable[..., Any]:
         import tensorflow as tf
 
         graph, xla = bool(settings.get("graph", True)), bool(settings.get("xla", False))
@@ -62,7 +74,7 @@ class Steps:
         self._set_policy(policy)
         key = (graph, xla, policy)
         if key not in self._made:
-            step = self._scenario.step(self._model_for(policy))
+            step = self._replicas.together(self._scenario.step(self._model_for(policy)))
             if graph and not getattr(step, "runs_in_python", False):
                 step = tf.function(step, input_signature=self._signature or None, jit_compile=xla)
                 step.get_concrete_function()

@@ -1,0 +1,121 @@
+"""One model on several devices: logical devices of the CPU, which really train, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tfmon.catalog import built_in_folder, read_scenario
+from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
+from tfmon.model.lane_state import FAILED
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
+
+CHILD = Path(__file__).parent / "replicas_child.py"
+FOLDER = built_in_folder()
+IN_PYTHON = {
+    "model-creation cold",
+    "model-creation warm",
+    "python-feed loop",
+    "retracing python-number",
+    "retracing tensor",
+}
+
+
+def ask(*words: str) -> Any:
+    """Run the child with these arguments, and return what it says."""
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent), "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run(
+        [sys.executable, str(CHILD), *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    return ask("3")
+
+
+def test_three_devices_train_what_one_does_and_their_weights_stay_equal(found: Any) -> None:
+    alone = found["alone"]
+    assert alone["replicas"] == [1]
+    for name in ("plain", "eager", "per replica"):
+        several = found[name]
+        assert (several["replicas"], several["apart"], several["examples"]) == ([3], 0, alone["examples"]), name
+        assert np.allclose(several["losses"], alone["losses"], rtol=1e-4), name
+        assert np.allclose(several["weights"], alone["weights"], rtol=1e-4), name
+    assert np.allclose(found["bfloat16"]["losses"], alone["losses"], rtol=0.02)
+    assert found["bfloat16"]["losses"] != alone["losses"]
+
+
+def test_replicas_with_dropout_and_batch_normalisation_train_and_keep_equal_weights(found: Any) -> None:
+    assert (found["noisy"]["replicas"], found["noisy"]["apart"]) == ([3], 0)
+    assert np.isfinite(found["noisy"]["losses"]).all()
+
+
+def test_a_step_may_return_a_loss_for_each_example_or_none(found: Any) -> None:
+    each, mean = found["own"]["Each"]
+    assert each == pytest.approx(mean)
+    assert found["own"]["Nothing"] is None
+
+
+def test_what_several_devices_cannot_do_is_refused_in_a_line(found: Any) -> None:
+    xla, float16, small = found["refused"]
+    assert "it needs xla=off" in xla
+    assert "mixed_precision=float16 spoils the weights" in float16
+    assert small.startswith("batch_size=2 is too small for 3 devices; it must be at least 3")
+
+
+def test_each_scenario_trains_on_two_devices_or_says_why_not() -> None:
+    told = ask("2", str(FOLDER))
+    assert len({name.partition(" ")[0] for name in told}) == len(list(FOLDER.glob("*.py")))
+    refused = {name: reason for name, reason in told.items() if reason}
+    assert set(refused) == {*IN_PYTHON, "host-transfer device-resident"}
+    assert all("one device" in reason and "\n" not in reason for reason in refused.values())
+
+
+def test_a_lane_on_two_devices_counts_exactly_and_changes_its_knobs(race: Any) -> None:
+    info = read_scenario(FOLDER / "small_dense.py", "built-in")
+    lane = race(info.path, "2xcpu", batch_scope="global", **info.defaults())
+    lane.until_event(Window, lambda window: not window.marks)
+
+    def windows_after(at_ns: int) -> list[Window]:
+        lane.until(lambda: sum(w.at_ns > at_ns for w in lane.of(Window)) >= 4, "4 windows")
+        return [window for window in lane.of(Window) if window.at_ns > at_ns]
+
+    assert all(window.examples == 10 * window.steps for window in windows_after(0))
+    lane.lanes.set_knob("2xcpu", "batch_scope", "per-replica")
+    applied = lane.until_event(KnobApplied)
+    assert all(window.examples == 20 * window.steps for window in windows_after(applied.at_ns))
+    lane.lanes.set_knob("2xcpu", "mixed_precision", "bfloat16")
+    lane.until_event(KnobApplied, lambda event: event.knob == "mixed_precision")
+    for knob, value in (("xla", True), ("mixed_precision", "float16"), ("batch_size", 501)):
+        lane.lanes.set_knob("2xcpu", knob, value)
+        refused = lane.until_event(KnobRefused, lambda event, knob=knob: event.knob == knob)
+        assert refused.reason and "\n" not in refused.reason
+    assert "it can be at most 500" in refused.reason
+    after = windows_after(lane.of(Window)[-1].at_ns)
+    assert all(np.isfinite(window.loss) for window in after if window.loss is not None)
+    assert lane.lane.bad_lines == 0
+
+
+def test_a_lane_whose_step_several_devices_cannot_share_fails_in_one_line(race: Any) -> None:
+    info = read_scenario(FOLDER / "model_creation.py", "built-in")
+    lane = race(info.path, "2xcpu", **info.defaults())
+    lane.until(lambda: lane.lane.phase == FAILED, "the lane fails")
+    assert lane.lane.trouble.message == (
+        "this step runs in Python, and so on one device: several need a step that is a tf.function"
+    )
