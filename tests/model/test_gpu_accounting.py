@@ -22,6 +22,7 @@ from tfmon.model.gpu_accounting import (
     busy_pct,
     used_bytes_of_lane,
 )
+from tfmon.model.gpu_parts import NOT_ALL
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.lane_state import BUILDING, IMPORTING, PAUSED, RACING, LaneState
 from tfmon.model.lane_statistics import Point
@@ -203,6 +204,49 @@ class TestInASession:
         versions = {"tensorflow": "2", "keras": "3", "numpy": "2", "device_name": "A GPU"}
         session.accept(LibrariesLoaded(lane="gpu:0", at_ns=2, gpu_uuid="GPU-2", **versions))
         assert session.snapshot().gpu_of(gpu_lane(session)) == instance
+
+    def test_of_a_lane_on_two_gpus_each_is_accounted_for_and_both_together(self, begin):
+        session = begin("gpu:0+2", "gpu:1")
+
+        def lane():
+            return session.snapshot().lane("gpu:0+2")
+
+        session.accept(tree_sample(pids=(7,), lane="gpu:0+2"))
+        session.accept(phase(RACING, lane="gpu:0+2"))
+        listed = {"used_by_pid": {7: 120}, "busy_by_pid": {7: 30.0}, "busy_pct": 40.0}
+        session.accept(gpu_sample("GPU-a", 0, **listed))
+        assert lane().gpu_memory_used_bytes == NOT_ALL, "half of it is no figure"
+        session.accept(gpu_sample("GPU-b", 1, **listed))
+        session.accept(gpu_sample("GPU-c", 2, used_by_pid={7: 80}, busy_by_pid={7: 50.0}, busy_pct=60.0))
+        assert (lane().gpu_memory_used_bytes, lane().gpu_memory_source) == (200.0, "driver")
+        assert (lane().gpu_lane_busy_pct, lane().racing_gpu_busy_pct.value) == (40.0, 50.0)
+        assert [gpu.key for gpu in session.snapshot().gpus_of(lane())] == ["GPU-a", "GPU-c"]
+        session.accept(window(lane="gpu:0+2", gpu_memory_peak_bytes=170))
+        session.accept(gpu_sample("GPU-c", 2, busy_pct=60.0))
+        assert (lane().gpu_memory_used_bytes, lane().gpu_memory_source) == (170.0, "TensorFlow's allocator")
+
+    def test_two_gpus_draw_what_both_draw(self, begin):
+        session = begin("gpu:0+1")
+        session.accept(phase(RACING, lane="gpu:0+1"))
+        for at_s in range(12):
+            for key, watts in (("GPU-a", 100.0), ("GPU-b", 150.0)):
+                one = gpu_sample(key, int(key == "GPU-b"), power_w=watts, energy_j=watts * at_s)
+                session.accept(replace(one, at_ns=at_s * SECOND))
+            session.accept(replace(window(lane="gpu:0+1"), at_ns=(at_s + 1) * SECOND, span_ns=SECOND))
+        assert session.snapshot().lanes[0].gpu_training_w == pytest.approx(250)
+
+    def test_gpus_taken_by_their_index_give_way_to_those_that_cuda_tells(self, begin):
+        session = begin("gpu:0+1")
+        for key, index in (("GPU-a", 0), ("GPU-b", 1), ("GPU-c", 2)):
+            session.accept(gpu_sample(key, index, used_by_pid={7: 50 + index}))
+        versions = {"tensorflow": "2", "keras": "3", "numpy": "2", "device_name": "2x L4"}
+        session.accept(LibrariesLoaded(lane="gpu:0+1", at_ns=2, gpu_uuids=("GPU-c", "GPU-a"), **versions))
+        session.accept(tree_sample(pids=(7,), lane="gpu:0+1"))
+        for key, index in (("GPU-a", 0), ("GPU-c", 2)):
+            session.accept(gpu_sample(key, index, used_by_pid={7: 50 + index}))
+        lane = session.snapshot().lanes[0]
+        assert (set(lane.gpu_parts), lane.gpu_memory_used_bytes) == ({"GPU-a", "GPU-c"}, 102.0)
+        assert session.snapshot().device_name(lane) == "2x L4"
 
     def test_energy_of_1000_examples(self, begin):
         session = begin("cpu", "gpu:0")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tfmon.model import gpu_accounting
+from tfmon.model import gpu_parts
 from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
-from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
+from tfmon.model.gpu_accounting import NO_GPU
+from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
     Built,
@@ -43,7 +44,7 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
-from tfmon.model.readings import GpuSample, TreeSample, known
+from tfmon.model.readings import GpuSample, TreeSample
 from tfmon.model.records import replace
 
 MOST_KNOB_MARKS = 64
@@ -98,7 +99,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 requested={},
                 ended=None,
                 steps_before=state.steps,
-                gpu_energy=state.gpu_energy.interrupted(),
+                gpu_parts=gpu_parts.interrupted(state.gpu_parts),
             )
         case LaneStarted():
             same = event.source == state.source
@@ -127,7 +128,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 keras=event.keras,
                 numpy=event.numpy,
                 device_name=event.device_name,
-                gpu_uuid=event.gpu_uuid,
+                gpu_uuids=event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ()),
             )
         case Built():
             return replace(
@@ -203,7 +204,8 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
 
 def restart_measurement(state: LaneState) -> LaneState:
     """Return the state with steady state beginning anew, because something else is measured from now on."""
-    return replace(state, measurements=state.measurements.restarted(state.settings), gpu_energy=GpuEnergy())
+    measurements = state.measurements.restarted(state.settings)
+    return replace(state, measurements=measurements, gpu_parts=gpu_parts.measured_anew(state.gpu_parts))
 
 
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
@@ -238,28 +240,38 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
     """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
     if state.over or not trains_on(state, sample):
         return state
-    racing = state.phase == RACING
-    busy, energy, before = state.racing_gpu_busy_pct, state.gpu_energy, state.gpu_used_before
-    if before is None and state.phase in (STARTING, IMPORTING):
-        before = known(sample.used_bytes)
-    certain = only_lane and state.phase not in (STARTING, IMPORTING, BUILDING)
-    used, source = gpu_accounting.used_bytes_of_lane(
+    racing, count = state.phase == RACING, state.spec.devices
+    opening = state.phase in (STARTING, IMPORTING)
+    peak = state.gpu_memory_peak_bytes or state.gpu_memory_allocated_bytes
+    part = state.gpu_parts.get(sample.key, GpuPart()).plus(
         sample,
         state.pids,
-        only_lane=certain,
-        peak_bytes=state.gpu_memory_peak_bytes or state.gpu_memory_allocated_bytes,
-        before_bytes=None if sample.part_of else before,
+        state.points,
+        before=opening,
+        only_lane=only_lane and not opening and state.phase != BUILDING,
+        racing=racing,
+        shared=not only_lane,
+        peak_bytes=peak if count == 1 else None,
     )
+    known_ones = {key: one for key, one in state.gpu_parts.items() if _is_one_of(state, key)}
+    parts = {**known_ones, sample.key: part}
+    used, source = gpu_parts.used_of(parts, count, peak)
     return replace(
         state,
-        racing_gpu_busy_pct=busy.plus(sample.busy_pct) if racing else busy,
+        racing_gpu_busy_pct=state.racing_gpu_busy_pct.plus(sample.busy_pct)
+        if racing
+        else state.racing_gpu_busy_pct,
         history=state.history.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_memory_used_bytes=used,
         gpu_memory_source=source,
-        gpu_lane_busy_pct=gpu_accounting.busy_pct(sample, state.pids, only_lane=certain),
-        gpu_used_before=before,
-        gpu_energy=energy.plus(sample, state.points, shared=not only_lane) if racing else energy.interrupted(),
+        gpu_lane_busy_pct=gpu_parts.mean([one.lane_busy_pct for one in parts.values()]),
+        gpu_parts=parts,
     )
+
+
+def _is_one_of(state: LaneState, key: str) -> bool:
+    """Return whether a GPU that was taken for the lane's by its index is one of those that CUDA told."""
+    return not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
@@ -274,9 +286,13 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
     """
     if state.spec.kind != "gpu":
         return False
-    if state.gpu_uuid:
-        return gpu.key.removeprefix("MIG-") == state.gpu_uuid.removeprefix("GPU-") or gpu.key == state.gpu_uuid
-    return gpu.index == state.spec.index and not gpu.part_of
+    if state.gpu_uuids:
+        return any(_is_uuid(gpu.key, uuid) for uuid in state.gpu_uuids)
+    return gpu.index in (state.spec.indexes or (0,)) and not gpu.part_of
+
+
+def _is_uuid(key: str, uuid: str) -> bool:
+    return key.removeprefix("MIG-") == uuid.removeprefix("GPU-") or key == uuid
 
 
 # ---------------- how a lane's child ended

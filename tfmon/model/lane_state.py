@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from tfmon.model import gpu_parts
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
-from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
+from tfmon.model.gpu_accounting import NO_GPU
+from tfmon.model.gpu_parts import GpuParts
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History
@@ -159,7 +161,8 @@ class LaneState:
     keras: str = ""
     numpy: str = ""
     device_name: str = ""
-    gpu_uuid: str | None = None
+    gpu_uuids: tuple[str, ...] = ()
+    """Those of its GPUs, as CUDA tells them; empty while they are not known."""
     parameters: int | None = None
     data_examples: int | None = None
     """Examples in the data: the largest possible batch."""
@@ -213,14 +216,13 @@ class LaneState:
     racing_gpu_busy_pct: Mean = field(default_factory=Mean)
     """How busy the lane's GPU was while the lane raced, with the work of all processes."""
     gpu_memory_used_bytes: Reading = NO_GPU
-    """GPU memory of this lane, from `gpu_memory_source`."""
+    """GPU memory of this lane on all its GPUs, from `gpu_memory_source`."""
     gpu_memory_source: str = ""
     """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
     gpu_lane_busy_pct: Reading = NO_GPU
-    """Share of the GPU's time that the lane's own processes took, over the last 2 s."""
-    gpu_used_before: float | None = None
-    """Bytes used on the whole GPU before this lane opened it."""
-    gpu_energy: GpuEnergy = field(default_factory=GpuEnergy)
+    """Share of the GPU's time that the lane's own processes took, over the last 2 s; of several, the mean."""
+    gpu_parts: GpuParts = field(default_factory=dict)
+    """What it uses of each of its GPUs; the two above are of all together."""
     gpu_memory_allocated_bytes: int | None = None
     gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
@@ -238,6 +240,11 @@ class LaneState:
     """Knobs in which the lanes of the race differ now, by `naming.differing`; None where no session says so."""
     mark: str = ""
     """`#` and its id, where another lane has the same device and settings; otherwise empty."""
+
+    @property
+    def gpu_uuid(self) -> str | None:
+        """That of its first GPU, as CUDA tells it; None while it is not known."""
+        return next(iter(self.gpu_uuids), None)
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:
@@ -279,8 +286,8 @@ class LaneState:
 
     @property
     def gpu_training_w(self) -> Reading:
-        """About what the lane's GPU draws while the lane trains, since a knob or the mode last changed."""
-        return NO_GPU if self.spec.kind == "cpu" else self.gpu_energy.training_w
+        """About what the lane's GPUs draw while the lane trains, since a knob or the mode last changed."""
+        return NO_GPU if self.spec.kind == "cpu" else gpu_parts.training_w(self.gpu_parts, self.spec.devices)
 
     @property
     def gpu_j_per_1000_examples(self) -> Reading:

@@ -20,6 +20,7 @@ from tfmon.model.events import (
     RecordingChanged,
     SliceGranted,
 )
+from tfmon.model.gpu_parts import counted
 from tfmon.model.hosts import HISTORY_SAMPLES as HISTORY_SAMPLES
 from tfmon.model.hosts import (
     Hosts,
@@ -129,12 +130,15 @@ class Snapshot:
         """Return the model name of the processor that a lane trains on; empty while it is not known."""
         if lane.spec.kind == "cpu":
             return self.machine_of(lane).cpu_name
-        gpu = self.gpu_of(lane)
-        return lane.device_name or (gpu.name if gpu else "")
+        return lane.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
 
     def gpu_of(self, lane: LaneState) -> GpuSample | None:
-        """Return the latest sample of the GPU that a lane trains on, or None."""
-        return next((gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu)), None)
+        """Return the latest sample of the GPU that a lane trains on, of several the first; or None."""
+        return next(iter(self.gpus_of(lane)), None)
+
+    def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
+        """Return the latest sample of each GPU that a lane trains on, by their indexes."""
+        return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
 
     def host_of(self, lane: LaneState) -> HostSample | None:
         """Return the latest sample of the machine that a lane trains on, or None."""

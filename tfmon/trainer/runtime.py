@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.gpu_parts import counted
+
 LOWEST_NICE = 19
 
 
@@ -131,9 +133,7 @@ def gpu_names(gpus: Sequence[Any]) -> str:
     import tensorflow as tf
 
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
-    names = [str(one.get("device_name") or gpu.name) for one, gpu in zip(details, gpus, strict=True)]
-    counted = ((names.count(name), name) for name in dict.fromkeys(names))
-    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in counted)
+    return counted([str(one.get("device_name") or gpu.name) for one, gpu in zip(details, gpus, strict=True)])
 
 
 def split_cpu(count: int) -> None:
