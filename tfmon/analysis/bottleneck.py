@@ -9,7 +9,7 @@ from tfmon.analysis.advice import Advice, advice_for
 from tfmon.analysis.attribution import Shares, shares_of
 from tfmon.analysis.rules import BottleneckKind, Evidence, find_kinds, sentence
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import Missing, known
+from tfmon.model.readings import GpuSample, Missing, known
 from tfmon.model.session import Snapshot
 
 LEAST_WINDOWS = 3
@@ -113,16 +113,20 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
 
 
 def _of_the_gpu(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    gpu = snapshot.gpu_of(lane)
-    if gpu is None:
-        return []
+    return [line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)]
+
+
+def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str]:
+    which = "the GPU" if lane.spec.devices == 1 else f"gpu:{gpu.index}"
     reasons = () if isinstance(gpu.clock_reasons, Missing) else gpu.clock_reasons
-    lines = [f"the GPU runs below full clocks: {one.text}" for one in reasons if one.level != "info"]
+    lines = [f"{which} runs below full clocks: {one.text}" for one in reasons if one.level != "info"]
     if gpu.pcie_warning:
-        lines.append(f"the GPU's link is narrow: {gpu.pcie_warning}")
+        lines.append(f"{which}'s link is narrow: {gpu.pcie_warning}")
     key = snapshot.machine_key(lane)
     own = {pid for one in snapshot.lanes if snapshot.machine_key(one) == key for pid in one.pids}
     strangers = [pid for pid in gpu.used_by_pid if pid not in own]
     if strangers and not gpu.foreign_pids:
-        lines.append(f"{len(strangers)} other programs hold memory of this GPU")
+        lines.append(
+            f"{len(strangers)} other programs hold memory of {'this GPU' if lane.spec.devices == 1 else which}"
+        )
     return lines

@@ -14,6 +14,7 @@ from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
 from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
+from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
 from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import short_name
@@ -89,6 +90,8 @@ class Verdict:
     """Knobs besides the contrast in which the lanes differ: they may be the cause. The texts say so."""
     machines: tuple[MachineDifference, ...] = ()
     """What else differs between the machines of the lanes, and may be the cause, too."""
+    scaling: tuple[Scaling, ...] = ()
+    """How the throughput grows with the devices, where the lanes differ in their number only. The texts say so."""
 
     @property
     def interval_kind(self) -> IntervalKind | None:
@@ -221,7 +224,13 @@ def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -
         kind = TOO_CLOSE if over else NOT_YET
         text = f"{kind}: {{first}} over {{second}} {{factor}} ({{interval}})"
         text += _longer_text(left_s, snapshot, lead, looks, over=over)
-    return Verdict(
+    by_name = {lane.spec.name: (lane, throughput) for lane, throughput in compared}
+
+    def ratio(first: LaneState, second: LaneState) -> Estimate | None:
+        one = compared_with(by_name[first.spec.name], by_name[second.spec.name])
+        return one.estimate(looks) if one is not None else None
+
+    judged = Verdict(
         *_named(text, fastest, other, shown),
         winner=fastest.spec.name if kind == FASTER else None,
         ratio=best.value,
@@ -231,6 +240,7 @@ def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -
         kind=kind,
         left_s=left_s,
     )
+    return _with_scaling(judged, scaling_of(snapshot, [lane for lane, _ in compared], ratio))
 
 
 def _longer_text(
@@ -267,11 +277,27 @@ def _pace(lane: tuple[LaneState, Throughput]) -> float:
     return throughput.speed.value if throughput.speed else state.steady.examples_per_s or 0.0
 
 
+def _interval_words(ratio: Estimate) -> tuple[str, str]:
+    """Return what is said of an interval, and the same without what it is made for."""
+    _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    interval = f"95 % CI {interval}"
+    return f"{interval}, {KIND_TEXTS[ratio.kind]}, {ratio.pairs} pairs", interval
+
+
+def _with_scaling(found: Verdict, scaling: tuple[Scaling, ...]) -> Verdict:
+    """Return a verdict that says how the throughput grows with the devices: instead, where most devices win."""
+    if not scaling:
+        return found
+    told, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
+    if found.winner != scaling[-1].lane:
+        told, brief = f"{found.text}; {brief}", f"{found.short}; {brief}"
+    return replace(found, text=told, short=brief, scaling=scaling)
+
+
 def _named(text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
     """Return the text with the lanes' titles, and with their ids and no more than the interval."""
-    factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    interval = f"95 % CI {interval}"
-    more = f"{interval}, {KIND_TEXTS[ratio.kind]}, {ratio.pairs} pairs"
+    factor, _ = units.ratio_in(ratio.value, ratio.low, ratio.high)
+    more, interval = _interval_words(ratio)
     return (
         text.format(first=first.title, second=second.title, factor=factor, interval=more),
         text.format(first=first.spec.id, second=second.spec.id, factor=factor, interval=interval),
@@ -310,11 +336,11 @@ def _constant(reason: str, host: str) -> str:
 def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     """Name the GPUs whose clocks fall between slices, so that they have to speed up in each."""
     notes = []
-    for lane in snapshot.lanes:
-        gpu = snapshot.gpu_of(lane)
-        samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ()) if gpu is not None else ()
+    for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
+        samples = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
         clocks = [clock for clock in (known(sample.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
-            notes.append(f"the GPU clock of {lane.title} falls between slices ({span}); a longer --slice hides it")
+            which = lane.title if lane.spec.devices == 1 else f"gpu:{gpu.index} in {lane.title}"
+            notes.append(f"the GPU clock of {which} falls between slices ({span}); a longer --slice hides it")
     return notes

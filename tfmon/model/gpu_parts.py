@@ -12,6 +12,7 @@ from tfmon.model.lane_statistics import Point
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.records import replace
 
+NOT_YET = Missing("not sampled yet")
 NOT_ALL = Missing("not every GPU of this lane is sampled yet")
 
 
@@ -19,11 +20,11 @@ NOT_ALL = Missing("not every GPU of this lane is sampled yet")
 class GpuPart:
     """What a lane uses of one of its GPUs."""
 
-    busy_pct: Reading = NOT_ALL
+    busy_pct: Reading = NOT_YET
     """How busy the GPU is, with the work of all processes."""
-    lane_busy_pct: Reading = NOT_ALL
+    lane_busy_pct: Reading = NOT_YET
     """Share of its time that the lane's own processes took."""
-    used_bytes: Reading = NOT_ALL
+    used_bytes: Reading = NOT_YET
     """Its memory that the lane uses, from `source`."""
     source: str = ""
     used_before: float | None = None

@@ -15,10 +15,11 @@ from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.race import Machine
-from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.compare import Measured
 from tfmon.recordings.header import Header
@@ -59,6 +60,17 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             "machines_differ": {
                 one.what: {host or HERE: value for host, value in one.values} for one in verdict.machines
             },
+            "scaling": [
+                {
+                    "id": snapshot.lane(one.lane).spec.id,
+                    "devices": one.devices,
+                    "over_devices": one.over,
+                    "ratio": one.ratio.value,
+                    "ratio_ci95": interval(one.ratio),
+                    "of_linear": one.of_linear,
+                }
+                for one in verdict.scaling
+            ],
             "ratio": verdict.ratio,
             "ratio_ci95": interval(verdict.interval),
             "interval_kind": verdict.interval_kind,
@@ -193,6 +205,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             no_gpu or "TensorFlow's allocator keeps no figures here",
         ),
         "gpu_memory_source": named("gpu_memory_source", lane.gpu_memory_source, "no memory is known to be used"),
+        "gpus": [_gpu(gpu, lane) for gpu in snapshot.gpus_of(lane)],
         "gpu_j_per_1000_examples": number("gpu_j_per_1000_examples", lane.gpu_j_per_1000_examples),
         "bottleneck": named("bottleneck", bottleneck.kind if bottleneck else "", NO_STEP),
         "bottleneck_text": named("bottleneck_text", bottleneck.text if bottleneck else "", NO_STEP),
@@ -205,6 +218,23 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
         **script,
         "missing": missing,
+    }
+
+
+def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
+    """Return a GPU of a lane as it was sampled last, and what the lane used of it; None for unknown."""
+    part = lane.gpu_parts.get(gpu.key, GpuPart())
+    return {
+        "index": gpu.index,
+        "uuid": gpu.key,
+        "name": gpu.name,
+        "busy_pct": known(gpu.busy_pct),
+        "lane_busy_pct": known(part.lane_busy_pct),
+        "used_bytes": known(gpu.used_bytes),
+        "lane_used_bytes": known(part.used_bytes),
+        "lane_used_source": part.source or None,
+        "total_bytes": known(gpu.total_bytes),
+        "power_w": known(gpu.power_w),
     }
 
 

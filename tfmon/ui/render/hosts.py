@@ -9,6 +9,7 @@ from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import STALE_TICKS, Snapshot
+from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.rows import Row
 from tfmon.ui.render.style import TEXT, TROUBLE, strong
 
@@ -66,7 +67,11 @@ def mode_said(snapshot: Snapshot, mode: str) -> str:
 
 def device_words(host: str, device: str, *, named: bool) -> str:
     """Write a device in a sentence: `the GPU`; where machines are named, `the GPU of gpu2` and `the CPU here`."""
-    words = "the CPU" if device == "cpu" else "the GPU" if device == "gpu:0" else f"GPU {device.partition(':')[2]}"
+    spec = LaneSpec(device)
+    if spec.devices > 1:
+        words = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
+    else:
+        words = "the CPU" if device == "cpu" else "the GPU" if device == "gpu:0" else f"GPU {spec.index}"
     if not named:
         return words
     return f"{words} of {host}" if host else f"{words} here"
@@ -78,7 +83,8 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
     Where there is little room, a place has no user and no domain.
     """
     if not any(one.spec.host for one in snapshot.lanes):
-        return [lane.title, lane.short_title]
+        counted = f"{lane.spec.devices}x{lane.spec.kind}"
+        return [lane.title, lane.short_title, *([counted] if lane.spec.devices > 1 else [])]
     place, short = lane.spec.place, lane.short_title
     settings = "" if short == place else short.removeprefix(f"{place} · ")
     brief = "/".join(filter(None, (_brief(lane.spec.host), lane.spec.device)))

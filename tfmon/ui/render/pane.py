@@ -11,7 +11,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, final, hosts, lifecycle, plots, readings
+from tfmon.ui.render import chart, final, hosts, lane_gpus, lifecycle, plots, readings
 from tfmon.ui.render.figures import HEIGHT, large
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import BLANK, Row, cell_len, cells, fit, wrap
@@ -290,8 +290,7 @@ def _plan(height: int, any_gpu: bool) -> tuple[set[str], int]:
 
 
 def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
-    lane, accent, gpu = pane.lane, pane.accent, pane.snapshot.gpu_of(pane.lane)
-    stale_s = pane.snapshot.stale_s(gpu) if gpu is not None else None
+    lane, accent = pane.lane, pane.accent
     return {
         "step": lambda: readings.step_row(lane, width),
         "time": lambda: readings.time_row(pane.bottleneck.shares if pane.bottleneck else None, width, accent),
@@ -299,8 +298,8 @@ def _makers(pane: Pane, width: int) -> dict[str, Callable[[], Row]]:
         "done": lambda: readings.done_row(lane, width),
         "cpu": lambda: readings.cpu_row(lane, pane.snapshot.machine_of(lane).usable_cores, width, accent),
         "memory": lambda: readings.memory_row(lane),
-        "gpu": lambda: readings.gpu_row(lane, gpu, width, accent, stale_s),
-        "gpu memory": lambda: readings.gpu_memory_row(lane, gpu, width),
+        "gpu": lambda: lane_gpus.load_row(lane, pane.snapshot, width, accent),
+        "gpu memory": lambda: lane_gpus.memory_row(lane, pane.snapshot, width),
         "knobs": lambda: readings.knobs_row(lane, width),
         "note": lambda: readings.note_row(lane, pane.snapshot.at_ns, hosts.silent_s(pane.snapshot, lane)),
     }

@@ -11,7 +11,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing
 from tfmon.ui.keys import key_of
-from tfmon.ui.render import chart, hosts, plots, readings
+from tfmon.ui.render import chart, hosts, lane_gpus, plots, readings
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
 from tfmon.ui.render.pane import (
     FRAME_CELLS,
@@ -186,13 +186,15 @@ def _readings(pane: Pane, width: int, height: int) -> list[Row]:
 
 def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
     lane, snapshot = pane.lane, pane.snapshot
-    gpu = snapshot.gpu_of(lane)
-    stale_s = snapshot.stale_s(gpu) if gpu is not None else None
-    gpu_rows: list[Row] = []
-    if lane.spec.kind == "gpu":
-        gpu_rows.append(readings.gpu_memory_row(lane, gpu, width))
-        if gpu is not None:
-            gpu_rows += _wrapped("", _of_gpu(gpu), width)
+    load, memory = (
+        lane_gpus.load_row(lane, snapshot, width, pane.accent),
+        lane_gpus.memory_row(lane, snapshot, width),
+    )
+    several = lane.spec.devices > 1
+    details = [] if several else [memory]
+    for gpu in snapshot.gpus_of(lane):
+        name = [f"gpu:{gpu.index}"] if several else []
+        details += _wrapped("", [*name, *_of_gpu(gpu)], width)
     return {
         "step": [readings.step_row(lane, width)],
         "time": list(_time(pane, width)),
@@ -200,8 +202,8 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
         "done": [readings.done_row(lane, width, discarded=False), *_discarded(lane, width)],
         "cpu": [readings.cpu_row(lane, snapshot.machine_of(lane).usable_cores, width, pane.accent)],
         "memory": [readings.memory_row(lane)],
-        "gpu": [readings.gpu_row(lane, gpu, width, pane.accent, stale_s)],
-        "gpu details": gpu_rows,
+        "gpu": [load, memory] if several else [load],
+        "gpu details": details,
         "others": _others(pane, width),
         "knobs": _wrapped("knobs", readings.knob_words(lane), width),
         "note": [readings.note_row(lane, snapshot.at_ns, hosts.silent_s(snapshot, lane))],

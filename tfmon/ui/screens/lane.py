@@ -12,6 +12,7 @@ from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HISTORY_SAMPLES, HostState
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
@@ -114,11 +115,10 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
         ("Lane", _of_lane(lane)),
         ("Heartbeat", lifecycle.lines(lane, snapshot)),
     ]
-    gpu, place = snapshot.gpu_of(lane), snapshot.place_of(lane)
+    gpus, place = _gpus(lane, snapshot), snapshot.place_of(lane)
     if lane.spec.host:
         sections.append((f"Connection to {lane.spec.host}", hosts.lines(snapshot, lane)))
-    if gpu is not None:
-        sections.append((_aged("GPU", snapshot, gpu), _of_gpu(lane, gpu)))
+    sections += [(heading, _of_gpu(lane, gpu)) for heading, gpu in gpus.items()]
     facts = _of_machine(place.machine) if lane.spec.host else iter(())
     if place.sample is not None:
         readings = itertools.chain(facts, _of_host(place.sample))
@@ -129,8 +129,15 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset 
         rows += [BLANK, ((f"  {heading}", STRONG),)]
         for name, text in lines:
             rows += entry(name, text, width, DIM)
-        rows += _curves(heading, place, gpu, charset)
+        rows += _curves(heading, place, gpus.get(heading), charset)
     return rows
+
+
+def _gpus(lane: LaneState, snapshot: Snapshot) -> dict[str, GpuSample]:
+    """Return the GPUs of a lane by the headings of their sections."""
+    gpus = snapshot.gpus_of(lane)
+    names = ["GPU"] if len(gpus) == 1 else [f"GPU {gpu.index}" for gpu in gpus]
+    return {_aged(name, snapshot, gpu): gpu for name, gpu in zip(names, gpus, strict=True)}
 
 
 def _curves(heading: str, place: HostState, gpu: GpuSample | None, charset: Charset) -> list[Row]:
@@ -226,14 +233,16 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "name", f"{gpu.name} ({gpu.key})"
     busy, most = _said(gpu.busy_pct, units.percent), _said(gpu.busy_max_pct, units.percent)
     yield "busy", f"{busy}, at most {most} ({gpu.busy_source})"
-    yield "this lane", _said(lane.gpu_lane_busy_pct, units.percent, " of the GPU's time")
+    part = lane.gpu_parts.get(gpu.key, GpuPart())
+    yield "this lane", _said(part.lane_busy_pct, units.percent, " of the GPU's time")
     shared = ", shared with the CPU" if gpu.unified else ""
     yield "memory", _said(gpu.used_bytes, units.memory) + f" of {_said(gpu.total_bytes, units.memory)}{shared}"
-    source = f" ({lane.gpu_memory_source})" if lane.gpu_memory_source else ""
-    yield "used by lane", _said(lane.gpu_memory_used_bytes, units.memory) + source
+    source = f" ({part.source})" if part.source else ""
+    yield "used by lane", _said(part.used_bytes, units.memory) + source
     watts, limit = _said(gpu.power_w, _watts), _said(gpu.power_limit_w, _watts)
     yield "power", f"{watts} of {limit} {gpu.power_source}".rstrip()
-    yield "energy", _said(lane.gpu_j_per_1000_examples, _joules, " for 1 000 examples")
+    on = f", {lane.spec.devices} GPUs together" if lane.spec.devices > 1 else ""
+    yield "energy", _said(lane.gpu_j_per_1000_examples, _joules, f" for 1 000 examples{on}")
     yield "temperature", _said(gpu.temperature_c, lambda value: f"{value:.0f} °C")
     yield "clocks", f"{_said(gpu.sm_clock_mhz, _mhz)} of {_said(gpu.sm_clock_max_mhz, _mhz)}"
     reasons = gpu.clock_reasons
