@@ -61,6 +61,48 @@ def test_what_limits_it_and_the_parts_of_a_device_make_up_the_step(expected):
     assert sum(profile.bottleneck.shares.values()) == pytest.approx(1)
 
 
+def two_gpus(first: dict, second: dict):
+    """A lane on two GPUs that launches early in a step."""
+    loop = launching(50, 100)
+    queues = [
+        gpu({name: each_step(4, part) for name, part in one.items()}, index)
+        for index, one in enumerate((first, second))
+    ]
+    return trace({"python3": each_step(4, loop)}, *queues)
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgs)", ""),
+        ("void sum", "adam/CollectiveReduceV2:CollectiveReduceV2"),
+    ],
+)
+def test_an_all_reduce_that_no_kernel_hides_limits_a_lane_on_two_gpus(name, op):
+    stats = {"tf_op": op} if op else {}
+
+    def reducing(start, length):
+        return lambda _n, at: [mark(name, at + start, length, **stats)]
+
+    profile = profile_of(
+        two_gpus(
+            {COMPUTE: kernel(60, 440), "Stream #16(Kernel)": reducing(400, 500)},
+            {COMPUTE: kernel(60, 300), "Stream #16(Kernel)": reducing(400, 490)},
+        )
+    )
+    first, _ = profile.devices
+    assert (us(first.kernels_ns), us(first.all_reduce_ns)) == (840, 400), "what a kernel hides costs nothing"
+    assert profile.bottleneck.kind == "mixed"
+    assert "adding gradients up over the GPUs while nothing is computed takes 40 %" in profile.bottleneck.text
+    assert "running operations 44 %" in profile.bottleneck.text
+    assert profile.bottleneck.shares["all-reduce"] == pytest.approx(0.4)
+    more = {COMPUTE: kernel(60, 240), "Stream #16(Kernel)": reducing(200, 700)}
+    alone = profile_of(two_gpus(more, more)).bottleneck
+    assert alone.kind == "all-reduce" and alone.text.startswith(
+        "all-reduce-bound: adding gradients up over the GPUs"
+    )
+
+
 def test_an_idle_gap_is_blamed_on_what_the_loop_did_meanwhile():
     one = device(gpu_lane(launching(300, 400), {COMPUTE: kernel(600, 200)}))
     assert (us(one.idle_input_ns), us(one.idle_launch_ns), us(one.idle_other_ns)) == (300, 300, 200)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
+from tfmon.model.several import obstacle
 
 SMALL_BATCH = 32
 """Below this a larger batch is proposed first: it is Keras' default, and other changes show their gain only when a
@@ -59,6 +60,7 @@ _TRIES = {
         _Try("prefetch", "auto", "make and copy batches while the step runs"),
         _Try("mixed_precision", "bfloat16", "half the bytes"),
     ),
+    "all-reduce": (_Try("batch_size", 0, "more work between two all-reduces"),),
     "eager": (_Try("graph", True, "start one graph instead of every operation"),),
     "dispatch": (
         _Try("batch_size", 0, "more work for each start"),
@@ -155,6 +157,8 @@ def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Ad
 
 def _makes_sense(lane: LaneState, one: _Try) -> bool:
     if one.knob == "xla" and not lane.settings.get("graph", True):
+        return False
+    if obstacle({**lane.settings, one.knob: one.value}, lane.spec.devices):
         return False
     # A CPU emulates 16 bits unless it is recent, and float16 nearly always.
     return not (one.value == "float16" and lane.spec.kind == "cpu")

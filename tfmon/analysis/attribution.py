@@ -17,6 +17,7 @@ ASYNCHRONOUS = 0.25
 """Work that is left after the call, as a share of the call, from which on the device runs behind the host."""
 
 NO_COPY = Missing("the batch is in the host's memory already")
+COPY_IN_STEP = Missing("the step splits the batch over the devices and copies the parts itself")
 NOT_SPLIT = Missing("no profile tells how the step's time splits")
 HIDDEN = Missing("the device keeps up with the launches, so its work is hidden behind them")
 NOT_SAMPLED = Missing("no step was sampled yet")
@@ -59,7 +60,7 @@ def shares_of(lane: LaneState) -> Shares | None:
     if not tally.steps or tally.span_ns <= 0:
         return None
     if lane.spec.kind == "gpu" or _runs_behind(tally):
-        return _on_a_device(tally)
+        return _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or lane.command else COPY_IN_STEP)
     return _on_the_host(lane, tally)
 
 
@@ -95,8 +96,11 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
     )
 
 
-def _on_a_device(tally: WindowSums) -> Shares:
-    """Return the shares on an asynchronous device: its own first, the rest by what the host did."""
+def _on_a_device(tally: WindowSums, no_copy: Missing) -> Shares:
+    """Return the shares on an asynchronous device: its own first, the rest by what the host did.
+
+    `no_copy` is why a sampled batch was not copied before its step, where it was not.
+    """
     span, period = tally.span_ns, tally.span_ns / tally.steps
     report = tally.report_ns / span
     host = {
@@ -128,7 +132,7 @@ def _on_a_device(tally: WindowSums) -> Shares:
     part["call"] -= traced
     return Shares(
         input_pct=100 * part["input"],
-        copy_pct=NOT_SAMPLED if not tally.sampled else NO_COPY if copy is None else 100 * copied,
+        copy_pct=NOT_SAMPLED if not tally.sampled else no_copy if copy is None else 100 * copied,
         dispatch_pct=NOT_SAMPLED if launches is None else 100 * part["call"],
         device_pct=NOT_SAMPLED if device is None else 100 * busy if behind else HIDDEN,
         step_pct=100 * (part["call"] + busy),

@@ -21,6 +21,7 @@ _PHRASES: Mapping[BottleneckKind, str] = {
     "input": "waiting for batches",
     "sync": "reading each loss",
     "transfer": "copying to the device",
+    "all-reduce": "adding gradients up over the devices",
     "other": "Python between the steps",
     "eager": "starting operations one by one",
     "dispatch": "starting the step",
@@ -91,7 +92,17 @@ def _retracing_text(lane: LaneState, evidence: Evidence) -> str:
 
 def _also(snapshot: Snapshot, lane: LaneState) -> tuple[str, ...]:
     """Return what the machine adds to it: one line for each unusual reading."""
-    return tuple(line for line in (*_of_the_host(snapshot, lane), *_of_the_gpu(snapshot, lane)) if line)
+    lines = (*_of_the_host(snapshot, lane), *_of_the_gpu(snapshot, lane), *_of_several_devices(lane))
+    return tuple(line for line in lines if line)
+
+
+def _of_several_devices(lane: LaneState) -> list[str]:
+    """Say where adding the gradients up over the devices is counted: the windows do not tell it apart."""
+    if lane.spec.devices == 1 or lane.command:
+        return []
+    if lane.spec.kind == "gpu":
+        return ["adding gradients up over the GPUs (all-reduce) counts as computing; a profile tells it apart"]
+    return ["adding gradients up over the logical CPUs (all-reduce) counts as starting the step"]
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:

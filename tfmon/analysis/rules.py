@@ -19,10 +19,20 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 BottleneckKind: TypeAlias = Literal[
-    "retracing", "compute", "input", "sync", "transfer", "other", "eager", "dispatch", "step", "mixed"
+    "retracing",
+    "compute",
+    "input",
+    "sync",
+    "transfer",
+    "other",
+    "eager",
+    "dispatch",
+    "step",
+    "mixed",
+    "all-reduce",
 ]
 """`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute,
-where they are not told apart; `mixed` is two of them."""
+where they are not told apart; `mixed` is two of them; `all-reduce` adds gradients up over several devices."""
 
 RETRACED_STEPS_PCT = 2.0
 """Steps that trace, in percent of the steps; a loop whose arguments keep their types traces in none."""
@@ -31,6 +41,7 @@ SATURATED_PCT = 80.0
 INPUT_PCT = 40.0
 SYNC_PCT = 30.0
 COPY_PCT = 25.0
+ALL_REDUCE_PCT = 25.0
 OTHER_PCT = 40.0
 DISPATCH_OF_STEP = 0.35
 """Share of dispatch in the step itself: dispatch and compute."""
@@ -65,6 +76,8 @@ class Evidence:
     other: float
     """Python between the steps."""
     retracing: float
+    all_reduce: float = 0.0
+    """Adding values up over the devices while nothing computes, and waiting for the slowest of them."""
 
     def share(self, kind: BottleneckKind) -> float:
         """Return the share that a bottleneck is about; 0 where it is not known."""
@@ -76,12 +89,12 @@ class Evidence:
             case "mixed":
                 return 0.0
             case _:
-                return getattr(self, kind) or 0.0
+                return getattr(self, kind.replace("-", "_")) or 0.0
 
     def largest(self, part: float) -> bool:
         """Return whether a part is larger than any other; a step that is not split counts as two halves."""
         parts = [self.input, self.transfer, self.sync, self.other, self.dispatch or 0.0, self.compute or 0.0]
-        parts.append(self.step / 2)
+        parts += [self.all_reduce, self.step / 2]
         parts.remove(part)
         return part > max(parts)
 
@@ -107,6 +120,7 @@ RULES: tuple[Rule, ...] = (
     Rule("retracing", lambda one: one.retraced_steps > RETRACED_STEPS_PCT, decides=True),
     Rule("compute", lambda one: one.share("compute") >= SATURATED_PCT, decides=True),
     Rule("input", lambda one: one.input > INPUT_PCT or one.largest(one.input)),
+    Rule("all-reduce", lambda one: one.all_reduce > ALL_REDUCE_PCT or one.largest(one.all_reduce)),
     Rule("sync", lambda one: one.reading > SYNC_PCT),
     Rule("transfer", lambda one: one.transfer > COPY_PCT),
     Rule("other", lambda one: one.other > OTHER_PCT or one.largest(one.other)),
@@ -125,6 +139,7 @@ def find_kinds(evidence: Evidence) -> tuple[BottleneckKind, ...]:
     sizes: dict[BottleneckKind, float] = {
         "input": evidence.input,
         "transfer": evidence.transfer,
+        "all-reduce": evidence.all_reduce,
         "dispatch": evidence.dispatch or 0.0,
         # A loop that waits to read a result does so while the device computes: it is the same time.
         "compute": 0.0 if rule.kind == "sync" else evidence.compute or 0.0,
@@ -142,6 +157,7 @@ _LABELS: Mapping[BottleneckKind, str] = {
     "input": "input-bound",
     "sync": "sync-bound",
     "transfer": "transfer-bound",
+    "all-reduce": "all-reduce-bound",
     "other": "loop-bound",
     "eager": "eager execution",
     "dispatch": "dispatch-bound",

@@ -173,6 +173,7 @@ _PHRASES: Mapping[BottleneckKind, str] = {
     "dispatch": "calling the step while nothing is computed",
     "eager": "starting operations one by one from Python",
     "transfer": "copying between host and device while nothing else runs",
+    "all-reduce": "adding gradients up over the GPUs while nothing is computed",
     "sync": "waiting for the device outside of the step",
     "other": "what the loop does outside of pipeline and step",
 }
@@ -192,6 +193,7 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
         text = sentence(kinds, evidence, _PHRASES)
     dispatch: BottleneckKind = "eager" if evidence.eager else "dispatch"
     parts: tuple[BottleneckKind, ...] = ("compute", "input", dispatch, "transfer", "other", "retracing")
+    parts = (*parts, "all-reduce") if len(profile.devices) > 1 else parts
     shares: dict[str, float] = {kind: evidence.share(kind) / 100 for kind in parts}
     return ProfileBottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares)
 
@@ -204,7 +206,8 @@ def evidence_of(profile: Profile) -> Evidence:
 
     if profile.devices:
         device = profile.devices[0]
-        compute, input_wait = share(device.kernels_ns), share(device.idle_input_ns)
+        compute, input_wait = share(device.kernels_ns - device.all_reduce_ns), share(device.idle_input_ns)
+        all_reduce = share(device.all_reduce_ns)
         dispatch, other = share(device.idle_launch_ns), share(device.idle_other_ns)
         transfer = share(device.h2d_exposed_ns, device.d2h_exposed_ns)
         retracing = share(device.idle_tracing_ns)
@@ -213,7 +216,7 @@ def evidence_of(profile: Profile) -> Evidence:
         assert isinstance(call, Call)
         compute, input_wait = share(call.compute_ns), share(profile.input.wait_ns)
         dispatch, other = share(call.dispatch_ns), share(profile.other_ns)
-        transfer = 0.0
+        transfer = all_reduce = 0.0
         retracing = share(call.tracing_ns, call.compile_ns)
     return Evidence(
         retraced_steps=100 * profile.retraced_steps / profile.steps,
@@ -227,6 +230,7 @@ def evidence_of(profile: Profile) -> Evidence:
         sync=0.0,
         other=other,
         retracing=retracing,
+        all_reduce=all_reduce,
     )
 
 

@@ -17,6 +17,8 @@ _QUEUE = "Stream"
 """Other lines of a GPU's plane are made from these by the profiler: steps, modules, names."""
 _KIND = re.compile(r"\bkind:(\w+)")
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d{1,18})")
+_ALL_REDUCE = re.compile(r"nccl|CollectiveReduce|AllReduce", re.IGNORECASE)
+"""In the name of a kernel, or the type of its operation, that adds values up over several GPUs."""
 _TO_DEVICE, _TO_HOST = ("H2D", "HTOD"), ("D2H", "DTOH")
 _DETAILS = "memcpy_details"
 
@@ -28,6 +30,8 @@ class GpuTrace:
     name: str
     kernels: Times
     """And all else that is no copy from or to the host."""
+    computing: Times
+    """The kernels without those of an all-reduce."""
     h2d: Times
     d2h: Times
     sizes: dict[str, list[tuple[int, int | None]]]
@@ -55,6 +59,7 @@ def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
         return total(times) / 1000 / steps
 
     kernels, h2d, d2h = (both(times, window) for times in (gpu.kernels, gpu.h2d, gpu.d2h))
+    reducing = without(kernels, gpu.computing)
     h2d_exposed = without(h2d, kernels)
     d2h_exposed = without(without(d2h, kernels), h2d)
     idle = without(without(without(window, kernels), h2d), d2h)
@@ -66,6 +71,7 @@ def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
     return GpuTime(
         name=gpu.name,
         kernels_ns=per_step(kernels),
+        all_reduce_ns=per_step(reducing),
         h2d_ns=per_step(h2d),
         d2h_ns=per_step(d2h),
         h2d_exposed_ns=per_step(h2d_exposed),
@@ -93,6 +99,7 @@ def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
 
 def _read(plane: Plane) -> GpuTrace:
     kernels: list[Interval] = []
+    computing: list[Interval] = []
     copies: dict[str, list[Interval]] = {"h2d": [], "d2h": []}
     sizes: dict[str, list[tuple[int, int | None]]] = {"h2d": [], "d2h": []}
     name = plane.name.removeprefix("/device:")
@@ -106,8 +113,13 @@ def _read(plane: Plane) -> GpuTrace:
             sizes[way].append((event.start_ps, int(size[1]) if size else None))
         else:
             kernels.append(span)
-            runs.append(OpRun(*_title(event), name, *span, event.end_ps - event.start_ps))
-    return GpuTrace(name, unite(kernels), unite(copies["h2d"]), unite(copies["d2h"]), sizes, tuple(runs))
+            title = _title(event)
+            runs.append(OpRun(*title, name, *span, event.end_ps - event.start_ps))
+            if not _ALL_REDUCE.search(f"{event.name} {title[1]}"):
+                computing.append(span)
+    return GpuTrace(
+        name, unite(kernels), unite(computing), unite(copies["h2d"]), unite(copies["d2h"]), sizes, tuple(runs)
+    )
 
 
 def _work(plane: Plane) -> Iterator[TraceEvent]:

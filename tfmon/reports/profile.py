@@ -101,6 +101,8 @@ def _device(profile: Profile, device: GpuTime) -> Iterator[str]:
         return units.reading(amount, units.memory) + (" a step" if not isinstance(amount, Missing) else "")
 
     yield _row(profile, "kernels", device.kernels_ns)
+    if device.all_reduce_ns:
+        yield _row(profile, "  of it all-reduce only", device.all_reduce_ns)
     yield _row(profile, "copies from the host", device.h2d_ns, copied(device.h2d_bytes))
     yield _row(profile, "  that no kernel hid", device.h2d_exposed_ns)
     yield _row(profile, "copies to the host", device.d2h_ns, copied(device.d2h_bytes))
