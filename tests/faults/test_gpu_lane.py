@@ -65,6 +65,26 @@ def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
     assert cpu["gpu_busy_pct"] is None and cpu["missing"]["gpu_busy_pct"] == "no GPU in this lane"
 
 
+def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(machine, tmp_path):
+    command = [sys.executable, str(PROGRAM), "race", "small-dense", "--lane", "gpu:0", "--lane", "gpu:all"]
+    words = ("--seconds", "6", "--slice", "0.2", "--json", "--record", str(tmp_path / "one.jsonl"))
+    environment = {**os.environ, **machine.environment}
+    done = subprocess.run(
+        [*command, *words], env=environment, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    one, two = told["lanes"]
+    assert (two["device"], two["device_name"]) == ("gpu:0+1", "NVIDIA Busy + NVIDIA Idle")
+    assert [(gpu["name"], gpu["busy_pct"]) for gpu in two["gpus"]] == [("NVIDIA Busy", 87), ("NVIDIA Idle", 0)]
+    assert (len(one["gpus"]), two["gpu_busy_pct"]) == (1, 43.5)
+    assert two["knobs"]["batch_scope"] == "global"
+    assert told["verdict"]["scaling"] == [], "the two GPUs are not of one model"
+    replay = [sys.executable, str(PROGRAM), "replay", str(tmp_path / "one.jsonl"), "--json"]
+    again = subprocess.run(replay, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    assert json.loads(again.stdout)["lanes"] == told["lanes"]
+
+
 def test_a_gpu_that_is_lost_touches_its_readings_only(machine, screen):
     screen.wait_for(lambda shown: "87 % busy" in shown and "NVIDIA" in shown)
     machine.driver.play(TWO_GPUS + "".join(f"ret Device{call} 15 0\n" for call in CALLS))

@@ -101,6 +101,17 @@ def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(rac
     assert "gpu2" in opened.header.recorded_on and "ahead" in opened.header.recorded_on
 
 
+@pytest.mark.tensorflow
+def test_a_lane_on_two_logical_cpus_of_a_host_counts_exactly(run):
+    lanes = ("--lane", "gpu2/cpu", "--lane", "gpu2/2xcpu")
+    done = run("race", "small-dense", *lanes, "--steps", 200, "--slice", "0.2", "--json", "--set", "batch_size=16")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [lane["device"] for lane in told["lanes"]] == ["cpu", "2xcpu"]
+    for lane in told["lanes"]:
+        assert lane["examples"] == 16 * lane["steps"] and lane["measured_steps"] >= 200, lane["error"]
+
+
 def open_events(folder: Path) -> list[object]:
     from tfmon.recordings.reader import Recording
 

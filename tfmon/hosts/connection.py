@@ -18,7 +18,7 @@ from tfmon.hosts.remote import RemoteProcess
 from tfmon.hosts.wire import Greeting, Wire
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.launcher import ProcessLauncher
-from tfmon.lanes.plan import LanePlan, RacePlan, digest
+from tfmon.lanes.plan import LanePlan, RacePlan, device_word, digest
 from tfmon.lanes.process import Sink
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, HostConnected, HostConnecting
@@ -165,7 +165,7 @@ class Connection:
         }
         scenario = ""
         if plan.command:
-            command = {"words": plan.command, "device": lane.spec.kind, "settings": lane.settings}
+            command = {"words": plan.command, "device": device_word(lane.spec), "settings": lane.settings}
             words.update(command=command, folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)

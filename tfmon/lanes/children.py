@@ -11,7 +11,7 @@ from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, Command
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.places import Place
-from tfmon.lanes.plan import LanePlan, RacePlan
+from tfmon.lanes.plan import LanePlan, RacePlan, device_word
 from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.reader import PipeReader
 from tfmon.lanes.spare import SpareWorker
@@ -121,7 +121,7 @@ class Children:
         """
         if lane.spec.host:
             return self._start_elsewhere(lane, plan), None
-        command = Command(plan.command, lane.spec.kind, lane.settings) if plan.command else None
+        command = Command(plan.command, device_word(lane.spec), lane.settings) if plan.command else None
         spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}

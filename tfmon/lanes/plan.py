@@ -67,6 +67,11 @@ def lane_environment(spec: LaneSpec, gpu_uuids: str | None) -> dict[str, str | N
     return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuids, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
+def device_word(spec: LaneSpec) -> str:
+    """Return what a user's script is told of its devices: `cpu`, `gpu`, or for several such as `2xcpu`."""
+    return spec.kind if spec.devices == 1 else f"{spec.devices}x{spec.kind}"
+
+
 def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
     """Return the plan of a lane's next process: its present settings, and the steps that are not measured yet."""
     steps = None if plan.steps is None else max(1, plan.steps - measured)

@@ -28,7 +28,18 @@ class LanePipes:
     token: str
     """Distinguishes these descriptors from others with their numbers."""
     device: str
-    """`cpu` or `gpu`."""
+    """`cpu` or `gpu`, or for several such as `2xcpu`."""
+
+    @property
+    def kind(self) -> str:
+        """`cpu` or `gpu`."""
+        return self.device.rpartition("x")[2]
+
+    @property
+    def devices(self) -> int:
+        """How many there are."""
+        count = self.device.rpartition("x")[0]
+        return int(count) if count.isdecimal() else 1
 
     def text(self) -> str:
         """Write it as the variable's value."""

@@ -47,7 +47,7 @@ class Lane(Meter):
 
     def __init__(self, pipes: LanePipes) -> None:
         """Say hello on the pipes, and measure the calling thread."""
-        self.device = pipes.device
+        self.device = pipes.kind
         self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")))
         self._mailbox: Mailbox[Request] = Mailbox()
         reporter = ScriptReporter(pipes.metric_fd)

@@ -96,10 +96,9 @@ class FakeTrainer:
             case Assign():
                 self.settings, self.limit = dict(request.settings), request.steps
                 if request.device == "gpu":
-                    claimed = os.environ.get("CUDA_VISIBLE_DEVICES")
-                    self.say(
-                        LibrariesLoaded, tensorflow="0", keras="0", numpy="0", device_name="", gpu_uuid=claimed
-                    )
+                    claimed = tuple(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))
+                    versions = {"tensorflow": "0", "keras": "0", "numpy": "0"}
+                    self.say(LibrariesLoaded, device_name="", gpu_uuids=claimed, **versions)
                 self.say(
                     Built, parameters=1, examples=int(os.environ.get("EXAMPLES", 1_000)), settings=self.settings
                 )
