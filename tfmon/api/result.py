@@ -32,7 +32,7 @@ class LaneResult:
     name: str
     """Its device, and every setting in which the lanes differed at the end."""
     device: str
-    """`cpu` or `gpu:N`."""
+    """`cpu`, `gpu:N`, or for several such as `gpu:0+1` or `2xcpu`."""
     state: State
     error: str | None
     """Why it failed."""

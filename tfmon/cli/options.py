@@ -104,8 +104,8 @@ lanes = click.option(
     "lanes",
     multiple=True,
     metavar="SPEC",
-    help="A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256 or me@gpu2/gpu. Give it once for "
-    "each lane.",
+    help="A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu or me@gpu2/gpu. "
+    "Give it once for each lane.",
 )
 one_lane = click.option(
     "--lane",

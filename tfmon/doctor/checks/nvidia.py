@@ -115,7 +115,8 @@ def visible_devices(facts: Facts) -> Finding:
         return warning(text, "an order that is certain", "export CUDA_DEVICE_ORDER=PCI_BUS_ID", evidence)
     seen = visible_gpus(facts.visibility)
     total = len(facts.visibility.physical_gpus)
-    return ok(f"{len(seen)} of {total}: {', '.join(one.name for one in seen)}", evidence)
+    together = "--lane gpu:all trains on all of them together" if len(seen) > 1 else ""
+    return ok(f"{len(seen)} of {total}: {', '.join(one.name for one in seen)}", evidence, together)
 
 
 @check(
