@@ -27,7 +27,7 @@ IN_PANE = (
     ("memory", "Memory that no other process shares, summed over the lane and its children (1 MiB = 2^20 bytes)."),
     ("gpu", "Share of the last second in which the GPU ran a kernel, of any process, and its power in watts of "
      "the limit; of several GPUs, the share of each. From the driver: NVML, on a Mac ioreg."),
-    ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known, on each of its GPUs; what "
+    ("gpu mem", "Memory used by the lane, as the driver says, or how else that is known, on each GPU; what "
      "TensorFlow's allocator has allocated of it, and its peak."),
     ("refused", "Why the last knob could not be changed, for 20 s; the lane trains on as before."),
     ("of about", "While a lane gets ready: how long its stage took before on this machine, the median of the last "
