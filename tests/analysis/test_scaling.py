@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from support.many_gpus import EIGHT, ManyGpus, eight_gpus
 
+from tfmon.analysis.advice import advice_for
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.verdict import FASTER, SAME
+from tfmon.model.knobs import COMMON
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race import to_json
 
@@ -82,3 +84,17 @@ def test_the_json_has_the_scaling_and_each_gpu_with_what_the_lane_used_of_it():
     assert gpus[6]["lane_used_bytes"] == 32 * 2**30
     assert result["lanes"][1]["gpu_memory_used_bytes"] == sum(gpu["lane_used_bytes"] for gpu in gpus)
     assert result["lanes"][0]["gpus"][0]["lane_used_bytes"] == 2 * 2**30
+
+
+def test_a_lane_on_several_devices_is_advised_nothing_that_it_refuses():
+    demo = ManyGpus((LaneSpec("gpu:0"), LaneSpec("gpu:0+1")))
+    demo.go()
+    demo.race(5)
+    snapshot = demo.session.snapshot()
+    knobs = (*COMMON, *snapshot.race.knobs)
+    one, two = ([(one.knob, one.value) for one in advice_for("compute", lane, knobs)] for lane in snapshot.lanes)
+    assert ("xla", True) in one and ("mixed_precision", "float16") in one
+    assert {knob for knob, _ in two} == {"mixed_precision", "batch_size"} and (
+        "mixed_precision",
+        "float16",
+    ) not in two

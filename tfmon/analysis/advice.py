@@ -158,7 +158,7 @@ def _proposals(kind: str, lane: LaneState, knobs: Sequence[Knob]) -> Iterator[Ad
 def _makes_sense(lane: LaneState, one: _Try) -> bool:
     if one.knob == "xla" and not lane.settings.get("graph", True):
         return False
-    if obstacle({**lane.settings, one.knob: one.value}, lane.spec.devices):
+    if one.knob != "batch_size" and obstacle({**lane.settings, one.knob: one.value}, lane.spec.devices):
         return False
     # A CPU emulates 16 bits unless it is recent, and float16 nearly always.
     return not (one.value == "float16" and lane.spec.kind == "cpu")
