@@ -33,8 +33,7 @@ USUAL_VISITS = 2
 OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit"
 REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
 OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
-"""`measured`: to the interval that is wanted; `stopped early`: it cannot win; `time limit`: it was raced for as long
-as one may be."""
+"""`measured`: to the interval that is wanted; `stopped early`: it cannot win; `time limit`: it had its time."""
 
 
 # ---------------------------------------------------------------- which combinations
@@ -335,7 +334,10 @@ def answer(found: Found) -> list[str]:
             lines.append(f"nothing is measured yet{where}")
             continue
         name = settings_text(best.combination.settings)
-        if best.outcome == BASELINE:
+        if best.ratio.high < 1:
+            factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
+            line = f"nothing is faster than the baseline{where}; the nearest is {name}, {factor} ({interval})"
+        elif best.outcome == BASELINE:
             line = f"best{where}: the baseline, {name}"
         else:
             factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
@@ -356,3 +358,49 @@ def progress_text(found: Found) -> str:
     """Say how far a sweep is: "12 of 48 settled, about 20 min left"."""
     left = f", about {units.about(found.left_s)} left" if found.left_s and not found.state.over else ""
     return f"{found.settled} of {len(found.rows)} settled{left}"
+
+
+# ---------------------------------------------------------------- curves
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCurve:
+    """The ratio over the values of one numeric knob, on one kind of device."""
+
+    knob: str
+    kind: str
+    values: tuple[KnobValue, ...]
+    """From the lowest."""
+    series: tuple[tuple[Settings, tuple[Estimate | None, ...]], ...]
+    """For each setting of the other knobs, the ratio at each value; the best series first."""
+
+
+def curves_of(found: Found) -> tuple[SweepCurve, ...]:
+    """Return a curve for each knob that is swept over numbers, and each kind of device."""
+    plan, curves = found.state.plan, []
+    for knob, kind in itertools.product(plan.over, plan.kinds):
+        values = [
+            value for value in plan.over[knob] if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        if len(values) < 2:
+            continue
+        series: dict[tuple[KnobValue, ...], dict[KnobValue, Estimate]] = {}
+        for row in found.ranked:  # the series with the best one comes first
+            settings = row.combination.settings
+            if row.combination.kind == kind and row.ratio is not None and settings[knob] in values:
+                others = tuple(value for name, value in settings.items() if name != knob)
+                series.setdefault(others, {})[settings[knob]] = row.ratio
+        names = [name for name in plan.over if name != knob]
+        ordered = tuple(sorted(values))
+        curves.append(
+            SweepCurve(
+                knob,
+                kind,
+                ordered,
+                tuple(
+                    (dict(zip(names, others, strict=True)), tuple(map(known.get, ordered)))
+                    for others, known in series.items()
+                ),
+            )
+        )
+    return tuple(curves)

@@ -93,6 +93,7 @@ def sweep(
       tfmon sweep --resume FILE
     """
     from tfmon.analysis.sweep import LEAST_CI
+    from tfmon.runner.planner import RaceOptions
     from tfmon.runner.sweep import SweepOptions, SweepProgram
 
     command = options.own_command()
@@ -107,12 +108,12 @@ def sweep(
     sweep_options = SweepOptions(
         over=over,
         places=places,
-        settings=settings,
+        race=RaceOptions(
+            settings=settings, slice_s=slice_s, python=options.interpreter(python, command), watched=False
+        ),
         until_ci=options.percentage("--until-ci", until_ci, LEAST_CI),
         each_s=limit,
         everything=everything,
-        slice_s=slice_s,
-        python=options.interpreter(python, command),
     )
     if not headless and (why := options.why_no_screen()):
         click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)

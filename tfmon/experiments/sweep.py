@@ -108,6 +108,8 @@ class Sweep:
         self._failures: dict[Station, int] = {}
         self._inboxes: set[queue.SimpleQueue[Event | None]] = set()
         self._stopped = ""
+        self._working = 0
+        """Machines that still have something to do."""
         self._threads: list[threading.Thread] = []
 
     @property
@@ -123,6 +125,7 @@ class Sweep:
         for stations in self._machines.values():
             thread = threading.Thread(target=self._work, args=(stations,), name="tfmon-sweep", daemon=True)
             self._threads.append(thread)
+        self._working = len(self._threads)
         for thread in self._threads:
             thread.start()
 
@@ -130,6 +133,8 @@ class Sweep:
         """End it soon; what is measured stays."""
         with self._news:
             self._stopped = self._stopped or reason
+            if not self._threads:
+                self._state = replace(self._state, over=True, ended=self._stopped)
             for inbox in self._inboxes:
                 inbox.put(None)
             self._news.notify_all()
@@ -139,12 +144,7 @@ class Sweep:
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
-            return False
-        with self._news:
-            if not self._state.over:
-                self._state = replace(self._state, over=True, ended=self._why_ended())
-        return True
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _why_ended(self) -> str:
         if self._stopped:
@@ -156,7 +156,16 @@ class Sweep:
     # ---------------------------------------------------------------- one machine
 
     def _work(self, stations: Sequence[Station]) -> None:
-        """Visit one combination after the other, in the places of a machine in turn."""
+        """Visit one combination after the other, in the places of a machine in turn; the last one ends the sweep."""
+        try:
+            self._visit_all(stations)
+        finally:
+            with self._news:
+                self._working -= 1
+                if not self._working:
+                    self._state = replace(self._state, over=True, ended=self._why_ended())
+
+    def _visit_all(self, stations: Sequence[Station]) -> None:
         waiting = list(stations)
         while (taken := self._take(waiting)) is not None:
             station, number = taken

@@ -27,6 +27,8 @@ class SweepPlan:
     """Settings of the lane that each combination is raced against, as far as they are known."""
     places: tuple[str, ...]
     """Where it is measured, such as `cpu` or `gpu2/gpu:0`; a place may be there more than once."""
+    words: tuple[str, ...]
+    """The same as the user named them."""
     kinds: tuple[str, ...]
     """The devices that these are, without their numbers: each combination is measured on each of them."""
     settings: tuple[str, ...] = ()

@@ -182,5 +182,4 @@ def _lock(descriptor: int, path: Path) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(descriptor)
             raise TfmonError(f"another tfmon writes {path}", "wait until it is through, or end it") from None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
@@ -32,13 +33,14 @@ class SweepOptions:
 
     over: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
-    """Devices as a lane names them, each with how often it is there, as in `gpu2/gpu*4`; none for the default."""
-    settings: tuple[str, ...] = ()
+    """Devices as a lane names them, each with how often it is there, as in `gpu2/gpu*4`; none for the CPU."""
+    race: RaceOptions = field(default_factory=lambda: RaceOptions(watched=False))
+    """What every race has: the settings of the baseline, the slice, the interpreter."""
     until_ci: float = 0.03
     each_s: float = 60.0
     everything: bool = False
-    slice_s: float = 0.5
-    python: Path = Path()
+    workers: Callable[[str], int] = lambda word: 1
+    """How many workers a word stands for that does not say it itself."""
 
 
 class PlaceStation:
@@ -47,9 +49,7 @@ class PlaceStation:
     def __init__(self, info: ScenarioInfo, word: str, options: SweepOptions, number: int = 1) -> None:
         """Connect to the place, and find out what it is; raises TfmonError where it cannot be used."""
         self._info = info
-        self._options = RaceOptions(
-            settings=options.settings, python=options.python, slice_s=options.slice_s, lanes=(word,), watched=False
-        )
+        self._options = replace(options.race, lanes=(word,))
         self._program = Program(self._options)
         self._began = False
         try:
@@ -192,14 +192,18 @@ def read_options(
 
     try:
         over = parse_over(None if info.command else info.knobs, options.over)
-        own = guess_settings(options.settings) if info.command else parse_settings(info.knobs, options.settings)
+        own = (
+            guess_settings(options.race.settings)
+            if info.command
+            else parse_settings(info.knobs, options.race.settings)
+        )
     except KnobError as error:
         hint = "such as --over lr=1e-3,1e-4" if info.command else f"tfmon show {info.name} lists the knobs"
         raise UsageError(str(error), hint) from error
     return over, {**info.defaults(), **own}
 
 
-def split_places(words: Sequence[str]) -> list[tuple[str, int]]:
+def split_places(words: Sequence[str], workers: Callable[[str], int] = lambda word: 1) -> list[tuple[str, int]]:
     """Return each place with its number among those of the same name, from 1.
 
     Raises:
@@ -211,7 +215,7 @@ def split_places(words: Sequence[str]) -> list[tuple[str, int]]:
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
             raise UsageError(f"--on {word} is no place", "such as --on cpu, --on gpu:0,gpu:1 or --on gpu2/gpu*2")
         already = sum(one == name for one, _ in places)
-        places += [(name, already + number) for number in range(1, (int(times) if star else 1) + 1)]
+        places += [(name, already + number) for number in range(1, (int(times) if star else workers(name)) + 1)]
         if len(places) > MOST_WORKERS:
             raise UsageError(f"{len(places)} workers are too many; {MOST_WORKERS} is the most")
     return places
@@ -219,15 +223,16 @@ def split_places(words: Sequence[str]) -> list[tuple[str, int]]:
 
 def _open_stations(info: ScenarioInfo, options: SweepOptions) -> list[PlaceStation]:
     """Connect to the places; what was opened is closed where one of them cannot be used."""
-    stations: list[PlaceStation] = []
-    try:
-        for word, number in split_places(options.places or ("cpu",)):
-            stations.append(PlaceStation(info, word, options, number))
-    except BaseException:
-        for station in stations:
-            station.close()
-        raise
-    return stations
+    places = split_places(options.places or ("cpu",), options.workers)
+    with ThreadPoolExecutor(min(16, len(places)), thread_name_prefix="tfmon-connect") as pool:
+        waiting = [pool.submit(PlaceStation, info, word, options, number) for word, number in places]
+    errors = [error for one in waiting if (error := one.exception()) is not None]
+    if errors:
+        for one in waiting:
+            if one.exception() is None:
+                one.result().close()
+        raise errors[0]
+    return [one.result() for one in waiting]
 
 
 def _planned(
@@ -244,15 +249,16 @@ def _planned(
         over=over,
         baseline=baseline,
         places=tuple(station.place for station in stations),
+        words=options.places or ("cpu",),
         kinds=tuple(dict.fromkeys(station.kind for station in stations)),
-        settings=options.settings,
+        settings=options.race.settings,
         until_ci=options.until_ci,
         each_s=options.each_s,
         everything=options.everything,
-        slice_s=options.slice_s,
+        slice_s=options.race.slice_s,
         command=info.command,
         source=digest(info.path),
-        python=str(options.python),
+        python=str(options.race.python),
         machines={station.place: station.device for station in stations},
     )
 
@@ -297,10 +303,10 @@ def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ..
 
 def _as_before(plan: SweepPlan, options: SweepOptions) -> SweepOptions:
     """Return the options of a sweep that goes on: its own, in other places if some are given."""
-    if options.over or options.settings:
+    if options.over or options.race.settings:
         raise UsageError("--resume goes on with the same combinations", "leave --over and --set out")
-    places = options.places or tuple(place.partition(" #")[0] for place in plan.places)
-    return replace(options, places=places, settings=plan.settings, slice_s=plan.slice_s, python=Path(plan.python))
+    race = replace(options.race, settings=plan.settings, slice_s=plan.slice_s, python=Path(plan.python))
+    return replace(options, places=options.places or plan.words, race=race)
 
 
 def _exact(value: KnobValue) -> str:

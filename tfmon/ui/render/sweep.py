@@ -1,0 +1,166 @@
+"""The table and the curve of a sweep, as entries and rows. Pure."""
+
+from __future__ import annotations
+
+from tfmon import units
+from tfmon.analysis.curve_chart import draw_series
+from tfmon.analysis.sweep import (
+    BASELINE,
+    BEATEN,
+    FAILED,
+    MEASURED,
+    OPEN,
+    OUTCOMES,
+    REFUSED,
+    Found,
+    SweepCurve,
+    answer,
+    curves_of,
+    settings_text,
+)
+from tfmon.analysis.sweep import Row as Ranked
+from tfmon.model.knobs import short_name, show
+from tfmon.ui.render.rows import Row, Span, wrap
+from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style
+from tfmon.ui.render.table import Column, Entry
+
+MOST_SERIES = 4
+"""Series of a curve that are drawn; the others are in the table."""
+IDS = "ABCD"
+_NONE = "–"
+
+
+def columns_of(found: Found) -> tuple[Column, ...]:
+    """Return the columns: the knobs, then what was measured."""
+    plan = found.state.plan
+    knobs = [Column(short_name(knob), 16) for knob in plan.over]
+    kinds = [Column("device", 8)] if len(plan.kinds) > 1 else []
+    named = (("ratio", 8), ("95 % interval", 16), ("ex/s", 10), ("memory", 9), ("limited by", 12), ("place", 16))
+    return (*knobs, *kinds, *(Column(name, most) for name, most in named), Column("state"))
+
+
+def entry_of(row: Ranked, found: Found) -> Entry:
+    """Return a combination as an entry of the list."""
+    known, figures, ratio = row.combination, row.combination.figures, row.ratio
+    speed, memory = (figures.examples_per_s, figures.memory_bytes) if figures else (None, None)
+    place = row.place or (figures.place if figures else "")
+    limited = figures.bottleneck if figures else ""
+    several = len(found.state.plan.kinds) > 1
+    best = row.outcome != BASELINE and found.best(known.kind) is row
+    factor, interval = _NONE, _NONE
+    if ratio is not None:
+        factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
+        factor, interval = ("1×", "") if row.outcome == BASELINE else (factor, interval)
+    knobs = [(show(value), STRONG if best else TEXT) for value in known.settings.values()]
+    style = STRONG if best else TEXT if ratio is not None and ratio.low > 1 else DIM
+    cells: list[Span] = [
+        *knobs,
+        *([(known.kind, TEXT)] if several else []),
+        (f"{factor:>6}{'*' if row.learns and ratio is not None else ' '}", style),
+        (interval, style),
+        (f"{units.rate(speed) if speed else _NONE:>7}", TEXT),
+        (f"{units.memory(memory) if memory else _NONE:>8}", DIM),
+        (limited or _NONE, DIM),
+        (place or _NONE, DIM),
+        (_state_text(row), _style_of(row)),
+    ]
+    outcome = OUTCOMES.index(row.outcome) if row.outcome != OPEN else -2 if row.place else -1
+    ranks = (
+        *(_rank(value) for value in known.settings.values()),
+        *([known.kind] if several else []),
+        ratio.value if ratio else None,
+        ratio.high - ratio.low if ratio else None,
+        speed,
+        memory,
+        limited or None,
+        place or None,
+        (outcome, row.state),
+    )
+    mark = "✗" if row.outcome == FAILED else "•" if row.place else " "
+    return Entry(known.number, tuple(cells), ranks, whole=_about(row), mark=mark)
+
+
+def _rank(value: object) -> tuple[int, float, str]:
+    """Return what a value sorts by: numbers by their size, before words."""
+    if isinstance(value, int | float):
+        return (0, float(value), "")
+    return (1, 0.0, str(value))
+
+
+def _state_text(row: Ranked) -> str:
+    if row.reason and row.outcome in (REFUSED, FAILED):
+        return f"{row.state}: {row.reason}"
+    pairs = len(row.combination.pairs)
+    return f"{row.state}, {pairs} pairs" if row.outcome == OPEN and pairs else row.state
+
+
+def _style_of(row: Ranked) -> str:
+    styles = {FAILED: TROUBLE, REFUSED: WARN, MEASURED: TEXT, BEATEN: DIM}
+    return styles.get(row.outcome, STRONG if row.place else DIM)
+
+
+def _about(row: Ranked) -> str:
+    """Say all that there is to say about a combination."""
+    known, figures = row.combination, row.combination.figures
+    said = [settings_text(known.settings)]
+    if row.outcome == BASELINE:
+        said.append("the baseline: 1× by definition")
+    if known.pairs:
+        said.append(
+            f"{len(known.pairs)} pairs in {known.visits} visits, raced for {units.about(known.measured_s)}"
+        )
+    if row.learns:
+        knobs = " and ".join(knob.replace("_", " ") for knob in row.learns)
+        said.append(f"* it learns otherwise: another {knobs}")
+    if figures is not None and figures.baseline_examples_per_s:
+        said.append(f"the baseline there {units.rate(figures.baseline_examples_per_s)} ex/s")
+    if figures is not None and figures.bottleneck_text:
+        said.append(figures.bottleneck_text)
+    if figures is not None and figures.memory_missing:
+        said.append(f"memory n/a ({figures.memory_missing})")
+    if row.reason:
+        said.append(row.reason)
+    return " · ".join(said)
+
+
+def answer_rows(found: Found, width: int) -> list[Row]:
+    """Return the best combination in words, and why it ended or which place was lost."""
+    rows: list[Row] = []
+    for line in answer(found):
+        rows += [((f" {part}", STRONG),) for part in wrap(line, width - 2, 2)]
+    for place, why in list(found.state.lost.items())[:2]:
+        rows.append(((f" {place} is not used any more: {why}", WARN),))
+    if found.state.ended:
+        rows.append(((f" ended early: {found.state.ended}", WARN),))
+    return rows
+
+
+def curve_rows(found: Found, chosen: int, width: int, height: int) -> list[Row]:
+    """Return the ratio over the values of a knob, with what its series are; nothing where there is no room."""
+    curves = curves_of(found)
+    if not curves:
+        return []
+    curve = curves[chosen % len(curves)]
+    series = curve.series[:MOST_SERIES]
+    legend = _legend(curve, len(found.state.plan.kinds) > 1)
+    chart = draw_series(curve.values, [points for _, points in series], IDS, width - 2, height - len(legend))
+    if chart is None:
+        return legend
+    rows = list(legend)
+    for label, cells in zip(chart.labels, chart.grid, strict=True):
+        spans: list[Span] = [(f" {label}", DIM)]
+        spans += [(character, TEXT if lane is None else lane_style(lane)) for character, lane in cells]
+        rows.append(tuple(spans))
+    return [*rows, *(((f" {line}", DIM),) for line in chart.foot)]
+
+
+def _legend(curve: SweepCurve, several: bool) -> list[Row]:
+    where = f" on {curve.kind}" if several else ""
+    spans: list[Span] = [(f" ratio to the baseline over {curve.knob.replace('_', ' ')}{where}", STRONG)]
+    for number, (others, _) in enumerate(curve.series[:MOST_SERIES]):
+        if others:
+            spans += [("   ", TEXT), (f"{IDS[number]} {settings_text(others)}", lane_style(number))]
+    more = len(curve.series) - MOST_SERIES
+    if more > 0:
+        spans.append((f"   and {more} more in the table", DIM))
+    return [tuple(spans)]
