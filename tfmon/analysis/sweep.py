@@ -347,11 +347,14 @@ def answer(found: Found) -> list[str]:
             named = settings_text(rivals[0].combination.settings) if len(rivals) == 1 else f"{len(rivals)} others"
             line += f"; {named} cannot be told from it"
         if best.learns:
-            line += (
-                f"; it learns otherwise: another {' and '.join(knob.replace('_', ' ') for knob in best.learns)}"
-            )
+            line += f"; it does not learn the same: {learns_text(best)}"
         lines.append(line)
     return lines
+
+
+def learns_text(row: Row) -> str:
+    """Say by what a combination learns something else than the baseline: "another batch size"."""
+    return " and ".join(f"another {knob.replace('_', ' ')}" for knob in row.learns)
 
 
 def progress_text(found: Found) -> str:

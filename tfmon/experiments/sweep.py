@@ -156,7 +156,7 @@ class Sweep:
     # ---------------------------------------------------------------- one machine
 
     def _work(self, stations: Sequence[Station]) -> None:
-        """Visit one combination after the other, in the places of a machine in turn; the last one ends the sweep."""
+        """Visit one combination after the other, in a machine's places in turn; the last one ends the sweep."""
         try:
             self._visit_all(stations)
         finally:

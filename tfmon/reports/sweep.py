@@ -12,7 +12,7 @@ from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row, answer, progress_te
 from tfmon.model.knobs import short_name, show
 from tfmon.reports import estimate_json, head, table
 
-LEARNS = "* learns otherwise than the baseline: {}; a faster step is then not all that counts"
+LEARNS = "* does not learn the same as the baseline ({}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
 
 
@@ -144,7 +144,7 @@ def _cells(row: Row, *, several: bool) -> list[str]:
 
 
 def ratio_cells(row: Row) -> tuple[str, str]:
-    """Return the ratio and its interval; a ratio of what learns otherwise has a mark."""
+    """Return the ratio and its interval; a ratio of what does not learn the same has a mark."""
     if row.ratio is None:
         return "–", "–"
     if row.outcome == BASELINE:

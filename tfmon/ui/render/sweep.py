@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tfmon import units
 from tfmon.analysis.curve_chart import draw_series
 from tfmon.analysis.sweep import (
@@ -16,6 +18,7 @@ from tfmon.analysis.sweep import (
     SweepCurve,
     answer,
     curves_of,
+    learns_text,
     settings_text,
 )
 from tfmon.analysis.sweep import Row as Ranked
@@ -28,56 +31,56 @@ MOST_SERIES = 4
 """Series of a curve that are drawn; the others are in the table."""
 IDS = "ABCD"
 _NONE = "–"
+_MEASURED = {"ratio": 8, "95 % interval": 14, "ex/s": 9, "memory": 9, "limited by": 11, "place": 16}
+"""The columns of what is measured, and how many cells each takes at most."""
+_DROPPED = ("place", "limited by", "memory")
+_STATE_CELLS = 24
 
 
-def columns_of(found: Found) -> tuple[Column, ...]:
-    """Return the columns: the knobs, then what was measured."""
+def columns_of(found: Found, width: int) -> tuple[Column, ...]:
+    """Return the columns that have room: the knobs, then what was measured; the least useful ones go first."""
     plan = found.state.plan
     knobs = [Column(short_name(knob), 16) for knob in plan.over]
     kinds = [Column("device", 8)] if len(plan.kinds) > 1 else []
-    named = (("ratio", 8), ("95 % interval", 16), ("ex/s", 10), ("memory", 9), ("limited by", 12), ("place", 16))
-    return (*knobs, *kinds, *(Column(name, most) for name, most in named), Column("state"))
+    taken = sum(max(len(column.name) + 1, 8) + 2 for column in (*knobs, *kinds))
+    shown = dict(_MEASURED)
+    for name in _DROPPED:
+        if taken + sum(most + 2 for most in shown.values()) + _STATE_CELLS > width:
+            del shown[name]
+    return (*knobs, *kinds, *(Column(name, most) for name, most in shown.items()), Column("state"))
 
 
-def entry_of(row: Ranked, found: Found) -> Entry:
-    """Return a combination as an entry of the list."""
+def entry_of(row: Ranked, found: Found, columns: Sequence[Column]) -> Entry:
+    """Return a combination as an entry of the list, with these columns."""
     known, figures, ratio = row.combination, row.combination.figures, row.ratio
     speed, memory = (figures.examples_per_s, figures.memory_bytes) if figures else (None, None)
     place = row.place or (figures.place if figures else "")
     limited = figures.bottleneck if figures else ""
-    several = len(found.state.plan.kinds) > 1
     best = row.outcome != BASELINE and found.best(known.kind) is row
     factor, interval = _NONE, _NONE
-    if ratio is not None:
+    if row.outcome == BASELINE:
+        factor, interval = "1×", ""
+    elif ratio is not None:
         factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-        factor, interval = ("1×", "") if row.outcome == BASELINE else (factor, interval)
-    knobs = [(show(value), STRONG if best else TEXT) for value in known.settings.values()]
     style = STRONG if best else TEXT if ratio is not None and ratio.low > 1 else DIM
-    cells: list[Span] = [
-        *knobs,
-        *([(known.kind, TEXT)] if several else []),
-        (f"{factor:>6}{'*' if row.learns and ratio is not None else ' '}", style),
-        (interval, style),
-        (f"{units.rate(speed) if speed else _NONE:>7}", TEXT),
-        (f"{units.memory(memory) if memory else _NONE:>8}", DIM),
-        (limited or _NONE, DIM),
-        (place or _NONE, DIM),
-        (_state_text(row), _style_of(row)),
-    ]
+    measured: dict[str, tuple[Span, object]] = {
+        "ratio": ((f"{factor:>6}{'*' if row.learns and ratio else ' '}", style), ratio.value if ratio else None),
+        "95 % interval": ((interval, style), ratio.high - ratio.low if ratio else None),
+        "ex/s": ((f"{units.rate(speed) if speed else _NONE:>7}", TEXT), speed),
+        "memory": ((f"{units.memory(memory) if memory else _NONE:>8}", DIM), memory),
+        "limited by": ((limited or _NONE, DIM), limited or None),
+        "place": ((place or _NONE, DIM), place or None),
+    }
     outcome = OUTCOMES.index(row.outcome) if row.outcome != OPEN else -2 if row.place else -1
-    ranks = (
-        *(_rank(value) for value in known.settings.values()),
-        *([known.kind] if several else []),
-        ratio.value if ratio else None,
-        ratio.high - ratio.low if ratio else None,
-        speed,
-        memory,
-        limited or None,
-        place or None,
-        (outcome, row.state),
-    )
+    cells: list[tuple[Span, object]] = [
+        *(((show(value), STRONG if best else TEXT), _rank(value)) for value in known.settings.values()),
+        *([((known.kind, TEXT), known.kind)] if len(found.state.plan.kinds) > 1 else []),
+        *(measured[column.name] for column in columns if column.name in measured),
+        ((_state_text(row), _style_of(row)), (outcome, row.state)),
+    ]
     mark = "✗" if row.outcome == FAILED else "•" if row.place else " "
-    return Entry(known.number, tuple(cells), ranks, whole=_about(row), mark=mark)
+    texts, ranks = tuple(text for text, _ in cells), tuple(rank for _, rank in cells)
+    return Entry(known.number, texts, ranks, whole=_about(row), mark=mark)
 
 
 def _rank(value: object) -> tuple[int, float, str]:
@@ -106,12 +109,10 @@ def _about(row: Ranked) -> str:
     if row.outcome == BASELINE:
         said.append("the baseline: 1× by definition")
     if known.pairs:
-        said.append(
-            f"{len(known.pairs)} pairs in {known.visits} visits, raced for {units.about(known.measured_s)}"
-        )
+        visits = "1 visit" if known.visits == 1 else f"{known.visits} visits"
+        said.append(f"{len(known.pairs)} pairs in {visits}, raced for {units.about(known.measured_s)}")
     if row.learns:
-        knobs = " and ".join(knob.replace("_", " ") for knob in row.learns)
-        said.append(f"* it learns otherwise: another {knobs}")
+        said.append(f"* does not learn the same: {learns_text(row)}")
     if figures is not None and figures.baseline_examples_per_s:
         said.append(f"the baseline there {units.rate(figures.baseline_examples_per_s)} ex/s")
     if figures is not None and figures.bottleneck_text:

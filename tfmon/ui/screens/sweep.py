@@ -45,22 +45,22 @@ class SweepPage(ListPage):
         self._sweep = monitor
         self.curve: int | None = None
         """Which curve is shown; None for none."""
-        self._found: Found | None = None
+        self._shown: tuple[Found, int] | None = None
         self._entries: list[Entry] = []
         self._before = 0
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the combinations; the same list as long as nothing has changed."""
-        found = self._sweep.found
-        if found is not self._found:
-            self._found = found
-            self._entries = [entry_of(row, found) for row in found.ranked]
+        found, width = self._sweep.found, self.app.size.width
+        if self._shown is None or self._shown[0] is not found or self._shown[1] != width:
+            self._shown, columns = (found, width), self.columns
+            self._entries = [entry_of(row, found, columns) for row in found.ranked]
         return self._entries
 
     @property
     def columns(self) -> tuple[Column, ...]:  # type: ignore[override]
         """The columns: those of the knobs first."""
-        return columns_of(self._sweep.found)
+        return columns_of(self._sweep.found, self.app.size.width)
 
     def _title(self, width: int) -> Row:
         found = self._sweep.found
