@@ -24,7 +24,7 @@ from tfmon.analysis.sweep import (
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob, KnobError
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec
-from tfmon.model.sweep import Pair, PairMeasured, VisitBegan, after, kind_of, learns_otherwise
+from tfmon.model.sweep import Pair, PairMeasured, VisitBegan, after, kind_of, learns_differently
 
 KNOBS = (BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob("rate", default=0.1, help="", low=0.0, high=1.0))
 
@@ -152,5 +152,5 @@ def test_places_of_one_kind_share_the_combinations(device, kind):
 
 def test_what_changes_learning_is_told():
     baseline = {"batch_size": 32, "mixed_precision": "off"}
-    assert learns_otherwise({"batch_size": 64, "prefetch": "off"}, baseline) == ("batch_size",)
-    assert learns_otherwise({"batch_size": 32, "mixed_precision": "off"}, baseline) == ()
+    assert learns_differently({"batch_size": 64, "prefetch": "off"}, baseline) == ("batch_size",)
+    assert learns_differently({"batch_size": 32, "mixed_precision": "off"}, baseline) == ()

@@ -72,13 +72,14 @@ class SimulatedStation:
     """How many of its lanes train now."""
     most_pairs: int = 1_000
     made_s: float = 0.0
-    """CPU time that making the lanes' messages took."""
+    """CPU time that the lanes themselves took: making messages, and waking up for them."""
 
     def __post_init__(self) -> None:
         self.session = Session(Machine(), time.monotonic_ns)
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._random = random.Random(self.place)
+        self._used_s = 0.0
 
     def begin(self, settings: Settings) -> tuple[str, str]:
         if self.unusable:
@@ -108,6 +109,7 @@ class SimulatedStation:
         speeds = {name: self.speed(own) for name, own in values.items()}
         speeds[CHANGED] *= 1 + apart
         self.training += 1
+        self._used_s = time.thread_time()
         for number in range(1, self.most_pairs):
             if death and number == 3:
                 self._die(death)
@@ -118,10 +120,11 @@ class SimulatedStation:
                     if self._ending.wait(self.pause_s):
                         self.training -= 1
                         return
-                    began_s = time.thread_time()
                     line = encode_message(self._window(name, values[name], speeds[name], number, at_ns))
-                    self.made_s += time.thread_time() - began_s
+                    began_s = time.thread_time()
+                    self.made_s += began_s - self._used_s
                     self.session.accept(decode_event(line, name))
+                    self._used_s = time.thread_time()
                 self.session.accept(SliceEnded(lane=name, at_ns=at_ns, round=number))
         self.training -= 1
 

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tfmon import units
 from tfmon.analysis.crossover import values_of
@@ -20,7 +21,7 @@ from tfmon.analysis.statistics import compare_pairs
 from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings, show
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, Estimate
-from tfmon.model.sweep import Combination, SweepPlan, SweepState, learns_otherwise
+from tfmon.model.sweep import Combination, Figures, SweepPlan, SweepState, learns_differently
 
 PAIRS_OF_A_VISIT = 16
 """Rounds that a visit has at most: equal processes differ, so more rounds of the same two tell less and less."""
@@ -147,9 +148,7 @@ class Row:
             return self.outcome
         if self.place:
             return "measuring"
-        return (
-            "half measured" if self.combination.pairs else "tried again" if self.combination.deaths else "waiting"
-        )
+        return "tried again" if self.combination.deaths else "waiting"
 
     @property
     def reason(self) -> str:
@@ -165,15 +164,14 @@ class Found:
     state: SweepState
     rows: tuple[Row, ...]
     """By the number of the combination."""
+    ranked: tuple[Row, ...]
+    """The best first; those without a figure last, in their order."""
     floors: Mapping[str, float]
     """By kind of device, the ratio that the best one has at least: what is certainly below it cannot win."""
+    choices: Mapping[str, int]
+    """By kind of device, from how many combinations the best is chosen."""
     left_s: float | None
     """About how long it will still take; None while that is not known."""
-
-    @property
-    def ranked(self) -> tuple[Row, ...]:
-        """The best first; those without a figure last, in their order."""
-        return tuple(sorted(self.rows, key=lambda row: (row.ratio is None, -row.ratio.value if row.ratio else 0)))
 
     @property
     def settled(self) -> int:
@@ -207,7 +205,7 @@ def judge(
         floor: See `Found.floors`.
         prior: What the other combinations tell of equal processes.
     """
-    learns = learns_otherwise(combination.settings, plan.baseline)
+    learns = learns_differently(combination.settings, plan.baseline)
     if combination.baseline:
         return Row(combination, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
     pairs = combination.pairs
@@ -253,17 +251,29 @@ def rank(state: SweepState, before: Found | None = None) -> Found:
             prior = None if pooled is None else _less(pooled, old.learnt if old is not None else None)
             rows.append(judge(one, state.plan, choices[one.kind], 0.0, prior))
     floors = {kind: floor_of(rows, kind) for kind in state.plan.kinds}
-    settled = [
-        replace(
-            row,
-            outcome=row.outcome
-            if row.outcome == BASELINE
-            else _outcome(row, state.plan, floors[row.combination.kind]),
-            place=state.running.get(row.number, ""),
-        )
+    settled = []
+    for row in rows:
+        floor, place = floors[row.combination.kind], state.running.get(row.number, "")
+        outcome = row.outcome if row.outcome == BASELINE else _outcome(row, state.plan, floor)
+        same = row.outcome == outcome and row.place == place
+        settled.append(row if same else replace(row, outcome=outcome, place=place))
+    shown = tuple(_with_speed(row, settled) if row.outcome == BASELINE else row for row in settled)
+    ranked = sorted(shown, key=lambda row: (row.ratio is None, -row.ratio.value if row.ratio else 0))
+    return Found(state, shown, tuple(ranked), floors, choices, _left_s(state, settled))
+
+
+def _with_speed(baseline: Row, rows: Sequence[Row]) -> Row:
+    """Return the row of the baseline with the throughput that it had beside the others."""
+    beside = [
+        row.combination.figures
         for row in rows
+        if row.combination.figures is not None and row.combination.kind == baseline.combination.kind
     ]
-    return Found(state, tuple(settled), floors, _left_s(state, settled))
+    speeds = [figures.baseline_examples_per_s for figures in beside if figures.baseline_examples_per_s]
+    if not speeds:
+        return baseline
+    figures = Figures(beside[0].place, median(speeds))
+    return replace(baseline, combination=replace(baseline.combination, figures=figures))
 
 
 def floor_of(rows: Iterable[Row], kind: str) -> float:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import LogSpeeds, log_speeds
-from tfmon.analysis.sweep import OPEN, PAIRS_OF_A_VISIT, Found, choices_of, judge, next_due, rank
+from tfmon.analysis.sweep import OPEN, PAIRS_OF_A_VISIT, Found, judge, next_due, rank
 from tfmon.errors import TfmonError
 from tfmon.model.events import Event, LaneEnded
 from tfmon.model.knobs import KnobValue, Settings
@@ -159,6 +159,9 @@ class Sweep:
         """Visit one combination after the other, in a machine's places in turn; the last one ends the sweep."""
         try:
             self._visit_all(stations)
+        except Exception as error:
+            self.stop(f"{type(error).__name__}: {error}")  # or the other machines would wait for this one
+            raise
         finally:
             with self._news:
                 self._working -= 1
@@ -257,9 +260,7 @@ class Sweep:
             visit = self._state.combinations[number].visits
             self._tell(PairMeasured(number, replace(pair, visit=visit)))
             known, plan = self._state.combinations[number], self._state.plan
-            row = judge(
-                known, plan, choices_of(self._state.combinations, known.kind), self._found.floors[known.kind]
-            )
+            row = judge(known, plan, self._found.choices[known.kind], self._found.floors[known.kind])
             of_this_visit = sum(one.visit == visit for one in known.pairs)
             return row.outcome == OPEN and of_this_visit < PAIRS_OF_A_VISIT
 

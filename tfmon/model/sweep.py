@@ -200,6 +200,6 @@ def kind_of(spec: LaneSpec) -> str:
     return kind if not number or number.isdecimal() else spec.device
 
 
-def learns_otherwise(settings: Settings, baseline: Settings) -> tuple[str, ...]:
+def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
     """Return the knobs by which a combination learns something else than the baseline, for all that is known."""
     return tuple(knob for knob in CHANGES_LEARNING if knob in settings and settings[knob] != baseline.get(knob))

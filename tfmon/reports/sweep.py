@@ -61,7 +61,7 @@ def row_json(row: Row) -> dict[str, Any]:
         "bottleneck_text": figures.bottleneck_text or None if figures else None,
         "place": figures.place if figures else row.place or None,
         "state": row.state,
-        "learns_otherwise_by": list(row.learns),
+        "learns_differently_by": list(row.learns),
         "deaths": list(known.deaths),
         "reason": row.reason or None,
         "missing": missing,

@@ -50,13 +50,12 @@ def columns_of(found: Found, width: int) -> tuple[Column, ...]:
     return (*knobs, *kinds, *(Column(name, most) for name, most in shown.items()), Column("state"))
 
 
-def entry_of(row: Ranked, found: Found, columns: Sequence[Column]) -> Entry:
+def entry_of(row: Ranked, found: Found, columns: Sequence[Column], *, best: bool) -> Entry:
     """Return a combination as an entry of the list, with these columns."""
     known, figures, ratio = row.combination, row.combination.figures, row.ratio
     speed, memory = (figures.examples_per_s, figures.memory_bytes) if figures else (None, None)
     place = row.place or (figures.place if figures else "")
     limited = figures.bottleneck if figures else ""
-    best = row.outcome != BASELINE and found.best(known.kind) is row
     factor, interval = _NONE, _NONE
     if row.outcome == BASELINE:
         factor, interval = "1×", ""
@@ -81,6 +80,28 @@ def entry_of(row: Ranked, found: Found, columns: Sequence[Column]) -> Entry:
     mark = "✗" if row.outcome == FAILED else "•" if row.place else " "
     texts, ranks = tuple(text for text, _ in cells), tuple(rank for _, rank in cells)
     return Entry(known.number, texts, ranks, whole=_about(row), mark=mark)
+
+
+class Entries:
+    """The entries of a sweep, made again only for what has changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Ranked, bool, Entry]] = {}
+        self._columns: Sequence[Column] = ()
+
+    def of(self, found: Found, columns: Sequence[Column]) -> list[Entry]:
+        """Return the entries, the best first."""
+        if columns != self._columns:
+            self._known, self._columns = {}, columns
+        bests = {id(found.best(kind)) for kind in found.state.plan.kinds}
+        entries = []
+        for row in found.ranked:
+            best = id(row) in bests and row.outcome != BASELINE
+            known = self._known.get(row.number)
+            if known is None or known[0] is not row or known[1] != best:
+                known = self._known[row.number] = (row, best, entry_of(row, found, columns, best=best))
+            entries.append(known[2])
+        return entries
 
 
 def _rank(value: object) -> tuple[int, float, str]:

@@ -15,7 +15,7 @@ from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import PAGE_KEYS, STOP, SWEEP_KEYS, Key
 from tfmon.ui.render.rows import BLANK, Row, spread
 from tfmon.ui.render.style import DIM, LANE_COLOURS, STRONG, Charset
-from tfmon.ui.render.sweep import answer_rows, columns_of, curve_rows, entry_of
+from tfmon.ui.render.sweep import Entries, answer_rows, columns_of, curve_rows
 from tfmon.ui.render.table import Entry
 from tfmon.ui.render.tabs import Hint
 from tfmon.ui.screens.lists import ListPage
@@ -47,14 +47,15 @@ class SweepPage(ListPage):
         """Which curve is shown; None for none."""
         self._shown: tuple[Found, int] | None = None
         self._entries: list[Entry] = []
+        self._made = Entries()
         self._before = 0
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return the combinations; the same list as long as nothing has changed."""
         found, width = self._sweep.found, self.app.size.width
         if self._shown is None or self._shown[0] is not found or self._shown[1] != width:
-            self._shown, columns = (found, width), self.columns
-            self._entries = [entry_of(row, found, columns) for row in found.ranked]
+            self._shown = (found, width)
+            self._entries = self._made.of(found, self.columns)
         return self._entries
 
     @property
