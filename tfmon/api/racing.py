@@ -80,12 +80,12 @@ def race(
         lanes=tuple(lanes),
         settings=tuple(f"{name}={show(value)}" for name, value in (settings or {}).items()),
         python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
-        seconds=_span("seconds", seconds, 0, LONGEST_S),
+        seconds=span("seconds", seconds, 0, LONGEST_S),
         steps=steps,
         mode=mode,
-        slice_s=_span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
-        until_ci=_share("until_ci", until_ci, LEAST_CI),
-        margin=_share("margin", margin, LEAST_MARGIN) or MARGIN,
+        slice_s=span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
+        until_ci=share("until_ci", until_ci, LEAST_CI),
+        margin=share("margin", margin, LEAST_MARGIN) or MARGIN,
         record=record is not False,
         record_file=None if isinstance(record, bool) else Path(record),
     )
@@ -142,13 +142,15 @@ def _check(options: RaceOptions, command: tuple[str, ...], fresh: bool | None) -
         raise UsageError("fresh is for scenarios; a script cannot begin anew in the middle", "leave it out")
 
 
-def _span(name: str, value: float | None, least: float, most: float) -> float | None:
+def span(name: str, value: float | None, least: float, most: float) -> float | None:
+    """Return a time in seconds; raises UsageError for one that is not possible."""
     if value is not None and not (value > 0 and least <= value <= most):
         raise UsageError(f"{name}={value} is not possible", f"it is a time in seconds, up to {most:g}")
     return value
 
 
-def _share(name: str, value: float | None, least: float) -> float | None:
+def share(name: str, value: float | None, least: float) -> float | None:
+    """Return a share; raises UsageError for one that is not possible."""
     if value is not None and (not math.isfinite(value) or not least <= value < 1):
         raise UsageError(f"{name}={value} is not possible", f"it is a share from {least:g} to 1, such as 0.05")
     return value

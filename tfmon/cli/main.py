@@ -20,6 +20,7 @@ from tfmon.cli import (
     race,
     recordings,
     scenarios,
+    sweep,
 )
 from tfmon.errors import EXIT_INTERRUPTED, TfmonError
 
@@ -65,6 +66,7 @@ for command in (
     race.watch,
     experiments.crossover,
     experiments.tune,
+    sweep.sweep,
     profile.profile,
     recordings.replay,
     recordings.runs,

@@ -136,7 +136,7 @@ def plan_race(
     lanes = []
     for spec in name_lanes(specs):
         settings = {**info.defaults(), **common, **spec.settings}
-        _check(info, settings)
+        check_settings(info, settings)
         uuid = None if spec.kind == "cpu" else _uuid_of(spec, search(spec.host))
         lanes.append(LanePlan(spec, settings, lane_environment(spec, uuid)))
     race = Race(
@@ -232,7 +232,7 @@ def _uuid_of(spec: LaneSpec, found: GpuSearch) -> str:
     raise DeviceAbsentError(f"{spec.place} is not there", f"{spec.host or 'this machine'} has {known}")
 
 
-def _check(info: ScenarioInfo, settings: Settings) -> None:
+def check_settings(info: ScenarioInfo, settings: Settings) -> None:
     """Raise UsageError for a number that no message or JSON can hold, and for a batch larger than the data."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):

@@ -144,8 +144,13 @@ _WATCHING = (
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
 
+SWEEP_KEYS = (
+    Key("sweep.curve", "c", "toggle_curve", "the ratio over the values of a knob; then of the next one", "Sweep"),
+)
+"""Keys that only a sweep has."""
+
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from any page", "On a page")
-KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
+KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
 """All of them, by whose ids they can be remapped."""
 
 BY_ID = {key.id: key for key in KEYS}
