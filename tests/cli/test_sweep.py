@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.hosts import FakeSsh
 from support.waiting import wait_for
 
 from tfmon.recordings import sweeps
@@ -122,6 +123,31 @@ def test_two_places_of_this_machine_take_turns_and_a_gpu_has_a_ranking_of_its_ow
     found = json.loads(done.out)
     assert found["best"] == {"cpu": {"batch_size": 64}, "gpu": {"batch_size": 64}}
     assert {one["place"] for one in found["combinations"]} == {"cpu", "gpu:0"}
+
+
+@pytest.mark.process
+def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_path, monkeypatch):
+    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": FASTER})
+    monkeypatch.setenv("FASTER", FASTER)
+    config = tmp_path / "config.toml"
+    config.write_text(f'[hosts.gpu2]\npython = "{sys.executable}"\n')
+    monkeypatch.setenv("TFMON_CONFIG", str(config))
+    words = (
+        "small-dense",
+        "--over",
+        "batch_size=16,64",
+        "--slice",
+        "0.2",
+        "--until-ci",
+        "20%",
+        "--on",
+        "gpu2/cpu,cpu",
+    )
+    done = tfmon("sweep", *words, "--json", "--record", tmp_path / "x.sweep")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["best"] == {"cpu": {"batch_size": 64}}
+    assert {one["place"] for one in found["combinations"]} == {"cpu", "gpu2/cpu"}
 
 
 @pytest.mark.tensorflow
