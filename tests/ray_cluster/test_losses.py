@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -88,6 +89,19 @@ def test_what_carries_a_lane_dies_and_the_lane_with_it_and_r_connects_again_to_t
     link.ensure()
     assert not link.lost and link.host.ray.node == node
     link.start("a_beat").wait_for_phase("listening")
+
+
+def test_a_lane_never_goes_on_with_another_gpu(cluster):
+    link, other = cluster.connect("ray:H100", gpus=1), cluster.connect("ray:H100:2", gpus=1)
+    before, taken = link.host, other.host.ray.visible
+    os.kill(link._wire.popen.pid, signal.SIGKILL)
+    link.wait_for_loss()
+    link.host = replace(before, ray=replace(before.ray, visible=taken))
+    with pytest.raises(TfmonError, match=r"Ray gives another GPU of .* than before"):
+        link.ensure()
+    link.host = before
+    link.ensure()
+    assert link.host.ray.visible == before.ray.visible != taken
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])

@@ -91,8 +91,6 @@ def run(channel: Channel, words: dict[str, Any], command: list[str]) -> NoReturn
         os.nice(YIELDING_NICE)
     ray = connect(channel.fail, words)
     shell, placed, name = begin(ray, words, command, given, nice)
-    if words["visible"] not in (None, placed["visible"]):
-        raise Refusal(f"Ray gives another GPU of {name} than before", "a new race begins with that one")
     channel.tell(placed={**placed, "name": name, "nice": nice})
     head = ray.get_runtime_context().gcs_address
     threading.Thread(target=watch_head, args=(channel, head), daemon=True).start()
@@ -127,7 +125,13 @@ def begin(
             time.sleep(AGAIN_S)  # a node that died a moment ago is still there for Ray
         else:
             name = next((node["name"] for node in possible if node["id"] == placed["node"]), placed["node"])
-            return shell, placed, name
+            if words["visible"] in (None, placed["visible"]):
+                return shell, placed, name
+            tries -= 1
+            ray.kill(shell)
+            if not tries:
+                raise Refusal(f"Ray gives another GPU of {name} than before", "a new race begins with that one")
+            time.sleep(AGAIN_S)  # the one from before may not be free yet
 
 
 def reserve(
