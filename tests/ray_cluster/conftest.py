@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,12 +31,16 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory, build_fake_nvml) -> I
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.delenv("RAY_ADDRESS", raising=False)
+        # Ray notes there which cluster was started last: that of a user must not be forgotten for one of a test.
+        # The paths of its sockets may not be long.
+        patch.setenv("RAY_TMPDIR", folder := tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
         script = tmp_path_factory.mktemp("driver") / "script.txt"
         script.write_text(TWO_GPUS)
         patch.setenv("FAKE_NVML_SCRIPT", str(script))
         patch.setenv("LD_LIBRARY_PATH", str(build_fake_nvml().parent))
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
         yield
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
