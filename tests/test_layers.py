@@ -25,7 +25,7 @@ ALLOWED: dict[str, set[str]] = {
     "profile": {"model", "analysis", *TEXT},
     "probes": {"model", "errors", "psutil", "pynvml"},
     "lanes": {"model", "errors"},
-    "hosts": {"model", "lanes", "probes", "doctor", *TEXT},
+    "hosts": {"model", "lanes", "probes", "doctor", *TEXT, "ray"},
     "experiments": {"model", "analysis", "errors"},
     "recordings": {"model", "analysis", *TEXT, "platformdirs", "tensorboard"},
     "doctor": {"model", "probes", *TEXT, "psutil", "pynvml"},
@@ -61,6 +61,7 @@ LOADED_LATE = {
     "tensorboard": {"recordings"},
     "vl_convert": {"reports"},
     "IPython": {"api"},
+    "ray": {"hosts"},
     "ui": {"runner"},
 }
 """Imports that these packages may only make inside a function, because they are slow to load or may be missing."""

@@ -42,7 +42,7 @@ LANE = {
     "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
     "stolen_pct", "missing", "versions", "source", "measured_examples", "measured_ns", "log_examples_per_s",
-    "others_cpu_pct",
+    "others_cpu_pct", "disturbed_by",
 }  # fmt: skip
 VERDICT = {
     "kind",

@@ -96,8 +96,9 @@ def test_hosts_are_connected_before_their_gpus_are_looked_for_and_each_has_its_o
         return TWO_GPUS if host == "gpu2" else NO_GPU
 
     lanes = ("cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu")
-    race, no_gpu = plan_race(INFO, RaceOptions(lanes=lanes), search, asked.append)
-    assert asked == [("gpu2", "gpu3"), "gpu2"]
+    connect = lambda specs: asked.append([spec.host for spec in specs])  # noqa: E731
+    race, no_gpu = plan_race(INFO, RaceOptions(lanes=lanes), search, connect)
+    assert asked == [["gpu2", "gpu3", "gpu2"], "gpu2"]
     assert names(race) == ["cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu"]
     assert race.lanes[1].environment["CUDA_VISIBLE_DEVICES"] == TWO_GPUS.gpus[1].uuid
     assert no_gpu == ""

@@ -298,6 +298,7 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
         notes.append(f"{outliers} outlying pairs: something else disturbs the lanes")
     reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
+    notes += [f"{lane.title} is disturbed: {', '.join(lane.unlike)}" for lane, _ in lanes if lane.unlike]
     return notes + [f"{_constant(reason, host)}; the figures include that" for reason, host in reasons]
 
 

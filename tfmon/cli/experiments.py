@@ -70,7 +70,12 @@ def crossover(
     from tfmon.runner.planner import RaceOptions
 
     race_options = RaceOptions(
-        lanes=lanes, settings=settings, python=options.interpreter(python), slice_s=slice_s, varied_knob=knob
+        lanes=lanes,
+        settings=settings,
+        python=options.interpreter(python),
+        slice_s=slice_s,
+        varied_knob=knob,
+        ray=options.ray_cluster(),
     )
     info = find_scenario(scenario)
 
@@ -131,6 +136,7 @@ def tune(
         python=options.interpreter(python, command),
         one_lane=True,
         fresh=True,
+        ray=options.ray_cluster(),
     )
 
     def progress(snapshot: Snapshot) -> str:

@@ -122,6 +122,7 @@ def race(
         until_ci=narrow,
         margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
+        ray=options.ray_cluster(),
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -167,6 +168,7 @@ def watch(
         python=options.interpreter(None, command),
         seconds=seconds,
         one_lane=True,
+        ray=options.ray_cluster(),
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)

@@ -119,7 +119,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 gpu_lane_busy_pct=unknown,
             )
         case Hello():
-            return replace(state, pid=event.pid, python=event.python, reports_stack=event.reports_stack)
+            stack = event.reports_stack
+            return replace(state, pid=event.pid, python=event.python, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
                 state,

@@ -232,6 +232,8 @@ class LaneState:
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     reports_stack: bool = False
     """Whether it can report the stacks of its threads."""
+    unlike: tuple[str, ...] = ()
+    """What disturbs it: in what its surroundings are not those of a lane of the monitor's own machine."""
     stack: StackReported | None = None
     """The stacks that it reported last."""
     differs: tuple[str, ...] | None = None

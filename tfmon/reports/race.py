@@ -166,6 +166,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             name: named(f"versions.{name}", getattr(lane, name), "the lane did not say")
             for name in ("tensorflow", "keras", "numpy", "python")
         },
+        "disturbed_by": list(lane.unlike),
         "source": named("source", lane.source, "the scenario's file was not read"),
         "steps": lane.steps,
         "measured_steps": lane.measured_steps,

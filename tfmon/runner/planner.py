@@ -21,6 +21,7 @@ from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 
 if TYPE_CHECKING:
+    from tfmon.hosts.ray_cluster import RayCluster
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
@@ -68,6 +69,8 @@ class RaceOptions:
     """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
     spare: bool = False
     """Whether a spare worker that has loaded TensorFlow is kept ready."""
+    ray: RayCluster | None = None
+    """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
     record: bool = False
     """Whether the race is recorded."""
     record_file: Path | None = None
@@ -91,7 +94,7 @@ def plan_race(
     info: ScenarioInfo,
     race_options: RaceOptions,
     search: Callable[[str], GpuSearch],
-    connect: Callable[[Sequence[str]], None] = lambda hosts: None,
+    connect: Callable[[Sequence[LaneSpec]], None] = lambda specs: None,
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane (empty if it has one, or its lanes were named).
 
@@ -102,7 +105,7 @@ def plan_race(
         info: The scenario.
         race_options: What the command line says.
         search: Finds the GPUs of a host, "" for this machine; called only where that matters: it may take seconds.
-        connect: Connects to the hosts of the lanes, if there are any, before their GPUs are looked for.
+        connect: Connects to the hosts of lanes, if there are any, before their GPUs are looked for.
 
     Raises:
         UsageError: a lane, a knob or a value is not possible.
@@ -123,8 +126,8 @@ def plan_race(
         raise UsageError(str(error), hint) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
-    if hosts := tuple(dict.fromkeys(spec.host for spec in specs if spec.host)):
-        connect(hosts)
+    if elsewhere := [spec for spec in specs if spec.host]:
+        connect(elsewhere)
     no_gpu = ""
     if not specs:
         found = search("")
@@ -175,15 +178,16 @@ def _interval_kind(race_options: RaceOptions) -> IntervalKind:
     return ALWAYS_VALID if race_options.seconds is None else SPENDING
 
 
-def find_python(text: str) -> Path:
-    """Return the interpreter that a path or a command names.
+def find_python(text: str, option: str = "--python") -> Path:
+    """Return the interpreter that a path or a command names; `option` is where.
 
     Raises:
         UsageError: there is none, or it cannot be run.
     """
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
-        raise UsageError(f"--python {text} is not a program that can be run", "name a Python that has TensorFlow")
+        has = "TensorFlow" if option == "--python" else "Ray"
+        raise UsageError(f"{option} {text} is not a program that can be run", f"name a Python that has {has}")
     # The link of a virtual environment is not followed: Python finds the packages by where the link is.
     return Path(path).absolute()
 

@@ -39,6 +39,8 @@ from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 
 if TYPE_CHECKING:
+    from tfmon.hosts.host import Host
+    from tfmon.model.spec import LaneSpec
     from tfmon.runner.hosts import Hosts
 
 SAMPLE_EVERY_S = 1.0
@@ -91,7 +93,7 @@ class Program:
             TfmonError: it cannot be raced.
         """
         plan, no_gpu = plan_race(
-            info, race_options or self._options, self._find_gpus, lambda hosts: self._connect(hosts, info)
+            info, race_options or self._options, self._find_gpus, lambda specs: self._connect(specs, info)
         )
         if not info.command and any(not lane.spec.host for lane in plan.lanes):
             need_tensorflow(plan.python)
@@ -244,14 +246,19 @@ class Program:
             find_scenario(scenario), RaceOptions(python=self._options.python, fresh=self._options.fresh)
         )
 
-    def _connect(self, hosts: Sequence[str], info: ScenarioInfo) -> None:
+    def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
         from tfmon.hosts.connection import Connection  # late: most races need none of it
+        from tfmon.hosts.reservation import gpus_needed
         from tfmon.runner.hosts import Hosts
+        from tfmon.runner.settings import find_host
+
+        def find(name: str) -> Host:
+            return find_host(name, self._options.ray, gpus_needed(one for one in specs if one.host == name))
 
         if self._hosts is None:
             # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
             self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
-        self._hosts.connect(hosts, info)
+        self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Place:
         assert self._hosts is not None, "a host without a connection"

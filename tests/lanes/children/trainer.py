@@ -35,6 +35,7 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.requests import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
+from tfmon.model.surroundings import differences
 from tfmon.trainer.channel import Inbox, Mailbox, Reporter, exit_now
 
 WINDOW_S = 0.01
@@ -57,7 +58,8 @@ class FakeTrainer:
         self.reporter.send(event(at_ns=time.monotonic_ns(), **values))
 
     def live(self) -> None:
-        self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version())
+        unlike = differences(os.environ)
+        self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version(), unlike=unlike)
         Inbox(int(sys.argv[2]), self.mailbox.post).start()
         self.mailbox.wait()
         first = self.mailbox.take()

@@ -252,7 +252,7 @@ def _discarded(lane: LaneState, width: int) -> list[Row]:
 def _others(pane: Pane, width: int) -> list[Row]:
     """Return what disturbs the lane all the time, and what other programs take."""
     host = pane.snapshot.host_of(pane.lane)
-    said = [f"{reason} most of the time" for reason in pane.lane.measurements.constant]
+    said = [*pane.lane.unlike, *(f"{reason} most of the time" for reason in pane.lane.measurements.constant)]
     if host is not None:
         for words, value in (("other programs", host.others_cpu_pct), ("stolen", host.steal_pct)):
             if not isinstance(value, Missing):

@@ -213,6 +213,8 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")
     if lane.process > 1:
         yield "processes", f"{lane.process}, one after the other"
+    for reason in lane.unlike:
+        yield "disturbed", f"{reason}: a lane of this machine would have that"
     for reason in lane.measurements.constant:
         yield "all the time", f"{reason}: windows with it count, because it is there most of the time"
     if lane.computing_share is not None:
