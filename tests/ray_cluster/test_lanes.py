@@ -101,7 +101,10 @@ def test_what_no_node_has_is_not_asked_for(cluster, name, more, said):
 
 
 def test_the_nodes_are_listed_with_what_is_free(cluster):
-    wait_for(lambda: cluster.ray.workers("ray/cpu") == 4, what="what the tests before had is free again")
+    wait_for(
+        lambda: sum(node.free_cpus for node in cluster.ray.nodes()) == 4,
+        what="what the tests before had is free again",
+    )
     found = CliRunner().invoke(cli, ["hosts", "--ray", cluster.address, "--json"])
     assert found.exit_code == 0, found.output
     head, other = json.loads(found.stdout)["nodes"]
@@ -170,6 +173,31 @@ def test_a_race_of_the_whole_program_prints_its_result_and_no_word_of_rays(clust
     assert all(lane["steps"] and not lane["disturbed_by"] for lane in told["lanes"])
     assert told["lanes"][2]["device_name"] in ("NVIDIA Busy", "NVIDIA Idle")
     assert told["hosts"]["ray:H100"]["machine"]["nice"] == told["machine"]["nice"]
+
+
+def test_a_sweep_has_a_worker_on_each_node_that_has_room(cluster, tmp_path):
+    command = [
+        sys.executable,
+        str(FAKE_TFMON),
+        "sweep",
+        "small-dense",
+        "--over",
+        "batch_size=16,64",
+        "--on",
+        "ray/cpu",
+    ]
+    done = subprocess.run(
+        [*command, "--ray", cluster.address, "--until-ci", "20%", "--slice", "0.2", "--json"],
+        env={**os.environ, "TFMON_STATE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["places"]) == 2, found["places"]
+    assert all(one["ratio"] > 0 and one["state"] != "failed" for one in found["combinations"]), found
 
 
 def test_a_cluster_of_our_own_listens_on_the_loopback_interface_alone_and_leaves_nothing(cluster, monkeypatch):

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 @click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV. No screen is used.")
 @options.looks
 @options.python
+@options.ray
 def sweep(
     scenario: str | None,
     over: tuple[str, ...],
@@ -90,6 +91,7 @@ def sweep(
     For example:
       tfmon sweep large-dense --over batch_size=16..4096
       tfmon sweep large-dense --over batch_size=32,128,512 --over mixed_precision=off,bfloat16 --on gpu
+      tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
       tfmon sweep --resume FILE
     """
     from tfmon.analysis.sweep import LEAST_CI
@@ -109,7 +111,11 @@ def sweep(
         over=over,
         places=places,
         race=RaceOptions(
-            settings=settings, slice_s=slice_s, python=options.interpreter(python, command), watched=False
+            settings=settings,
+            slice_s=slice_s,
+            python=options.interpreter(python, command),
+            watched=False,
+            ray=options.ray_cluster(),
         ),
         until_ci=options.percentage("--until-ci", until_ci, LEAST_CI),
         each_s=limit,

@@ -106,10 +106,14 @@ class RayCluster:
         return found
 
     def workers(self, place: str) -> int:
-        """Return how many reservations such as `ray/gpu` or `ray:H100/gpu` there is room for now; see `nodes`."""
+        """Return for how many reservations such as `ray/gpu` or `ray:H100/gpu` there is room now; see `nodes`.
+
+        On the CPU there is room for one a node: its lanes use all cores.
+        """
         spec = parse_lane(place, ())
         gpus, word = gpus_needed([spec]), word_of(spec.host)
-        return sum(_room(node, gpus, self._cpus) for node in self.nodes() if not word or _fits(node, word))
+        rooms = [_room(node, gpus, self._cpus) for node in self.nodes() if not word or _fits(node, word)]
+        return sum(rooms if gpus else [min(room, 1) for room in rooms])
 
     def close(self) -> None:
         """End a cluster of our own, and remove its files. Takes some seconds."""

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
-from tfmon.errors import UsageError
+from tfmon.errors import TfmonError, UsageError
 from tfmon.experiments.sweep import Station, Sweep
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
@@ -20,6 +21,9 @@ from tfmon.model.sweep import SweepPlan, SweepState, kind_of
 from tfmon.recordings import library, sweeps
 from tfmon.runner.planner import RaceOptions, check_settings
 from tfmon.runner.program import Program
+
+if TYPE_CHECKING:
+    from tfmon.hosts.ray_cluster import RayCluster
 
 END_S = 10.0
 """How long a place may take to end its lanes."""
@@ -39,8 +43,6 @@ class SweepOptions:
     until_ci: float = 0.03
     each_s: float = 60.0
     everything: bool = False
-    workers: Callable[[str], int] = lambda word: 1
-    """How many workers a word stands for that does not say it itself."""
 
 
 class PlaceStation:
@@ -221,9 +223,28 @@ def split_places(words: Sequence[str], workers: Callable[[str], int] = lambda wo
     return places
 
 
+def _workers(word: str, cluster: RayCluster | None) -> int:
+    """Return for how many workers a word stands: on a Ray cluster, as many as there is room for now.
+
+    Raises:
+        TfmonError: the cluster has no room, or cannot be asked.
+    """
+    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.hosts.reservation import is_ray
+
+    if not is_ray(word.partition("/")[0]):
+        return 1
+    room = (cluster or RayCluster()).workers(word)
+    if not room:
+        raise TfmonError(
+            f"Ray has no room for {word} now", f"--on {word}*1 waits for it; tfmon hosts --ray lists it"
+        )
+    return min(room, MOST_WORKERS)
+
+
 def _open_stations(info: ScenarioInfo, options: SweepOptions) -> list[PlaceStation]:
     """Connect to the places; what was opened is closed where one of them cannot be used."""
-    places = split_places(options.places or ("cpu",), options.workers)
+    places = split_places(options.places or ("cpu",), lambda word: _workers(word, options.race.ray))
     with ThreadPoolExecutor(min(16, len(places)), thread_name_prefix="tfmon-connect") as pool:
         waiting = [pool.submit(PlaceStation, info, word, options, number) for word, number in places]
     errors = [error for one in waiting if (error := one.exception()) is not None]
