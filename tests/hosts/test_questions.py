@@ -18,8 +18,9 @@ from tfmon.hosts.trouble import HostError
 from tfmon.lanes.plan import digest
 from tfmon.model.codec import plain
 from tfmon.model.race import Machine
-from tfmon.probes.gpus import Obstacle, find_gpus, read_visibility
+from tfmon.probes.gpus import find_gpus, read_visibility
 from tfmon.probes.machine import read_machine
+from tfmon.probes.obstacles import Obstacle
 from tfmon.probes.wheel import Wheel
 
 __all__ = ["build_fake_nvml", "driver", "load_driver"]

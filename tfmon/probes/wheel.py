@@ -38,6 +38,10 @@ class Wheel:
     """Version of tensorflow-metal beside it, or "" without."""
     python: str = ""
     """Version of the interpreter; empty if it was not started."""
+    rocm: bool = False
+    """Whether it was built for AMD GPUs."""
+    plugins: tuple[str, ...] = ()
+    """Files of TensorFlow's plug-ins, which may add devices."""
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
@@ -65,7 +69,8 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     builds = {name: version for name, version in _distributions([home]) if name in BUILDS}
     # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
     name = max(builds, key=len, default="tensorflow")
-    return Wheel(name, builds.get(name, ""), _has_cuda(home / BUILD_INFO), metal)
+    cuda, rocm = (_is_build(home / BUILD_INFO, kind) for kind in ("cuda", "rocm"))
+    return Wheel(name, builds.get(name, ""), cuda, metal, rocm=bool(rocm), plugins=_plugins(folders))
 
 
 def find_home(path: Sequence[str]) -> Path | None:
@@ -87,9 +92,15 @@ def _distributions(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
                 yield match[1].lower().replace("_", "-"), match[2]
 
 
-def _has_cuda(build_info: Path) -> bool | None:
+def _plugins(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return the libraries in the folder from which TensorFlow loads plug-ins."""
+    files = {file.name for folder in folders for file in (folder / "tensorflow-plugins").glob("*.so")}
+    return tuple(sorted(files))
+
+
+def _is_build(build_info: Path, kind: str) -> bool | None:
     try:
-        match = re.search(r"'is_cuda_build',\s*(True|False)", build_info.read_text(encoding="utf-8"))
+        match = re.search(rf"'is_{kind}_build',\s*(True|False)", build_info.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
     return None if match is None else match[1] == "True"

@@ -12,6 +12,7 @@ from pathlib import Path
 from tfmon.model.events import Event
 from tfmon.probes.base import Gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
+from tfmon.probes.names import ProcessNames
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.faults import FaultLog
 from tfmon.probes.nvidia.nvml import (
@@ -63,20 +64,24 @@ class NvidiaProbe:
         open_library: Callable[[], Nvml | NvmlFailure] = open_nvml,
         root: Path = Path("/"),
         survives: Callable[[], bool | None] | None = None,
+        before_s: float = 0.0,
     ) -> None:
         """Sample these GPUs, or all that the driver lists.
 
         Args:
             gpus: Empty for all.
+            before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
             root: Where /proc, /sys and /dev are read.
             survives: Called under WSL2 before the library is opened; `survives_sampling` by default.
         """
-        self._devices = {gpu.uuid: NvidiaDevice(gpu) for gpu in gpus}
+        self._devices = {gpu.uuid: NvidiaDevice(gpu, clock_ns) for gpu in gpus}
         self._takes_all = not gpus
         self._clock_ns = clock_ns
         self._open_library = open_library
         self._root = root
         self._survives = survives or survives_sampling
+        self._before_s = before_s
+        self._names = ProcessNames(root)
         self._wsl = in_wsl(root)
         self._rehearsed = False
         self._faults = FaultLog()
@@ -104,6 +109,8 @@ class NvidiaProbe:
         """Shut the library down."""
         if self._nvml is not None:
             self._faults.close()
+            for device in self._devices.values():
+                device.close()
             self._nvml.call("nvmlShutdown")
             self._nvml = None
 
@@ -129,6 +136,8 @@ class NvidiaProbe:
             wsl=self._wsl,
             foreign_pids=in_pid_namespace(self._root),
             root=self._root,
+            before_s=self._before_s,
+            names=self._names,
         )
         attached: set[str] = set()
         for gpu in gpus:
@@ -143,12 +152,12 @@ class NvidiaProbe:
         instances = list_instances(nvml, gpu)
         device = self._devices.get(gpu.uuid)
         if device is not None:
-            device.split = bool(instances)
+            device.split = instances is not None
             device.attach(nvml, gpu.handle, context)
             attached.add(gpu.uuid)
-            for instance in instances:
+            for instance in instances or ():
                 self._add(instance, device.gpu.index)
-        for instance in instances:
+        for instance in instances or ():
             part = self._devices.get(instance.uuid)
             if part is not None:
                 part.attach(nvml, instance.handle, context, whole=gpu.handle, part_of=gpu.uuid)
@@ -156,8 +165,8 @@ class NvidiaProbe:
         return attached
 
     def _add(self, gpu: PhysicalGpu, index: int) -> None:
-        device = NvidiaDevice(Gpu(index=index, uuid=gpu.uuid, name=gpu.name, physical_gpu=gpu.index))
-        self._devices.setdefault(gpu.uuid, device)
+        added = Gpu(index=index, uuid=gpu.uuid, name=gpu.name, physical_gpu=gpu.index)
+        self._devices.setdefault(gpu.uuid, NvidiaDevice(added, self._clock_ns))
 
     def _rehearse(self) -> NvmlFailure | None:
         """Find out on WSL2, once and in another process, whether the library crashes."""
