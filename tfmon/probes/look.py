@@ -27,10 +27,12 @@ def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
     answers: queue.SimpleQueue[list[GpuSample]] = queue.SimpleQueue()
 
     def work() -> None:
+        found: list[GpuSample] = []
         try:
-            answers.put([event for event in probe.sample() if isinstance(event, GpuSample)])
+            found += [event for event in probe.sample() if isinstance(event, GpuSample)]
         finally:
             probe.close()
+            answers.put(found)
 
     threading.Thread(target=work, name="tfmon-look", daemon=True).start()
     try:

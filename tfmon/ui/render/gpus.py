@@ -198,7 +198,7 @@ def _share(row: GpuRow, column: str) -> float:
 def _fitting(rows: Sequence[GpuRow], width: int) -> tuple[list[_Part], list[int]]:
     """Return the columns that fit and their widths; the least important go first."""
     readable = [one for one in rows if _trouble(one) is None]
-    parts = list(_PARTS)
+    parts = [part for part in _PARTS if part.rank <= 1 or any(part.write(one)[0] != UNKNOWN for one in readable)]
     while True:
         sizes = [max([cell_len(part.head), *(cell_len(part.write(one)[0]) for one in readable)]) for part in parts]
         if sum(sizes) + GAP * len(sizes) <= width or len(parts) == 1:
