@@ -18,6 +18,8 @@ Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatib
 """
 _LEAST_DRIVER_WINDOWS = {11: "452.39", 12: "527.41", 13: "580"}
 _NO_GPU = "the driver lists no GPU"
+_SHORT_UUID = len("MIG-12345678")
+"""So much of an instance's UUID is as a rule unique."""
 
 
 @check("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
@@ -164,9 +166,9 @@ def compute_mode(facts: Facts) -> Finding:
             return warning(f"GPU {one.index} permits one process at most", "compute mode DEFAULT", fix)
     split = [one for one in devices if one.instances]
     if split:
-        words = ", ".join(f"GPU {one.index} into {len(one.instances or ())}" for one in split)
-        listed = [f"--lane {text}" for one in split for text in one.instances or ()]
-        return ok(f"split up (MIG): {words}; a lane takes one instance", *listed)
+        instances = [text.partition(" ") for one in split for text in one.instances or ()]
+        words = ", ".join(f"--lane {uuid[:_SHORT_UUID]} ({name})" for uuid, _, name in instances)
+        return ok(f"split up (MIG); a lane takes one instance: {words}", *(f"{a} {b}" for a, _, b in instances))
     return ok("whole, for several processes")
 
 
