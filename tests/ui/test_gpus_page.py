@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 from support.eight_gpus import PEOPLE, samples
+from support.shared_gpu import shared_demo
 from support.ui import CPU_MACHINE, HOSTS, SECOND, Demo, connect
 
+from tfmon.analysis.idlest import why
 from tfmon.model.readings import Missing, ProcessName
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.gpus import gpu_rows, gpus_of, process_entries, summary
@@ -209,3 +211,27 @@ def test_eight_gpus_in_a_light_theme(snap_compare):
 def test_eight_gpus_without_colour_and_in_ascii(snap_compare, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(app_of(eight(), characters="ascii"), terminal_size=(80, 24), press=["G"])
+
+
+def test_the_pane_of_a_lane_that_gets_ready_and_its_page_say_why_it_has_its_gpu():
+    async def act():
+        demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:1", chosen=why(samples(1)[1], samples(1)))])
+        demo.enter("gpu:1", "importing")
+        async with app_of(demo).run_test(size=(120, 50)) as pilot:
+            await until(pilot, lambda: "device  the idlest of 8 GPUs: no process, 0 % busy" in shown(pilot))
+            await press(pilot, "tab", "tab", "i")
+            await until(pilot, lambda: "gpu:1: the idlest of 8 GPUs" in shown(pilot))
+
+    asyncio.run(act())
+
+
+def test_the_page_of_a_lane_tells_what_others_take_and_how_many_windows_are_marked():
+    async def act():
+        async with app_of(shared_demo([0, 40, 0])).run_test(size=(120, 90)) as pilot:
+            await press(pilot, "tab", "tab", "i")
+            await until(pilot, lambda: "another process took 40 % of gpu:0 during" in shown(pilot))
+            assert "windows are marked" in shown(pilot) and "ana: python train.py" in shown(pilot)
+            await press(pilot, "escape", "escape")
+            await until(pilot, lambda: "others 40 %" in shown(pilot))
+
+    asyncio.run(act())
