@@ -16,6 +16,8 @@ from pathlib import Path
 _PRINT = "import json, sys; print(json.dumps([sys.version.split()[0], *(p for p in sys.path if p)]))"
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
 """Names what a TensorFlow was built with."""
+PLUGIN_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+"""Names a library of devices, or a folder of them, that TensorFlow loads besides those of packages."""
 BUILDS = frozenset((
     "tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos",
     "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
@@ -93,8 +95,10 @@ def _distributions(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _plugins(folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return the libraries in the folder from which TensorFlow loads plug-ins."""
-    files = {file.name for folder in folders for file in (folder / "tensorflow-plugins").glob("*.so")}
+    """Return the libraries from which TensorFlow loads devices: of packages, and what a variable names."""
+    named = os.environ.get(PLUGIN_VARIABLE)
+    places = [folder / "tensorflow-plugins" for folder in folders] + ([Path(named)] if named else [])
+    files = {file.name for place in places for file in ([place] if place.is_file() else place.glob("*.so"))}
     return tuple(sorted(files))
 
 
