@@ -110,6 +110,12 @@ class TestFound:
         assert "an AMD GPU, but this TensorFlow (tensorflow-cpu) is not built for ROCm" in found.reason
         assert len(search(None).gpus) == 2, "a lane reports a TensorFlow that is not installed"
 
+    def test_an_nvidia_gpu_that_cannot_be_used_is_told_first(self, search, put):
+        put("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n")
+        put("sys/bus/pci/devices/0000:01:00.0/class", "0x030000\n")
+        assert search(CPU_ONLY).reason.startswith("there is an NVIDIA GPU, but no driver")
+        assert len(search(ROCM).gpus) == 2, "this TensorFlow is for the other GPU"
+
     def test_a_machine_without_one(self, tmp_path, put):
         put("sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0\n")
         put(

@@ -248,8 +248,7 @@ class Facts:
     @property
     def has_nvidia(self) -> bool:
         """Whether there is any sign of an NVIDIA GPU."""
-        seen = self.visibility
-        return bool(seen.physical_gpus or seen.driver_loaded or seen.gpu_on_bus or self.driver.nodes)
+        return self.visibility.has_nvidia or bool(self.driver.nodes)
 
     def version_of(self, name: str) -> str:
         """Return the version of an installed package, or ""."""

@@ -139,7 +139,8 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
     if obstacle is None:
         obstacle = driver_obstacle(visibility) or hidden_obstacle(visibility)
         installed = wheel()
-        if visibility.has_amd and (obstacle is not None or (installed is not None and installed.rocm)):
+        for_amd = installed is not None and installed.rocm
+        if visibility.has_amd and (for_amd or (obstacle is not None and not visibility.has_nvidia)):
             return _conclude_amd(visibility, installed)
         if obstacle is None:
             obstacle = wheel_obstacle(visibility, installed)

@@ -53,6 +53,11 @@ class GpuVisibility:
     """The variable that hides all AMD GPUs; empty where none does."""
 
     @property
+    def has_nvidia(self) -> bool:
+        """Whether there is any sign of an NVIDIA GPU."""
+        return bool(self.physical_gpus or self.driver_loaded or self.gpu_on_bus)
+
+    @property
     def has_amd(self) -> bool:
         """Whether the kernel lists an AMD GPU for computing."""
         return bool(self.amd_gpus or self.amd_hidden)
