@@ -49,6 +49,23 @@ def test_a_slow_call_is_repeated_seldom_and_only_for_its_gpu(driver):
     probe.close()
 
 
+@pytest.mark.process
+def test_messages_that_come_slowly_are_asked_for_seldom_for_all_gpus_at_once(driver):
+    clock = RunningClock()
+    driver.play(TWO_GPUS + "delay EventSetWait 80\n")
+    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
+    take(probe)
+    clock.pass_s(1)
+    busy, idle = take(probe)
+    assert [one.name for one in busy.slow] == [one.name for one in idle.slow] == ["messages"]
+    driver.play(TWO_GPUS + "xid 0 79\n")
+    clock.pass_s(3)
+    assert take(probe)[0].faults == ()
+    clock.pass_s(60)
+    assert [fault.code for fault in take(probe)[0].faults] == [79]
+    probe.close()
+
+
 class TestBackoff:
     @pytest.fixture
     def clock(self):

@@ -108,7 +108,8 @@ class SlowReading:
     """What a driver takes so long to answer that it is asked less often; a sample repeats what it said."""
 
     name: str
-    """`load`, `memory`, `processes`, `power`, `temperature`, `clocks`, `link`, `traffic` or `errors`."""
+    """`load`, `memory`, `processes`, `power`, `temperature`, `clocks`, `link`, `traffic`, `errors` or
+    `messages`."""
     took_ms: float
     """How long reading it took the last time."""
     every_s: float

@@ -189,7 +189,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         },
         "private_bytes": whole("private_bytes", lane.private_bytes),
         "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
-        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or "not sampled"),
+        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or _no_load(snapshot, lane)),
         "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
         "gpu_memory_allocated_bytes": whole(
             "gpu_memory_allocated_bytes",
@@ -211,6 +211,12 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         **script,
         "missing": missing,
     }
+
+
+def _no_load(snapshot: Snapshot, lane: LaneState) -> str:
+    """Return why nothing is known of the load of a lane's GPU."""
+    gpu = snapshot.gpu_of(lane)
+    return gpu.busy_pct.reason if gpu is not None and isinstance(gpu.busy_pct, Missing) else "not sampled"
 
 
 def _gpu_others(lane: LaneState) -> dict[str, Any] | None:

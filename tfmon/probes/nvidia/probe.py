@@ -7,12 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon.model.events import Event
-from tfmon.probes.base import Gpu
+from tfmon.probes.base import Gpu, Readings
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.names import ProcessNames
+from tfmon.probes.nvidia.backoff import Backoff
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.faults import FaultLog
 from tfmon.probes.nvidia.nvml import (
@@ -85,6 +87,7 @@ class NvidiaProbe:
         self._wsl = in_wsl(root)
         self._rehearsed = False
         self._faults = FaultLog()
+        self._backoff = Backoff(clock_ns)
         self._nvml: Nvml | None = None
         self._retry_at_ns: int | None = 0
         self._pause_s = _FIRST_PAUSE_S
@@ -95,9 +98,10 @@ class NvidiaProbe:
         """Sample each GPU; see `NvidiaDevice.sample` for the readings."""
         if self._retry_at_ns is not None and self._clock_ns() >= self._retry_at_ns:
             self._reopen()
-        self._faults.poll(self._clock_ns())
+        self._backoff.read("messages", self._poll)
         for device in self._devices.values():
-            yield device.sample(self._clock_ns(), self._faults.of(device.part_of or device.gpu.uuid))
+            sample = device.sample(self._clock_ns(), self._faults.of(device.part_of or device.gpu.uuid))
+            yield replace(sample, slow=(*sample.slow, *self._backoff.slow)) if self._backoff.slow else sample
         self._plan_retry()
 
     def missing(self, reason: str) -> Iterable[Event]:
@@ -113,6 +117,11 @@ class NvidiaProbe:
                 device.close()
             self._nvml.call("nvmlShutdown")
             self._nvml = None
+
+    def _poll(self) -> Readings:
+        """Collect the driver's messages, which all devices share."""
+        self._faults.poll(self._clock_ns())
+        return {}
 
     def _reopen(self) -> None:
         """Open the library and find every device again; the driver's numbers may have changed."""
