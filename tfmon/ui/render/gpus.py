@@ -73,7 +73,7 @@ class _Part:
     write: Callable[[GpuRow], Span]
 
 
-def _name(row: GpuRow) -> Span:
+def _model(row: GpuRow) -> Span:
     return row.sample.name.removeprefix("NVIDIA ").removeprefix("GeForce "), DIM
 
 
@@ -150,7 +150,7 @@ _PARTS = (
     _Part("mem clock", 5, _memory_clock),
     _Part("PCIe", 3, _link),
     _Part("traffic", 6, _traffic),
-    _Part("model", 4, _name),
+    _Part("model", 4, _model),
 )
 LONGEST_BAR, _SHORTEST_BAR = 20, 4
 _BARS = ("load", "memory")
