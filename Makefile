@@ -7,6 +7,8 @@ VENV_218 ?= .venv-tf218
 VENV_RAY ?= .venv-ray
 BIN := $(VENV)/bin
 ARGS ?=
+# Where `make accept-gpu` writes its report and the race that it recorded.
+OUT ?= accept-gpu
 # Tests wait more than they compute, so there are more at once than cores.
 WORKERS ?= 3
 # What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server, a browser, shells.
@@ -15,7 +17,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate soak monkey oom docs picture release example clean
+.PHONY: help run test test-fast test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate soak monkey oom accept-gpu docs picture release example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +90,10 @@ oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a 
 	systemd-run --user --wait --pipe --same-dir --collect --quiet --setenv=TFMON_TEST_OOM=1 --setenv=PATH="$$PATH" \
 		-p MemoryMax=1G -p MemorySwapMax=0 -p OOMPolicy=continue \
 		$(abspath $(BIN))/python -m pytest tests/faults/test_memory_limit.py -rs $(ARGS)
+
+accept-gpu: $(VENV)/dev.stamp  ## Check tfmon on this machine's NVIDIA GPU and write a report; 8 minutes (OUT=accept-gpu).
+	TFMON_ACCEPT_GPU=$(abspath $(OUT)) $(BIN)/python -m pytest tests/acceptance -v -p no:cacheprovider --session-timeout=480 \
+		--deselect tests/acceptance/test_harness.py $(ARGS)
 
 docs: $(VENV)/dev.stamp  ## Build the documentation into docs/_build/html; a warning is an error.
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs docs/_build/html

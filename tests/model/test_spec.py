@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.knobs import COMMON, KnobError
-from tfmon.model.spec import SpecError, name_lanes, parse_lane, title
+from tfmon.model.spec import ANY_GPU, SpecError, name_lanes, parse_lane, title
 
 
 def lanes(*texts: str):
@@ -17,7 +17,7 @@ def lanes(*texts: str):
     [
         ("cpu", "cpu", "cpu", 0),
         ("CPU", "cpu", "cpu", 0),
-        ("gpu", "gpu:0", "gpu", 0),
+        ("gpu", ANY_GPU, "gpu", 0),
         (" gpu:007 ", "gpu:7", "gpu", 7),
         ("gpu2/GPU:1", "gpu:1", "gpu", 1),
     ],
@@ -43,7 +43,7 @@ def test_an_unknown_device_is_refused_with_the_possible_ones(text):
 @pytest.mark.parametrize(
     ("text", "host", "place"),
     [
-        ("gpu", "", "gpu:0"),
+        ("gpu", "", "gpu"),
         ("gpu2/gpu:0", "gpu2", "gpu2/gpu:0"),
         ("me@gpu3/cpu,batch_size=64", "me@gpu3", "me@gpu3/cpu"),
         ("ssh://me@gpu3:2222/gpu:1", "ssh://me@gpu3:2222", "ssh://me@gpu3:2222/gpu:1"),
@@ -72,14 +72,14 @@ def test_an_impossible_host_is_refused(text, said):
 @pytest.mark.parametrize(
     ("texts", "names", "ids"),
     [
-        (["cpu", "gpu2/gpu"], ["cpu", "gpu2/gpu:0"], "CG"),
-        (["gpu2/gpu", "gpu3/gpu"], ["gpu2/gpu:0", "gpu3/gpu:0"], "AB"),
+        (["cpu", "gpu2/gpu:0"], ["cpu", "gpu2/gpu:0"], "CG"),
+        (["gpu2/gpu:0", "gpu3/gpu:0"], ["gpu2/gpu:0", "gpu3/gpu:0"], "AB"),
         (
-            ["gpu2/gpu,batch_size=8", "gpu3/gpu,batch_size=16", "gpu2/gpu"],
+            ["gpu2/gpu:0,batch_size=8", "gpu3/gpu:0,batch_size=16", "gpu2/gpu:0"],
             ["gpu2/gpu:0 batch_size=8", "gpu3/gpu:0", "gpu2/gpu:0"],
             "ABC",
         ),
-        (["cpu,prefetch=off", "gpu"], ["cpu", "gpu:0"], "CG"),
+        (["cpu,prefetch=off", "gpu:0"], ["cpu", "gpu:0"], "CG"),
         (["gpu:3"], ["gpu:3"], "G"),
         (
             ["cpu,prefetch=off,batch_size=8", "cpu,prefetch=auto,batch_size=8"],
@@ -91,7 +91,7 @@ def test_an_impossible_host_is_refused(text, said):
             ["cpu", "gpu:0 batch_size=8", "gpu:0 batch_size=16"],
             "ABC",
         ),
-        (["gpu", "cpu", "gpu:0"], ["gpu:0 #1", "cpu", "gpu:0 #2"], "ABC"),
+        (["gpu:0", "cpu", "gpu:0"], ["gpu:0 #1", "cpu", "gpu:0 #2"], "ABC"),
         (
             ["cpu,prefetch=1", "cpu,prefetch=1", "cpu"],
             ["cpu prefetch=1 #1", "cpu prefetch=1 #2", "cpu"],
@@ -106,7 +106,8 @@ def test_lanes_are_named_by_device_and_what_distinguishes_them_on_it(texts, name
 
 
 def test_names_are_unique():
-    race = ["cpu", "cpu", "cpu,prefetch=off", "cpu,batch_size=8", "cpu,batch_size=8,prefetch=off", "gpu", "gpu:0"]
+    varied = ["cpu,prefetch=off", "cpu,batch_size=8", "cpu,batch_size=8,prefetch=off"]
+    race = ["cpu", "cpu", *varied, "gpu:0", "gpu:0"]
     assert len({lane.name for lane in lanes(*race)}) == len(race)
 
 

@@ -11,6 +11,7 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.contention import contention
+from tfmon.analysis.gpu_others import others_notes
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
 from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
@@ -105,12 +106,13 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     second.
     """
     found = _find_verdict(snapshot, throughputs)
+    others = others_notes(snapshot)
     if found.ratio is None:
-        return found
+        return replace(found, note="; ".join(filter(None, (*others, found.note)))) if others else found
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
     names = [*map(short_name, also), *(one.what for one in machines)]
     said = f"; also differs: {', '.join(names)}" if names else ""
-    told = (*(one.text for one in machines), *snapshot.race.differs, found.note)
+    told = (*(one.text for one in machines), *snapshot.race.differs, *others, found.note)
     return replace(
         found,
         text=found.text + said,

@@ -38,6 +38,7 @@ def race(
     until_ci: float | None = None,
     margin: float = MARGIN,
     fresh: bool | None = None,
+    wait_idle: float | None = None,
     python: str | os.PathLike[str] | None = None,
     record: bool | str | os.PathLike[str] = True,
     progress: bool | Callable[[str], None] = True,
@@ -62,6 +63,7 @@ def race(
         until_ci: End when every ratio is known to within ± this share, such as 0.05.
         margin: Lanes that differ by less than this share are called the same.
         fresh: Whether fresh processes replace those of the lanes every 20 s; None for in races of 60 s and more.
+        wait_idle: Wait at most so many minutes until nobody uses a GPU of the lanes; None for not at all.
         python: The interpreter that trains; None for what is set, or else this one.
         record: Whether to record the race, or the new file to record it into.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
@@ -71,6 +73,7 @@ def race(
     Raises:
         UsageError: what was requested is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
+        GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
         LaneFailedError: a lane failed; its `result` has what was measured.
     """
     words = tuple(str(word) for word in command)
@@ -88,6 +91,7 @@ def race(
         margin=share("margin", margin, LEAST_MARGIN) or MARGIN,
         record=record is not False,
         record_file=None if isinstance(record, bool) else Path(record),
+        wait_idle_s=None if wait_idle is None else 60 * max(0.0, wait_idle),
     )
     _check(options, words, fresh)
     with teller(progress) as tell, alone(wait, tell):

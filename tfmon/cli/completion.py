@@ -100,8 +100,24 @@ def _settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _lanes(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     before, comma, rest = incomplete.rpartition(",")
     if not comma:
-        return [CompletionItem(word) for word in ("cpu", "gpu:0") if word.startswith(rest)]
+        return [CompletionItem(word, help=said) for word, said in _devices() if word.startswith(rest)]
     return [CompletionItem(f"{before},{word}", help=said) for word, said in _setting(ctx, rest)]
+
+
+def _devices() -> Iterator[tuple[str, str]]:
+    """Yield the devices of this machine with their names; the first GPU also where none is found in a second."""
+    from tfmon.probes.gpus import conclude, read_visibility
+    from tfmon.runner.instances import short_name
+
+    yield "cpu", ""
+    found = conclude(read_visibility(timeout_s=1.0), lambda: None)
+    for gpu in found.gpus:
+        if not gpu.split:
+            yield f"gpu:{gpu.index}", gpu.name
+    for one in found.instances:
+        yield short_name(one, found), one.name
+    if not found.usable:
+        yield "gpu:0", ""
 
 
 def _setting(ctx: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:

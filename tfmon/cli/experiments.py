@@ -59,7 +59,7 @@ def crossover(
     """Find the value of a knob at which one lane of SCENARIO overtakes the other.
 
     Two lanes race in slices at every power of two in the knob's range, and longer where the lead changes. By
-    default they are the CPU and the first GPU; without a GPU, two variants on the CPU. Ctrl+C ends the
+    default they are the CPU and the idlest GPU; without a GPU, two variants on the CPU. Ctrl+C ends the
     measurement and prints what is known by then.
     """
     from tfmon.analysis.crossover import plan_crossover

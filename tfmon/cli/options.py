@@ -152,12 +152,19 @@ one_lane = _all(
     click.option(
         "--lane",
         metavar="SPEC",
-        help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the first GPU if there is one, else the CPU.",
+        help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the idlest GPU if there is one, else the CPU.",
     ),
     ray,
 )
 settings = click.option(
     "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob in every lane. Repeatable."
+)
+wait_idle = click.option(
+    "--wait-idle",
+    "wait_idle_min",
+    type=click.FloatRange(min=0, max=10_080),
+    metavar="MINUTES",
+    help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
 )
 seconds = click.option("--seconds", type=Seconds(min=0, min_open=True), help="Stop after this many seconds.")
 slice_s = _setting(

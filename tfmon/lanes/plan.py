@@ -53,16 +53,22 @@ class RacePlan:
     """How many spare workers are kept for them; where there are fewer than lanes, a change takes longer."""
 
 
-def lane_environment(spec: LaneSpec, gpu_uuid: str | None) -> dict[str, str | None]:
+def lane_environment(spec: LaneSpec, gpu_uuid: str | None, number: int = 0) -> dict[str, str | None]:
     """Return the variables that show TensorFlow only the lane's device, before it loads.
 
-    A GPU is named by its UUID, which means the same in every order of devices and in a container. Memory growth
-    lets the lanes and the user's other programs share the GPU.
+    An NVIDIA GPU is named by its UUID, which means the same in every order of devices and in a container; an AMD
+    GPU by its `number`, as ROCm counts. Memory growth lets the lanes and the user's other programs share the GPU.
     """
     if spec.kind == "cpu":
-        return {**BASE, "CUDA_VISIBLE_DEVICES": "-1"}
+        return {**BASE, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
     if gpu_uuid is None:
         return dict(BASE)
+    if gpu_uuid.startswith("AMD-"):
+        # ROCm reads CUDA's variable, too, where its own is not set.
+        visible: dict[str, str | None] = {"HIP_VISIBLE_DEVICES": str(number), "CUDA_VISIBLE_DEVICES": None}
+        return {**BASE, **visible, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    if gpu_uuid.startswith("plugin-"):
+        return {**BASE, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuid, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU, GpuEnergy
+from tfmon.model.gpu_others import Taken
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History
@@ -221,6 +222,8 @@ class LaneState:
     gpu_used_before: float | None = None
     """Bytes used on the whole GPU before this lane opened it."""
     gpu_energy: GpuEnergy = field(default_factory=GpuEnergy)
+    gpu_taken: tuple[Taken, ...] = ()
+    """What others took of its GPU while it raced, since steady state began."""
     gpu_memory_allocated_bytes: int | None = None
     gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None

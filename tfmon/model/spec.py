@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tfmon.model.knobs import Knob, KnobValue, Settings, parse_settings, short_name, show
+
+INSTANCE = "MIG-"
+"""How the UUID of an instance of a GPU that is split up (MIG) begins; a lane names as much of it as is unique."""
+_INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
+ANY_GPU = "gpu"
+"""The device of a lane that is to have the idlest GPU, before one is chosen."""
 
 
 class SpecError(ValueError):
@@ -17,7 +24,7 @@ class LaneSpec:
     """What the user requested for one lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
 
     device: str
-    """`cpu`, or `gpu:N` with N the index that the driver lists there."""
+    """`cpu`, `gpu:N` with N the index that the driver lists there, or the beginning of a UUID: `MIG-…`."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
     """Internal key, unique in a race, such as "cpu" or "cpu prefetch=off"; stays when a key changes the knob.
@@ -32,15 +39,22 @@ class LaneSpec:
     """One letter for the lane, which never changes: on the screen, in JSON and in recordings."""
     host: str = ""
     """The machine, as the user calls it: a destination of ssh, or a name of the settings file; "" for this one."""
+    chosen: str = field(default="", compare=False)
+    """Why the lane has this GPU, where it named none and tfmon chose it; else empty."""
 
     @property
     def kind(self) -> str:
         """`cpu` or `gpu`."""
-        return self.device.partition(":")[0]
+        return "gpu" if self.is_instance else self.device.partition(":")[0]
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether the device is an instance of a GPU that is split up (MIG)."""
+        return self.device.startswith(INSTANCE)
 
     @property
     def index(self) -> int:
-        """The device's index; 0 for the CPU."""
+        """The device's index; 0 for the CPU and for an instance."""
         return int(self.device.partition(":")[2] or 0)
 
     @property
@@ -62,9 +76,12 @@ def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
     if kind == "cpu" and not colon:
         place = "cpu"
     elif kind == "gpu" and (not colon or index.isdecimal()):
-        place = f"gpu:{int(index or 0)}"
+        place = f"gpu:{int(index)}" if colon else ANY_GPU
+    elif _INSTANCE.fullmatch(device):
+        place = INSTANCE + device[len(INSTANCE) :].lower()
     else:
-        raise SpecError(f"there is no device {device!r}; a lane runs on cpu, gpu or gpu:N")
+        allowed = "cpu, gpu or gpu:N, or on an instance MIG-UUID"
+        raise SpecError(f"there is no device {device!r}; a lane runs on {allowed}")
     return LaneSpec(place, parse_settings(knobs, [word for word in words if word]), host=host)
 
 

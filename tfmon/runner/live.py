@@ -63,6 +63,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         scenarios=list_scenarios,
         examine=program.examine,
         profile=program.profile_text,
+        watch_gpus=program.watch_gpus,
         runs=RecordedRuns(),
         table=lambda: to_text(analyse(program.session.snapshot())),
         repeat=program.repeat,

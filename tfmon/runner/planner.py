@@ -18,10 +18,13 @@ from tfmon.lanes.renewal import FRESH_EVERY_S
 from tfmon.model.knobs import KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
-from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
+from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane
+from tfmon.runner.idle import Idle
+from tfmon.runner.instances import instance_of, settle
 
 if TYPE_CHECKING:
     from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.probes.base import Gpu
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
@@ -64,7 +67,7 @@ class RaceOptions:
     varied_knob: str = ""
     """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
-    """Whether there is one default lane: the first GPU, or else the CPU."""
+    """Whether there is one default lane: the idlest GPU, or else the CPU."""
     fresh: bool = False
     """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
     spare: bool = False
@@ -73,6 +76,8 @@ class RaceOptions:
     """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
     record: bool = False
     """Whether the race is recorded."""
+    wait_idle_s: float | None = None
+    """For how long to wait until a GPU is free; None for not at all."""
     record_file: Path | None = None
     """The file of the recording; None for a new one among the user's recordings."""
 
@@ -95,10 +100,11 @@ def plan_race(
     race_options: RaceOptions,
     search: Callable[[str], GpuSearch],
     connect: Callable[[Sequence[LaneSpec]], None] = lambda specs: None,
+    idle: Idle | None = None,
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane (empty if it has one, or its lanes were named).
 
-    The default lanes are the CPU and the first GPU; without a GPU, the two sides of the scenario's contrast on
+    The default lanes are the CPU and the idlest GPU; without a GPU, the two sides of the scenario's contrast on
     the CPU.
 
     Args:
@@ -106,8 +112,10 @@ def plan_race(
         race_options: What the command line says.
         search: Finds the GPUs of a host, "" for this machine; called only where that matters: it may take seconds.
         connect: Connects to the hosts of lanes, if there are any, before their GPUs are looked for.
+        idle: Chooses the GPUs of lanes that name none; None for the first one.
 
     Raises:
+        GpusBusyError: no GPU became free for as long as the race was to wait.
         UsageError: a lane, a knob or a value is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
         TfmonError: a host cannot be used.
@@ -131,17 +139,19 @@ def plan_race(
     no_gpu = ""
     if not specs:
         found = search("")
-        no_gpu = "" if found.gpus else found.reason
+        no_gpu = "" if found.usable else found.reason
         taken = {*common, race_options.varied_knob}
-        specs = _default_lanes(info, bool(found.gpus), taken)
+        specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
         if race_options.one_lane:
-            specs = [LaneSpec("gpu:0" if found.gpus else "cpu")]
+            specs = [LaneSpec(ANY_GPU if found.usable else "cpu")]
+    specs = (idle or Idle(lambda host, gpus: ())).settle(specs, search)
     lanes = []
-    for spec in name_lanes(specs):
+    for spec in name_lanes([settle(spec, search(spec.host)) if spec.kind == "gpu" else spec for spec in specs]):
         settings = {**info.defaults(), **common, **spec.settings}
         check_settings(info, settings)
-        uuid = None if spec.kind == "cpu" else _uuid_of(spec, search(spec.host))
-        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuid)))
+        gpu = None if spec.kind == "cpu" else _gpu_of(spec, search(spec.host))
+        shown = (None, 0) if gpu is None else (gpu.uuid, gpu.physical_gpu)
+        lanes.append(LanePlan(spec, settings, lane_environment(spec, *shown)))
     race = Race(
         scenario=info.name,
         title=info.title,
@@ -204,10 +214,10 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     return Path(found).absolute() if found else Path(sys.executable)
 
 
-def _default_lanes(info: ScenarioInfo, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]:
+def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
     """Return the CPU and the GPU; without a GPU, the first contrast that sets none of the knobs `taken`."""
-    if has_gpu:
-        return [LaneSpec("cpu"), LaneSpec("gpu:0")]
+    if gpu:
+        return [LaneSpec("cpu"), LaneSpec(gpu)]
     if info.command:
         return [LaneSpec("cpu")]
     for contrast in (info.contrast, ("prefetch=off", "prefetch=auto")):
@@ -226,10 +236,14 @@ def _lane_of_command(text: str) -> LaneSpec:
     return replace(parse_lane(device, ()), settings=guess_settings([word for word in words if word]))
 
 
-def _uuid_of(spec: LaneSpec, found: GpuSearch) -> str:
+def _gpu_of(spec: LaneSpec, found: GpuSearch) -> Gpu:
+    if spec.is_instance:
+        return instance_of(spec, found)
     for gpu in found.gpus:
         if gpu.index == spec.index:
-            return gpu.uuid
+            return gpu
+    if found.plugin is not None and spec.index == found.plugin.index:
+        return found.plugin
     if not found.gpus:
         raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.gpus)

@@ -66,7 +66,8 @@ def mode_said(snapshot: Snapshot, mode: str) -> str:
 
 def device_words(host: str, device: str, *, named: bool) -> str:
     """Write a device in a sentence: `the GPU`; where machines are named, `the GPU of gpu2` and `the CPU here`."""
-    words = "the CPU" if device == "cpu" else "the GPU" if device == "gpu:0" else f"GPU {device.partition(':')[2]}"
+    number = device.partition(":")[2]
+    words = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device) or (f"GPU {number}" if number else device)
     if not named:
         return words
     return f"{words} of {host}" if host else f"{words} here"

@@ -12,6 +12,7 @@ from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.gpu_others import gpu_others
 from tfmon.model.hosts import HISTORY_SAMPLES, HostState
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
@@ -204,6 +205,8 @@ def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _of_lane(lane: LaneState) -> Lines:
+    if lane.spec.chosen:
+        yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
     yield "process", f"{lane.pid or '–'}, with {lane.processes or 1} in its tree; Python {lane.python or '–'}"
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
@@ -226,8 +229,14 @@ def _of_lane(lane: LaneState) -> Lines:
 
 def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "name", f"{gpu.name} ({gpu.key})"
+    if gpu.part_of:
+        yield "instance", "power, temperature, clocks and link are those of the whole GPU"
     busy, most = _said(gpu.busy_pct, units.percent), _said(gpu.busy_max_pct, units.percent)
     yield "busy", f"{busy}, at most {most} ({gpu.busy_source})"
+    if (others := gpu_others(lane)) is not None:
+        marked, windows = sum(one.others for one in lane.points), len(lane.points)
+        less = "others took less than 5 % of the GPU's time"
+        yield "others", f"{others.text}; {marked} of {windows} windows are marked" if others.time_share else less
     yield "this lane", _said(lane.gpu_lane_busy_pct, units.percent, " of the GPU's time")
     shared = ", shared with the CPU" if gpu.unified else ""
     yield "memory", _said(gpu.used_bytes, units.memory) + f" of {_said(gpu.total_bytes, units.memory)}{shared}"
@@ -250,6 +259,9 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "ECC", _said(gpu.ecc_errors, units.cores, " errors that could not be corrected")
     for fault in gpu.faults:
         yield "fault", fault.text
+    for one in gpu.slow:
+        how = f"the driver took {one.took_ms:.0f} ms, so it is asked every {units.seconds(one.every_s)}"
+        yield "slow", f"{one.name}: {how}; read {units.seconds(gpu.age_s(one.name))} ago"
 
 
 def _of_machine(machine: Machine) -> Lines:
