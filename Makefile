@@ -4,8 +4,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 VENV_218 ?= .venv-tf218
+VENV_RAY ?= .venv-ray
 BIN := $(VENV)/bin
 ARGS ?=
+# Where `make accept-gpu` writes its report and the race that it recorded.
+OUT ?= accept-gpu
 # Tests wait more than they compute, so there are more at once than cores.
 WORKERS ?= 3
 # What tests need besides Python: a compiler for the stand-in of NVIDIA's library, an SSH server, a browser, shells.
@@ -14,7 +17,7 @@ DEBIAN_PACKAGES := gcc libc6-dev openssh-server chromium zsh fish
 TF_218 := tensorflow==2.18.*
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-tf218 lint ci debian-packages bench fairness coverage attribution gate soak monkey oom docs picture release example clean
+.PHONY: help run test test-fast test-tf218 test-ray lint ci debian-packages bench bench-ray fairness coverage attribution gate soak monkey oom accept-gpu docs picture release example clean
 
 help:  ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,7 +31,7 @@ test: $(VENV)/dev.stamp  ## Run all tests; they train with real TensorFlow on th
 test-fast: $(VENV)/dev.stamp  ## Run the tests that start no process and load no TensorFlow; before every commit.
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not process and not tensorflow and not pty" $(ARGS)
 
-ci: debian-packages lint test  ## Do what CI does: packages that tests need, style and types, all tests (they build the docs, too).
+ci: debian-packages lint test test-ray  ## Do what CI does: packages that tests need, style and types, all tests (they build the docs, too).
 
 debian-packages:
 	@missing=$$(for name in $(DEBIAN_PACKAGES); do dpkg -s $$name >/dev/null 2>&1 || echo $$name; done); \
@@ -38,6 +41,9 @@ debian-packages:
 
 test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
 	$(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
+
+test-ray: $(VENV_RAY)/stamp  ## Run the tests of lanes on Ray, on clusters of their own; two minutes.
+	$(VENV_RAY)/bin/python -m pytest tests/ray_cluster -m ray $(ARGS)
 
 lint: $(VENV)/dev.stamp  ## Check style and types.
 	$(BIN)/ruff check .
@@ -55,6 +61,10 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/screen_cost.py
 	$(BIN)/python tests/benchmarks/scripts.py
 	for what in start keys slices agent readings ends fair; do $(BIN)/python tests/benchmarks/hosts.py $$what; done
+	$(MAKE) bench-ray
+
+bench-ray: $(VENV_RAY)/stamp  ## Measure lanes on a Ray cluster of two nodes on this machine.
+	for what in start keys fair; do $(VENV_RAY)/bin/python tests/benchmarks/ray_lanes.py $$what; done
 
 fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes an hour on a quiet machine.
 	for what in count alone; do $(BIN)/python tests/benchmarks/fairness.py $$what; done
@@ -81,6 +91,10 @@ oom: $(VENV)/dev.stamp  ## Have the kernel kill a lane for lack of memory, in a 
 		-p MemoryMax=1G -p MemorySwapMax=0 -p OOMPolicy=continue \
 		$(abspath $(BIN))/python -m pytest tests/faults/test_memory_limit.py -rs $(ARGS)
 
+accept-gpu: $(VENV)/dev.stamp  ## Check tfmon on this machine's NVIDIA GPU and write a report; 8 minutes (OUT=accept-gpu).
+	TFMON_ACCEPT_GPU=$(abspath $(OUT)) $(BIN)/python -m pytest tests/acceptance -v -p no:cacheprovider --session-timeout=480 \
+		--deselect tests/acceptance/test_harness.py $(ARGS)
+
 docs: $(VENV)/dev.stamp  ## Build the documentation into docs/_build/html; a warning is an error.
 	$(BIN)/python -m sphinx -W --keep-going -n -q docs docs/_build/html
 
@@ -95,7 +109,7 @@ example: $(VENV)/dev.stamp  ## Record the example race anew; needs a quiet machi
 	$(BIN)/python tests/benchmarks/record_example.py
 
 clean:  ## Remove the environments and everything that was built.
-	rm -rf $(VENV) $(VENV_218) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV_218) $(VENV_RAY) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find tfmon tests scenarios -name __pycache__ -type d -exec rm -rf {} +
 
 $(VENV)/bin/python:
@@ -108,6 +122,14 @@ $(VENV)/run.stamp: pyproject.toml | $(VENV)/bin/python
 $(VENV)/dev.stamp: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@ $(VENV)/run.stamp
+
+# What is installed in $(VENV) is seen here, too: TensorFlow is not installed twice.
+$(VENV_RAY)/stamp: pyproject.toml $(VENV)/dev.stamp
+	$(BIN)/python -m venv $(VENV_RAY)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+		> "$$($(VENV_RAY)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/venv.pth"
+	$(VENV_RAY)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[ray]'
+	@touch $@
 
 $(VENV_218)/stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV_218)

@@ -71,6 +71,7 @@ def exit_codes() -> str:
         (errors.EXIT_DEVICE_ABSENT, "a requested device is not there"),
         (errors.EXIT_SLOWER, "`tfmon diff --slower-than`: a lane is slower"),
         (errors.EXIT_CANNOT_TELL, "`tfmon diff --slower-than`: that cannot be told"),
+        (errors.EXIT_BUSY, "`--wait-idle`: no GPU became free in time"),
         (errors.EXIT_INTERRUPTED, "interrupted by a signal"),
     ]
     return table(("exit code", "meaning"), [(str(code), meaning) for code, meaning in rows])

@@ -5,13 +5,17 @@ offers to Python is loaded when it is first used.
 """
 
 __version__ = "0.1.0"
-__all__ = ["Gate", "LaneFailedError", "LaneResult", "RaceResult", "TfmonError", "diff", "race"]
+__all__ = [
+    "CombinationResult", "Gate", "LaneFailedError", "LaneResult", "RaceResult", "SweepResult", "TfmonError",
+    "diff", "race", "sweep",
+]  # fmt: skip
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tfmon.api.gating import diff
     from tfmon.api.racing import race
     from tfmon.api.result import LaneFailedError, LaneResult, RaceResult
+    from tfmon.api.sweeping import CombinationResult, SweepResult, sweep
     from tfmon.errors import TfmonError
     from tfmon.recordings.gate import Gate
 

@@ -211,5 +211,5 @@ class TestWhatElseSlowsIt:
         assert lines == (
             "the GPU runs below full clocks: it is too hot",
             "the GPU's link is narrow: 4 of 16 lanes",
-            "1 other programs hold memory of this GPU",
+            "others hold 5 B of this GPU's memory",
         )

@@ -65,3 +65,7 @@ def test_the_limit_that_is_read_now_counts_before_the_one_at_the_start():
     here = HostState(HERE, gpus=(gpu_sample(power_limit_w=700.0),))
     known = Snapshot(0, Race(), tuple(states), {"": here, "gpu2": there})
     assert [one.text for one in machine_differences(known, states)] == ["power limit: 700 W here, 300 W on gpu2"]
+
+
+def test_the_limit_of_the_first_gpu_is_not_taken_for_that_of_an_instance():
+    assert told("MIG-1111", "gpu2/MIG-1111", power_limits_w=(350.0,)) == []

@@ -413,6 +413,11 @@ class TestWhatLimitsIt:
         text = "the GPU clock of gpu:0 falls between slices (1499 to 2000 MHz); a longer --slice hides it"
         assert find_verdict(raced).note == (text if noted else "")
 
+    def test_surroundings_that_no_lane_here_would_have_are_noted(self):
+        slow = replace(lane("cpu", noisy(100)), unlike=("nice value 15 in place of 0",))
+        note = find_verdict(snapshot(slow, lane("gpu:0", noisy(300, seed=2)))).note
+        assert note == "cpu is disturbed: nice value 15 in place of 0"
+
     def test_a_disturbance_that_is_always_there_is_noted(self):
         slow = lane("cpu", noisy(100))
         slow = replace(slow, measurements=replace(slow.measurements, constant=("cgroup throttled",)))

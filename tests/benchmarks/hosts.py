@@ -261,10 +261,14 @@ def ends(sshd: Sshd, options: argparse.Namespace) -> None:
 
 
 def fair(sshd: Sshd, options: argparse.Namespace) -> None:
+    compare(linked, "through an agent", options, 0.01)
+
+
+def compare(connect: Callable[[], Linked], what: str, options: argparse.Namespace, most: float) -> None:
     """Compare by a new pair of processes each time; which of them is first in a round changes by itself."""
     logs = []
     for pair in range(options.pairs):
-        link = linked()
+        link = connect()
         lanes = ("cpu", f"{HOST}/cpu") if pair % 2 else (f"{HOST}/cpu", "cpu")
         with racing(link, lanes) as watch:
             wait_for(partial(raced, watch, options.rounds), PATIENCE_S, "enough slices")
@@ -276,9 +280,9 @@ def fair(sshd: Sshd, options: argparse.Namespace) -> None:
     mean, error = statistics.mean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
     reach = student.ppf(0.975, len(logs) - 1) * error
     low, high = math.exp(mean - reach), math.exp(mean + reach)
-    good = low <= 1 <= high and reach <= 0.01
+    good = low <= 1 <= high and reach <= most
     interval = f"{math.exp(mean):.4f} ({low:.4f} to {high:.4f}) by {len(logs)} pairs"
-    print(f"through an agent / started here: {interval}; 1 within ±1 %: {met(good)}")
+    print(f"{what} / started here: {interval}; 1 within ±{100 * most:g} %: {met(good)}")
 
 
 MEASURED = {

@@ -1,6 +1,6 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
-    python tests/benchmarks/scripts.py [--what step,call,fit,wait,at-once,at-epoch] [--pairs 100] [--starts 3]
+    python tests/benchmarks/scripts.py [--what step,call,fit,wait,at-once,at-epoch] [--pairs 40] [--starts 3]
         [--units 64] [--json]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
@@ -41,7 +41,7 @@ from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 
 SCRIPT = Path(__file__).with_name("loop_cost.py")
-STEPS, CALLS = 100, 2_000
+STEPS, CALLS = 400, 2_000
 """As in loop_cost.py."""
 BLOCK = 10
 """Pairs whose median is one value."""
@@ -136,7 +136,7 @@ def measure(what: str, starts: int, pairs: int, units: int) -> dict[str, object]
         waited = sum(window.input_ns + window.sampled_input_ns for window in windows) / 1e9
         return {"what": what, "waited_s": waited, "slept_s": slept, "ratio": waited / slept}
     if what in ("at-once", "at-epoch"):
-        apart = gaps(what, max(6, pairs // 10))
+        apart = gaps(what, max(6, pairs // 5))
         mean, *ci = mean_and_ci(apart)
         return {"what": what, "gap_ms": mean, "gap_ms_ci95": ci, "longest_ms": max(apart), "changes": len(apart)}
     found = [one_start(what, pairs, units)[0] for _ in range(starts)]
@@ -172,7 +172,7 @@ def text(found: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    chosen = options_of(__doc__, what=",".join(LIMITS), pairs=100, starts=3, units=64, json=False)
+    chosen = options_of(__doc__, what=",".join(LIMITS), pairs=40, starts=3, units=64, json=False)
     for what in chosen.what.split(","):
         found = measure(what, chosen.starts, max(2 * BLOCK, chosen.pairs), chosen.units)
         print(json.dumps(found) if chosen.json else text(found), flush=True)

@@ -12,6 +12,10 @@ import pyte
 import pytest
 from support.waiting import wait_for
 
+from tfmon.cli.completion import _BY_NAME
+from tfmon.probes.nvidia.nvml import PhysicalGpu
+from tfmon.probes.obstacles import GpuVisibility
+
 ROOT = Path(__file__).parents[2]
 TYPED = {
     "tfmon ra": "tfmon race",
@@ -31,6 +35,25 @@ def test_an_unknown_shell_is_refused(tfmon, monkeypatch):
     assert told.code == 2 and "there is no completion for csh" in told.err
     monkeypatch.setenv("SHELL", "/usr/bin/zsh")
     assert tfmon("completion").out.startswith("#compdef tfmon")
+
+
+def test_the_devices_of_this_machine(monkeypatch):
+    part = PhysicalGpu(0, None, "MIG-12345678-1111-2222-3333-444444444444", "NVIDIA H100 MIG 1g.10gb")
+    listed = (
+        PhysicalGpu(0, None, "GPU-a", "NVIDIA H100", instances=(part,)),
+        PhysicalGpu(1, None, "GPU-b", "NVIDIA L4"),
+    )
+    seen = GpuVisibility("Linux", "x86_64", physical_gpus=listed)
+    monkeypatch.setattr("tfmon.probes.gpus.read_visibility", lambda **_: seen)
+    found = [(item.value, item.help) for item in _BY_NAME["lanes"](None, "")]
+    two = ("2xcpu", "two logical devices of the CPU")
+    assert found == [("cpu", ""), ("gpu:1", "NVIDIA L4"), ("MIG-12345678", "NVIDIA H100 MIG 1g.10gb"), two]
+    assert [item.value for item in _BY_NAME["lane"](None, "M")] == ["MIG-12345678"]
+    seen = GpuVisibility("Linux", "x86_64", physical_gpus=(listed[1], PhysicalGpu(2, None, "GPU-c", "NVIDIA L4")))
+    several = ["cpu", "gpu:0", "gpu:1", "gpu:0+1", "gpu:all", "2xgpu", "2xcpu"]
+    assert [item.value for item in _BY_NAME["lanes"](None, "")] == several
+    seen = GpuVisibility("Linux", "x86_64")
+    assert [item.value for item in _BY_NAME["lanes"](None, "")] == ["cpu", "gpu:0", "2xcpu"]
 
 
 SHELLS = {

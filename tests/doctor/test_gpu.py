@@ -14,7 +14,7 @@ from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.facts import DriverFacts, GpuFacts, Platform
 from tfmon.doctor.machine import DriverReader
 from tfmon.doctor.report import no_gpu_reason
-from tfmon.probes.gpus import GpuVisibility, find_gpus, read_visibility
+from tfmon.probes.gpus import conclude, read_visibility
 from tfmon.probes.nvidia.nvml import (
     LIBRARY_MISMATCH,
     LIBRARY_NOT_FOUND,
@@ -23,6 +23,7 @@ from tfmon.probes.nvidia.nvml import (
     NvmlFailure,
     PhysicalGpu,
 )
+from tfmon.probes.obstacles import GpuVisibility
 from tfmon.probes.wheel import Wheel
 
 from .bench import H200, find, with_gpu
@@ -242,11 +243,19 @@ class TestCapability:
         assert find("compute-capability", with_gpu(server, K80, H200, visible="GPU-aa")).status == OK
 
     @pytest.mark.parametrize(
-        ("change", "fix"), [({"exclusive": True}, "-c DEFAULT"), ({"instances": True}, "-mig 0")]
+        ("change", "fix"), [({"exclusive": True}, "-c DEFAULT"), ({"instances": ()}, "-mig 0")]
     )
     def test_gpu_that_cannot_be_shared(self, server, change, fix):
         finding = find("compute-mode", with_gpu(server, replace(H200, **change)))
         assert (finding.status, fix in finding.fix) == (WARNING, True)
+
+    def test_instances_are_listed_as_lanes_are_given_them(self, server):
+        one, two = "MIG-12345678-1111-2222-3333-444444444444", "MIG-87654321-1111-2222-3333-444444444444"
+        split = replace(H200, instances=(f"{one} NVIDIA H200 MIG 1g.18gb", f"{two} NVIDIA H200 MIG 3g.71gb"))
+        finding = find("compute-mode", with_gpu(server, split))
+        listed = "--lane MIG-12345678 (NVIDIA H200 MIG 1g.18gb), --lane MIG-87654321 (NVIDIA H200 MIG 3g.71gb)"
+        assert (finding.status, finding.found.endswith(listed)) == (OK, True)
+        assert finding.evidence[1] == f"{two} NVIDIA H200 MIG 3g.71gb"
 
 
 class TestDriverReader:
@@ -281,7 +290,7 @@ class TestDriverReader:
         assert (driver.version, driver.cuda) == ("550.54.15", (12, 4))
         device = replace(
             GpuFacts(0, "GPU-aa", "NVIDIA H200"),
-            capability=(9, 0), persistence=False, exclusive=True, instances=True, power_limit_w=350.0,
+            capability=(9, 0), persistence=False, exclusive=True, instances=(), power_limit_w=350.0,
             power_default_w=700.0, pcie_width=4, pcie_width_max=16, clock_reasons=0x40, used_bytes=40,
             total_bytes=100, processes=(7, 9), temperature_c=71.0,
         )  # fmt: skip
@@ -303,7 +312,7 @@ class TestOneSource:
         assert facts.visibility.failure == NvmlFailure(LIBRARY_NOT_FOUND)
         library = "libno-such-driver.so.1"
         visibility = read_visibility(environ={}, root=bench.root, library=library, system="Linux")
-        screen = find_gpus(bench.python, visibility)
+        screen = conclude(visibility, lambda: facts.wheel)
         assert screen.reason == facts.obstacle.reason == find("driver", facts).found == no_gpu_reason(facts).reason
 
     @pytest.mark.process

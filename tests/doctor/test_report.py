@@ -13,7 +13,7 @@ import pytest
 from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
 from tfmon.doctor.facts import Facts, Import, Interpreter, OthersLoad, Platform
 from tfmon.doctor.report import CHECKS, Report, Roots, report_on, run_checks
-from tfmon.probes.gpus import GpuVisibility
+from tfmon.probes.obstacles import GpuVisibility
 from tfmon.reports.doctor import to_json, to_text
 
 from .bench import H200, QUIET, with_gpu
@@ -68,7 +68,7 @@ class TestAnswer:
 
 class TestChecks:
     def test_there_are_many_and_each_has_a_name_and_a_source(self):
-        assert len(CHECKS) == 47
+        assert len(CHECKS) == 48
         assert len({check.id for check in CHECKS}) == len({check.title for check in CHECKS}) == len(CHECKS)
         for check in CHECKS:
             assert re.fullmatch(r"[a-z-]+", check.id)

@@ -30,7 +30,7 @@ class FaultyGroup(RacingGroup):
     def race_with(self, fault: str, *, mode: str, **environment: str) -> None:
         """Race a sound lane against one with a fault."""
         given = {"FAULT": fault, **environment}
-        plan = self.plan("cpu", "gpu", mode=mode, environment={"gpu:0": given, "cpu": {"FAULTY": "none"}})
+        plan = self.plan("cpu", "gpu:0", mode=mode, environment={"gpu:0": given, "cpu": {"FAULTY": "none"}})
         self.begin(plan)
 
     @property

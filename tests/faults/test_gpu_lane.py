@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.mig import LOADS, SPLIT
 from support.nvml import TWO_GPUS, FakeDriver, build_fake_nvml
 from support.terminal import Terminal, racing
 
 import tfmon
+from tfmon.errors import EXIT_DEVICE_ABSENT
 
 pytestmark = pytest.mark.pty
 
@@ -21,8 +23,6 @@ __all__ = ["build_fake_nvml"]
 
 PROGRAM = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 LANES = ("race", "small-dense", "--lane", "cpu", "--lane", "gpu:0")
-CALLS = ("GetSamples", "GetUtilizationRates", "GetMemoryInfo_v2", "GetHandleByIndex")
-"""What answers "lost" for a GPU that has fallen off the bus."""
 
 
 class Machine:
@@ -37,8 +37,8 @@ class Machine:
             "PYTHONPATH": str(Path(tfmon.__file__).parents[1]),
         }
 
-    def race(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(PROGRAM), *LANES, *words]
+    def race(self, *words: str, lanes: tuple[str, ...] = LANES) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(PROGRAM), *lanes, *words]
         environment = {**os.environ, **self.environment}
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
 
@@ -85,9 +85,22 @@ def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(ma
     assert json.loads(again.stdout)["lanes"] == told["lanes"]
 
 
+def test_an_instance_of_a_split_gpu_is_raced_with_readings_of_its_own(machine):
+    machine.driver.play(SPLIT + LOADS)
+    lanes = ("race", "small-dense", "--lane", "cpu", "--lane", "mig-1111")
+    done = machine.race("--seconds", "4", "--json", lanes=lanes)
+    assert done.returncode == 0, done.stderr
+    _, part = json.loads(done.stdout)["lanes"]
+    assert (part["device"], part["device_name"]) == ("MIG-11111111", "NVIDIA Busy MIG 1g.10gb")
+    assert part["gpu_busy_pct"] == 62.5
+    assert part["missing"]["gpu_j_per_1000_examples"].startswith("only the whole GPU's power is known")
+    refused = machine.race("--seconds", "1")
+    assert (refused.returncode, "--lane MIG-11111111" in refused.stderr) == (EXIT_DEVICE_ABSENT, True)
+
+
 def test_a_gpu_that_is_lost_touches_its_readings_only(machine, screen):
     screen.wait_for(lambda shown: "87 % busy" in shown and "NVIDIA" in shown)
-    machine.driver.play(TWO_GPUS + "".join(f"ret Device{call} 15 0\n" for call in CALLS))
+    machine.driver.play(TWO_GPUS + "lost 0\n")
     seen = ("n/a (the GPU is lost", "examples/s", "% of")  # the lanes and the machine are still read
     screen.wait_for(lambda shown: all(words in shown for words in seen))
 

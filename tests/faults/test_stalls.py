@@ -106,7 +106,7 @@ def test_one_that_hangs_before_it_is_ready_does_not_keep_the_others(faulty_group
     monkeypatch.setattr("tfmon.lanes.watchdog.STARTING_S", 1.0)
     gate = tmp_path / "gate"
     gated = {"GATE": str(gate), "FAULTY": "none"}
-    plan = faulty_group.plan("cpu", "gpu", mode=TURNS, environment={"gpu:0": gated, "cpu": {"FAULTY": "none"}})
+    plan = faulty_group.plan("cpu", "gpu:0", mode=TURNS, environment={"gpu:0": gated, "cpu": {"FAULTY": "none"}})
     faulty_group.begin(plan)
     faulty_group.wait_for_stall()
     faulty_group.wait_for_steps("cpu", 50)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import sys
 from pathlib import Path
 
 import pytest
-from support.nvml import BUSY, IDLE, build_fake_nvml, driver, load_driver
+from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_driver
 
+from tfmon.analysis.idlest import ranked
 from tfmon.doctor.checks import WARNING, Finding
 from tfmon.doctor.facts import OthersLoad
 from tfmon.doctor.report import CHECKS, Report, Result
@@ -18,8 +20,9 @@ from tfmon.hosts.trouble import HostError
 from tfmon.lanes.plan import digest
 from tfmon.model.codec import plain
 from tfmon.model.race import Machine
-from tfmon.probes.gpus import Obstacle, find_gpus, read_visibility
+from tfmon.probes.gpus import find_gpus, read_visibility
 from tfmon.probes.machine import read_machine
+from tfmon.probes.obstacles import Obstacle
 from tfmon.probes.wheel import Wheel
 
 __all__ = ["build_fake_nvml", "driver", "load_driver"]
@@ -148,3 +151,13 @@ class TestTrouble:
     def test_what_a_newer_agent_adds_is_ignored(self):
         newer = {**plain(Machine(hostname="\x1b]0;title\x07gpu2")), "flux": 1}
         assert questions.read_machine_answer({"machine": newer, "more": 2}) == Machine(hostname="gpu2")
+
+
+class TestWhoIsOnTheGpus:
+    def test_a_look_at_them_travels_with_loads_and_processes(self, driver):
+        driver.play(TWO_GPUS.replace("4242", str(os.getppid())))
+        found = ask("look", gpus=plain((BUSY, IDLE)))
+        busy, idle = questions.read_look_answer(found, "gpu2")
+        assert (busy.host, busy.busy_pct, idle.busy_pct) == ("gpu2", 87, 0)
+        assert [sample.key for sample in ranked([busy, idle])] == [IDLE.uuid, BUSY.uuid]
+        assert busy.processes.keys() == {os.getppid()} or busy.no_names_reason

@@ -94,10 +94,12 @@ class TestPhases:
         assert not state.over
 
     def test_what_the_child_says_of_itself_is_kept(self):
-        hello = Hello(at_ns=1, protocol=2, pid=42, python="3.12.1", reports_stack=True)
+        unlike = ("nice value 15 in place of 0",)
+        hello = Hello(at_ns=1, protocol=2, pid=42, python="3.12.1", reports_stack=True, unlike=unlike)
         built = Built(at_ns=1, parameters=5, examples=None, settings={"batch_size": 8})
         state = lane("gpu:0", hello, loaded("GPU-a"), built)
         assert (state.pid, state.python, state.reports_stack) == (42, "3.12.1", True)
+        assert state.unlike == unlike
         assert (state.tensorflow, state.keras, state.numpy) == ("2.21", "3", "2.4")
         assert (state.device_name, state.gpu_uuid) == ("A GPU", "GPU-a")
         assert (state.parameters, state.data_examples, state.settings) == (5, None, {"batch_size": 8})

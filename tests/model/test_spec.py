@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfmon.model.knobs import COMMON, KnobError
-from tfmon.model.spec import SpecError, name_lanes, parse_lane, short_title, title
+from tfmon.model.spec import ANY_GPU, SpecError, name_lanes, parse_lane, short_title, title
 
 
 def lanes(*texts: str):
@@ -17,7 +17,7 @@ def lanes(*texts: str):
     [
         ("cpu", "cpu", "cpu", 0),
         ("CPU", "cpu", "cpu", 0),
-        ("gpu", "gpu:0", "gpu", 0),
+        ("gpu", ANY_GPU, "gpu", 0),
         (" gpu:007 ", "gpu:7", "gpu", 7),
         ("gpu2/GPU:1", "gpu:1", "gpu", 1),
     ],
@@ -28,20 +28,22 @@ def test_a_device_is_read(text, device, kind, index):
 
 
 @pytest.mark.parametrize(
-    ("text", "device", "kind", "indexes", "devices", "chosen"),
+    ("text", "device", "kind", "indexes", "devices", "settled"),
     [
         ("gpu:0+1", "gpu:0+1", "gpu", (0, 1), 2, True),
         ("gpu2/GPU:3+01+2", "gpu:3+1+2", "gpu", (3, 1, 2), 3, True),
         ("gpu:ALL", "gpu:all", "gpu", (), 1, False),
+        ("gpu", "gpu", "gpu", (), 1, False),
+        ("mig-1C0F", "MIG-1c0f", "gpu", (), 1, True),
         ("4xgpu", "4xgpu", "gpu", (), 4, False),
         ("02xCPU", "2xcpu", "cpu", (), 2, True),
         ("1xcpu", "cpu", "cpu", (), 1, True),
     ],
 )
-def test_several_devices_are_read(text, device, kind, indexes, devices, chosen):
+def test_several_devices_are_read(text, device, kind, indexes, devices, settled):
     spec = parse_lane(text, COMMON)
-    assert (spec.device, spec.kind, spec.indexes, spec.devices, spec.chosen) == (
-        device, kind, indexes, devices, chosen,
+    assert (spec.device, spec.kind, spec.indexes, spec.devices, spec.settled) == (
+        device, kind, indexes, devices, settled,
     )  # fmt: skip
 
 
@@ -78,14 +80,17 @@ def test_settings_follow_the_device():
 
 @pytest.mark.parametrize("text", ["", "tpu", "cpu:0", "cpu:", "gpu:", "gpu:-1", "gpu:²", "gpu:0:1", "gpu0"])
 def test_an_unknown_device_is_refused_with_the_possible_ones(text):
-    with pytest.raises(SpecError, match="a lane runs on cpu, gpu or gpu:N"):
+    with pytest.raises(SpecError, match="a lane runs on cpu, gpu or gpu:N") as caught:
         parse_lane(text, COMMON)
+    assert str(caught.value).endswith(
+        "; on several at once as gpu:0+1, gpu:all, 4xgpu or 2xcpu; on an instance as MIG-UUID"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "host", "place"),
     [
-        ("gpu", "", "gpu:0"),
+        ("gpu", "", "gpu"),
         ("gpu2/gpu:0", "gpu2", "gpu2/gpu:0"),
         ("me@gpu3/cpu,batch_size=64", "me@gpu3", "me@gpu3/cpu"),
         ("ssh://me@gpu3:2222/gpu:1", "ssh://me@gpu3:2222", "ssh://me@gpu3:2222/gpu:1"),
@@ -114,14 +119,14 @@ def test_an_impossible_host_is_refused(text, said):
 @pytest.mark.parametrize(
     ("texts", "names", "ids"),
     [
-        (["cpu", "gpu2/gpu"], ["cpu", "gpu2/gpu:0"], "CG"),
-        (["gpu2/gpu", "gpu3/gpu"], ["gpu2/gpu:0", "gpu3/gpu:0"], "AB"),
+        (["cpu", "gpu2/gpu:0"], ["cpu", "gpu2/gpu:0"], "CG"),
+        (["gpu2/gpu:0", "gpu3/gpu:0"], ["gpu2/gpu:0", "gpu3/gpu:0"], "AB"),
         (
-            ["gpu2/gpu,batch_size=8", "gpu3/gpu,batch_size=16", "gpu2/gpu"],
+            ["gpu2/gpu:0,batch_size=8", "gpu3/gpu:0,batch_size=16", "gpu2/gpu:0"],
             ["gpu2/gpu:0 batch_size=8", "gpu3/gpu:0", "gpu2/gpu:0"],
             "ABC",
         ),
-        (["cpu,prefetch=off", "gpu"], ["cpu", "gpu:0"], "CG"),
+        (["cpu,prefetch=off", "gpu:0"], ["cpu", "gpu:0"], "CG"),
         (["gpu:3"], ["gpu:3"], "G"),
         (
             ["cpu,prefetch=off,batch_size=8", "cpu,prefetch=auto,batch_size=8"],
@@ -133,7 +138,7 @@ def test_an_impossible_host_is_refused(text, said):
             ["cpu", "gpu:0 batch_size=8", "gpu:0 batch_size=16"],
             "ABC",
         ),
-        (["gpu", "cpu", "gpu:0"], ["gpu:0 #1", "cpu", "gpu:0 #2"], "ABC"),
+        (["gpu:0", "cpu", "gpu:0"], ["gpu:0 #1", "cpu", "gpu:0 #2"], "ABC"),
         (
             ["cpu,prefetch=1", "cpu,prefetch=1", "cpu"],
             ["cpu prefetch=1 #1", "cpu prefetch=1 #2", "cpu"],
@@ -148,7 +153,8 @@ def test_lanes_are_named_by_device_and_what_distinguishes_them_on_it(texts, name
 
 
 def test_names_are_unique():
-    race = ["cpu", "cpu", "cpu,prefetch=off", "cpu,batch_size=8", "cpu,batch_size=8,prefetch=off", "gpu", "gpu:0"]
+    varied = ["cpu,prefetch=off", "cpu,batch_size=8", "cpu,batch_size=8,prefetch=off"]
+    race = ["cpu", "cpu", *varied, "gpu:0", "gpu:0"]
     assert len({lane.name for lane in lanes(*race)}) == len(race)
 
 

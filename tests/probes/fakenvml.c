@@ -12,6 +12,7 @@
  *   mem I TOTAL RESERVED FREE USED  bytes
  *   power I MW     limit I MW     energy I MJ     temp I C
  *   proc I PID BYTES                one process; BYTES "na" where the driver does not tell
+ *   lane I PID BYTES                one process on top of what is used, for as long as it lives
  *   clock I SM MEM SMMAX MEMMAX     MHz
  *   reasons I BITS                  why the clocks are held down, hexadecimal
  *   field I ID TYPE VALUE           one field value; TYPE as in nvmlValueType_t
@@ -24,9 +25,14 @@
  *   xid I NUMBER                    one message; those that come after the registration are told, each once
  *   ret FUNCTION CODE [I]           the function (without "nvml") answers CODE, for one device or for all
  *   hang FUNCTION                   the function does not return while this line is there
+ *   delay FUNCTION MS [I]           the function takes so long, for one device or for all
+ *   lost I                          the GPU fell off the bus: whatever asks it or its instances answers 15
+ *   gpi I NUMBER                    the number of instance I in its GPU
+ *   gpm I NUMBER PERCENT            load of the instance with that number, by GPM
  *
  * Build with -DWITHOUT_V3 for a driver that lacks the third version of the process list.
  */
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +49,7 @@
 enum {
     SUCCESS = 0,
     UNINITIALIZED = 1,
+    GPU_IS_LOST = 15,
     INVALID_ARGUMENT = 2,
     NOT_SUPPORTED = 3,
     NOT_FOUND = 6,
@@ -82,6 +89,20 @@ typedef struct {
     unsigned instance, compute;
 } Event;
 
+typedef struct { unsigned version, supported; } GpmSupport;
+typedef struct { int device, instance; unsigned long long number; } GpmSample;
+typedef struct {
+    unsigned id, code;
+    double value;
+    const char *names[3];
+} GpmMetric;
+typedef struct {
+    unsigned version, count;
+    GpmSample *one, *two;
+    GpmMetric metrics[98]; /* as many as in the oldest header; newer ones have room for more */
+} GpmMetricsGet;
+
+_Static_assert(sizeof(GpmMetric) == 40, "nvmlGpmMetric_t");
 _Static_assert(sizeof(Utilization) == 8, "nvmlUtilization_t");
 _Static_assert(sizeof(Memory) == 24, "nvmlMemory_t");
 _Static_assert(sizeof(MemoryV2) == 40, "nvmlMemory_v2_t");
@@ -95,6 +116,9 @@ _Static_assert(sizeof(Event) == 32, "nvmlEventData_t");
 static Device devices[HANDLES];
 static int opened = 0;
 static Events events;
+#ifndef WITHOUT_GPM
+static int gpm_samples = 0;
+#endif
 static unsigned registered = 0; /* a bit for each device */
 
 static Device *handle(int index) {
@@ -136,6 +160,14 @@ static int find(const char *word, int index, int n, char *rest, size_t size) {
     return 0;
 }
 
+/* Whether a device, or the GPU that an instance is a part of, fell off the bus. */
+static int is_lost(int index) {
+    char rest[512];
+    if (index < 0) return 0;
+    return find("lost", index, 0, rest, sizeof rest) ||
+           (index >= 10 && find("lost", index / 10 - 1, 0, rest, sizeof rest));
+}
+
 /* The code a function must answer; waits while the script says that it hangs. */
 static int scripted(const char *function, int index) {
     char rest[512], name[128];
@@ -144,6 +176,12 @@ static int scripted(const char *function, int index) {
             usleep(2000);
             n = -1;
         }
+    for (int n = 0; find("delay", -1, n, rest, sizeof rest); n++) {
+        int ms = 0, device = -1;
+        if (sscanf(rest, "%127s %d %d", name, &ms, &device) < 2 || strcmp(name, function)) continue;
+        if (device < 0 || device == index) usleep((useconds_t)ms * 1000);
+    }
+    if (is_lost(index)) return GPU_IS_LOST;
     for (int n = 0; find("ret", -1, n, rest, sizeof rest); n++) {
         int code = 0, device = -1;
         if (sscanf(rest, "%127s %d %d", name, &code, &device) < 2 || strcmp(name, function)) continue;
@@ -259,11 +297,22 @@ int nvmlDeviceGetSamples(Device *device, int kind, unsigned long long since, int
     return filled ? SUCCESS : NOT_FOUND;
 }
 
+/* The n-th process of a `lane` line that lives; how much it uses. */
+static int living(Device *device, int n, unsigned *pid, unsigned long long *bytes) {
+    char rest[512];
+    for (int line = 0; find("lane", device->index, line, rest, sizeof rest); line++)
+        if (sscanf(rest, "%u %llu", pid, bytes) == 2 && !kill((pid_t)*pid, 0) && n-- == 0) return 1;
+    return 0;
+}
+
 static int memory(Device *device, uint64_t *total, uint64_t *reserved, uint64_t *free_, uint64_t *used) {
     char rest[512];
     unsigned long long t, r, f, u;
     if (!find("mem", device->index, 0, rest, sizeof rest)) return NOT_SUPPORTED;
     if (sscanf(rest, "%llu %llu %llu %llu", &t, &r, &f, &u) != 4) return NOT_SUPPORTED;
+    unsigned pid = 0;
+    unsigned long long bytes = 0;
+    for (int n = 0; living(device, n, &pid, &bytes); n++) u += bytes, f -= bytes;
     *total = t, *reserved = r, *free_ = f, *used = u;
     return SUCCESS;
 }
@@ -336,6 +385,10 @@ static int processes(const char *function, Device *device, unsigned *count, Proc
         list[filled].used = strcmp(bytes, "na") ? strtoull(bytes, NULL, 10) : NOT_TOLD;
         list[filled].instance = list[filled].compute = 0xFFFFFFFF;
     }
+    unsigned pid = 0;
+    unsigned long long used = 0;
+    for (int n = 0; living(device, n, &pid, &used); n++, filled++)
+        if (list && filled < room) list[filled] = (Process){pid, used, 0xFFFFFFFF, 0xFFFFFFFF};
     *count = filled;
     return filled > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
@@ -492,6 +545,73 @@ int nvmlDeviceGetMigDeviceHandleByIndex(Device *device, unsigned slot, Device **
     *instance = handle(index);
     return SUCCESS;
 }
+
+int nvmlDeviceGetGpuInstanceId(Device *device, unsigned *id) {
+    uint64_t value = 0;
+    ENTER("DeviceGetGpuInstanceId", device->index);
+    int code = number("gpi", device->index, &value);
+    *id = (unsigned)value;
+    return code;
+}
+
+/* ---------------------------------------------------------------- performance monitoring (GPM) */
+
+#ifndef WITHOUT_GPM
+int nvmlGpmQueryDeviceSupport(Device *device, GpmSupport *support) {
+    char rest[512];
+    ENTER("GpmQueryDeviceSupport", device->index);
+    if (support->version != 1) return VERSION_MISMATCH;
+    support->supported = (unsigned)find("gpm", device->index, 0, rest, sizeof rest);
+    return SUCCESS;
+}
+
+int nvmlGpmSampleAlloc(GpmSample **sample) {
+    ENTER("GpmSampleAlloc", -1);
+    *sample = calloc(1, sizeof **sample);
+    gpm_samples++;
+    return SUCCESS;
+}
+
+int nvmlGpmSampleFree(GpmSample *sample) {
+    ENTER("GpmSampleFree", -1);
+    free(sample);
+    gpm_samples--;
+    return SUCCESS;
+}
+
+/* For tests: how many samples are not released. */
+int fakeGpmSamples(void) {
+    return gpm_samples;
+}
+
+int nvmlGpmMigSampleGet(Device *device, unsigned instance, GpmSample *sample) {
+    static unsigned long long taken = 0;
+    ENTER("GpmMigSampleGet", device->index);
+    *sample = (GpmSample){device->index, (int)instance, ++taken};
+    return SUCCESS;
+}
+
+int nvmlGpmMetricsGet(GpmMetricsGet *asked) {
+    const GpmSample *one = asked->one, *two = asked->two;
+    char rest[512];
+    ENTER("GpmMetricsGet", -1);
+    if (asked->version != 1) return VERSION_MISMATCH;
+    if (one->device != two->device || one->instance != two->instance || one->number >= two->number)
+        return INVALID_ARGUMENT;
+    for (unsigned place = 0; place < asked->count; place++) {
+        GpmMetric *metric = &asked->metrics[place];
+        metric->code = NOT_SUPPORTED;
+        for (int n = 0; find("gpm", one->device, n, rest, sizeof rest); n++) {
+            int instance = -1;
+            double percent = 0;
+            if (sscanf(rest, "%d %lf", &instance, &percent) != 2 || instance != one->instance) continue;
+            if (metric->id == 1) metric->code = SUCCESS, metric->value = percent;
+            if (metric->id == 2) metric->code = SUCCESS, metric->value = percent / 2;
+        }
+    }
+    return SUCCESS;
+}
+#endif
 
 /* ---------------------------------------------------------------- XID messages */
 

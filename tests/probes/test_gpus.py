@@ -19,7 +19,8 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import gpus as gpus_module
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, visible_places, with_devices
+from tfmon.probes.gpus import GpuSearch, find_gpus, read_visibility, with_devices
+from tfmon.probes.visible import visible_places
 from tfmon.probes.wheel import Wheel, find_wheel, read_wheel
 
 pytestmark = pytest.mark.process
@@ -151,7 +152,7 @@ class TestNoGpu:
         found = search({"CUDA_VISIBLE_DEVICES": value})
         self.check(found, f'hidden by CUDA_VISIBLE_DEVICES="{value}"', "GPU 0 (NVIDIA Busy)")
         part = search({"CUDA_VISIBLE_DEVICES": "MIG-1234"})
-        self.check(part, "CUDA_VISIBLE_DEVICES names a MIG instance", "MIG off")
+        self.check(part, 'CUDA_VISIBLE_DEVICES="MIG-1234" names no MIG instance that is there', "nvidia-smi -L")
 
     def test_cpu_only_tensorflow(self, search, site, tmp_path):
         (tmp_path / "site/tensorflow-2.21.0.dist-info").rmdir()
@@ -234,6 +235,17 @@ class TestWheel:
         (other / "tensorflow/__init__.py").touch()
         (other / "tensorflow_cpu-2.20.0.dist-info").mkdir()
         assert find_wheel([str(other), str(folder)]) == Wheel("tensorflow-cpu", "2.20.0", None, "")
+
+    def test_rocm_and_plug_ins(self, site):
+        folder = site("tensorflow_rocm-2.18.1", cuda=False)
+        info = folder / "tensorflow/python/platform/build_info.py"
+        info.write_text("build_info = dict([('is_cuda_build', False), ('is_rocm_build', True)])\n")
+        (folder / "tensorflow-plugins").mkdir()
+        (folder / "tensorflow-plugins/libacme_gpu.so").write_text("")
+        (folder / "tensorflow-plugins/README.txt").write_text("")
+        assert read_wheel() == Wheel(
+            "tensorflow-rocm", "2.18.1", False, "", HERE, rocm=True, plugins=("libacme_gpu.so",)
+        )
 
     def test_another_interpreter_is_asked_once(self, site, tmp_path):
         folder = site("tensorflow-2.18.0", cuda=False)

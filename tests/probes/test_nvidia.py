@@ -13,7 +13,7 @@ from support.waiting import wait_for
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.model.session import Session
-from tfmon.probes.base import Gpu
+from tfmon.probes.base import FIRST_SAMPLE, Gpu
 from tfmon.probes.nvidia.nvml import NOT_FOUND, WRONG_PACKAGE, Nvml, NvmlFailure, open_nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
 from tfmon.probes.ticker import Ticker
@@ -334,3 +334,27 @@ class TestLibrary:
         monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", fail)
         assert Nvml(pynvml).call("nvmlDeviceGetCount").reason == reason
         assert Nvml(pynvml).call("nvmlNoSuchFunction").reason == "not supported by this driver"
+
+
+def test_the_shares_of_processes_come_with_the_time_that_they_are_the_mean_of(driver, clock):
+    driver.play(TWO_GPUS + "share 0 4242 1000000 30\n")
+    probe = NvidiaProbe([BUSY], clock_ns=clock)
+    began_ns = clock.now_ns
+    spans = []
+    for _ in range(4):
+        (sample,) = take(probe)
+        spans.append((sample.shares_since_ns, sample.shares_until_ns))
+        clock.pass_s(1)
+    probe.close()
+    at_0, at_2 = began_ns, began_ns + 2 * SECOND
+    assert spans == [(None, at_0), (None, at_0), (at_0, at_2), (at_0, at_2)]
+
+
+def test_a_probe_that_looks_back_has_the_seconds_before_its_first_sample(driver, clock):
+    loads = "sample 0 1000000 90\nsample 0 7000000 10\nsample 0 9000000 20\n"
+    driver.play(TWO_GPUS + loads + "share 0 4242 9000000 15\nshare 0 9 1000000 80\n")
+    for before_s, busy, shares in ((5.0, 15, {4242: 15}), (0.0, 87, FIRST_SAMPLE)):
+        probe = NvidiaProbe([BUSY], clock_ns=clock, before_s=before_s)
+        (sample,) = take(probe)
+        probe.close()
+        assert (sample.busy_pct, sample.busy_by_pid) == (busy, shares)

@@ -7,6 +7,7 @@ import sys
 import psutil
 import pynvml
 import pytest
+from support.mig import FIRST_UUID, SECOND_UUID, SPLIT
 from support.nvml import BUSY, IDLE, TWO_GPUS, take
 
 from tfmon.model.readings import Missing
@@ -18,22 +19,6 @@ from tfmon.probes.nvidia.probe import NvidiaProbe, survives_sampling
 pytestmark = pytest.mark.process
 
 GB = 1_000_000_000
-FIRST_PART, SECOND_PART = (f"MIG-{digit * 8}-1111-2222-3333-444444444444" for digit in "12")
-SPLIT = (
-    TWO_GPUS.replace("util 0 87 41\n", "")
-    + f"""\
-mig 0 1
-energy 0 7000000
-clock 0 1500 1600 1980 1700
-uuid 10 {FIRST_PART}
-name 10 NVIDIA_Busy_MIG_1g.10gb
-mem 10 10000000000 100000000 6900000000 3000000000
-proc 10 4242 2500000000
-uuid 13 {SECOND_PART}
-name 13 NVIDIA_Busy_MIG_2g.20gb
-mem 13 20000000000 100000000 19900000000 0
-"""
-)
 
 
 @pytest.fixture
@@ -45,7 +30,7 @@ class TestSplit:
     def test_instances_are_devices_of_their_own(self, driver, clock):
         driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
         whole, idle, one, two = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
-        assert (whole.key, idle.key, one.key, two.key) == (BUSY.uuid, IDLE.uuid, FIRST_PART, SECOND_PART)
+        assert (whole.key, idle.key, one.key, two.key) == (BUSY.uuid, IDLE.uuid, FIRST_UUID, SECOND_UUID)
         assert (whole.kind, one.kind, one.part_of, idle.part_of) == ("nvidia", "mig", BUSY.uuid, "")
         assert (one.index, one.name) == (0, "NVIDIA Busy MIG 1g.10gb")
         assert (one.used_bytes, one.total_bytes) == (3 * GB, 10 * GB)
@@ -53,7 +38,8 @@ class TestSplit:
         assert one.used_by_pid == {4242: 2.5 * GB}
         assert two.used_by_pid == {}
         unknown = Missing("not reported for a GPU that is split up (MIG)")
-        assert whole.busy_pct == one.busy_pct == one.busy_by_pid == unknown
+        assert whole.busy_pct == one.busy_by_pid == unknown
+        assert one.busy_pct == Missing("the driver does not report the load of an instance (MIG) of this GPU")
         assert idle.busy_pct == 0
         driver.play(SPLIT.replace("mig 0 1", "mig 0 0"))
         assert [sample.key for sample in take(NvidiaProbe([BUSY], clock_ns=clock))] == [BUSY.uuid]
@@ -71,15 +57,15 @@ class TestSplit:
 
     def test_an_instance_can_be_chosen_by_itself(self, driver, clock):
         driver.play(SPLIT)
-        chosen = Gpu(index=0, uuid=SECOND_PART, name="part", physical_gpu=0)
+        chosen = Gpu(index=0, uuid=SECOND_UUID, name="part", physical_gpu=0)
         (sample,) = take(NvidiaProbe([chosen], clock_ns=clock))
-        assert (sample.key, sample.part_of, sample.total_bytes) == (SECOND_PART, BUSY.uuid, 20 * GB)
+        assert (sample.key, sample.part_of, sample.total_bytes) == (SECOND_UUID, BUSY.uuid, 20 * GB)
 
     def test_an_instance_that_is_gone(self, driver, clock):
         driver.play(SPLIT + "ret DeviceGetTemperatureV 15\nret DeviceGetTemperature 15\n")
         probe = NvidiaProbe([BUSY], clock_ns=clock)
         take(probe)  # all are lost
-        driver.play(SPLIT.replace(f"uuid 13 {SECOND_PART}\n", ""))
+        driver.play(SPLIT.replace(f"uuid 13 {SECOND_UUID}\n", ""))
         clock.pass_s(61)
         whole, one, two = take(probe)
         assert (whole.temperature_c, one.temperature_c) == (61, 61)

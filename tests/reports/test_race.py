@@ -41,8 +41,9 @@ LANE = {
     "gpu_memory_used_bytes", "gpu_memory_allocated_bytes", "gpu_memory_source", "gpu_j_per_1000_examples",
     "bottleneck", "bottleneck_text",
     "time_pct", "discarded", "discarded_pct", "measured_steps", "processes", "contended_slices_pct",
+    "device_chosen", "gpu_others",
     "stolen_pct", "missing", "versions", "source", "measured_examples", "measured_ns", "log_examples_per_s",
-    "others_cpu_pct", "gpus",
+    "others_cpu_pct", "gpus", "disturbed_by",
 }  # fmt: skip
 VERDICT = {
     "kind",
@@ -117,7 +118,7 @@ def raced() -> Raced:
 # ------------------------------------------------------------ the object
 
 
-@pytest.mark.parametrize("lanes", [("cpu",), ("cpu", "gpu"), ("cpu,prefetch=off", "cpu,prefetch=auto")])
+@pytest.mark.parametrize("lanes", [("cpu",), ("cpu", "gpu:0"), ("cpu,prefetch=off", "cpu,prefetch=auto")])
 def test_it_has_the_documented_keys_whatever_is_known(lanes):
     told = Raced(*lanes).json()
     assert set(told) == TOP
@@ -169,7 +170,7 @@ def test_windows_with_a_mark_are_no_part_of_the_figures_and_are_counted(raced):
 
 
 def test_the_figures_of_a_gpu_lane_come_from_its_gpu():
-    raced = Raced("gpu")
+    raced = Raced("gpu:0")
     equipped = {"tensorflow": "2.21", "keras": "3", "numpy": "2", "device_name": "H200", "gpu_uuid": "GPU-a"}
     raced.tell(LibrariesLoaded(lane="gpu:0", at_ns=0, **equipped))
     raced.tell(PhaseEntered(lane="gpu:0", at_ns=SECOND, phase=RACING))
@@ -187,7 +188,7 @@ def test_the_figures_of_a_gpu_lane_come_from_its_gpu():
 # ------------------------------------------------------------ what is not known
 
 
-@pytest.mark.parametrize("device", ["cpu", "gpu"])
+@pytest.mark.parametrize("device", ["cpu", "gpu:0"])
 def test_every_unknown_is_null_and_named_with_its_reason(device):
     lane = Raced(device).lane()
     assert nulls({key: value for key, value in lane.items() if key != "error"}) == set(lane["missing"])

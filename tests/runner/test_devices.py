@@ -70,6 +70,26 @@ def test_gpus_that_are_not_there_are_named_with_those_that_are(text, said):
         plan("3xgpu", found=ONE)
 
 
+def test_a_split_gpu_is_none_of_several():
+    part = Gpu(0, "MIG-11111111-2222", "L4 MIG 1g", physical_gpu=0, part_of="GPU-0")
+    found = GpuSearch(gpus=(replace(THREE.gpus[0], split=True), *THREE.gpus[1:]), instances=(part,))
+    assert [plan(text, found=found).lanes[0].spec.device for text in ("gpu:all", "2xgpu")] == ["gpu:1+2"] * 2
+    with pytest.raises(DeviceAbsentError, match=r"gpu:0 \(L4\) is split up \(MIG\)"):
+        plan("gpu:0+1", found=found)
+    with pytest.raises(DeviceAbsentError, match="there are 2 GPUs"):
+        plan("3xgpu", found=found)
+    only = replace(found, gpus=found.gpus[:1])
+    with pytest.raises(DeviceAbsentError, match=r"every GPU is split up \(MIG\)") as caught:
+        plan("gpu:all", found=only)
+    assert "--lane MIG-11111111" in caught.value.hint
+
+
+def test_several_amd_gpus_are_shown_by_their_numbers():
+    amd = tuple(Gpu(index, f"AMD-{index}", "MI210", physical_gpu=index + 2) for index in range(2))
+    (lane,) = plan("gpu:all", found=GpuSearch(gpus=amd)).lanes
+    assert (lane.environment["HIP_VISIBLE_DEVICES"], lane.environment["CUDA_VISIBLE_DEVICES"]) == ("2,3", None)
+
+
 def test_the_scope_of_the_batch_is_a_knob_of_races_with_a_lane_on_several_devices():
     race = plan("cpu", "2xcpu,batch_scope=per-replica", sets=("batch_size=50",))
     assert [knob.name for knob in race.race.knobs][:3] == ["batch_size", "batch_scope", "prefetch"]

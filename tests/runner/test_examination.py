@@ -17,8 +17,8 @@ from tfmon.model.race import Machine, Race
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
-from tfmon.probes.gpus import Obstacle
 from tfmon.probes.host import unknown_host
+from tfmon.probes.obstacles import Obstacle
 from tfmon.runner import examination
 
 PYTHON = Path("/here/python")

@@ -96,8 +96,9 @@ def test_hosts_are_connected_before_their_gpus_are_looked_for_and_each_has_its_o
         return TWO_GPUS if host == "gpu2" else NO_GPU
 
     lanes = ("cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu")
-    race, no_gpu = plan_race(INFO, RaceOptions(lanes=lanes), search, asked.append)
-    assert asked == [("gpu2", "gpu3"), "gpu2"]
+    connect = lambda specs: asked.append([spec.host for spec in specs])  # noqa: E731
+    race, no_gpu = plan_race(INFO, RaceOptions(lanes=lanes), search, connect)
+    assert asked[0] == ["gpu2", "gpu3", "gpu2"] and set(asked[1:]) == {"gpu2"}
     assert names(race) == ["cpu", "gpu2/gpu:1", "gpu3/cpu", "gpu2/cpu"]
     assert race.lanes[1].environment["CUDA_VISIBLE_DEVICES"] == TWO_GPUS.gpus[1].uuid
     assert no_gpu == ""
@@ -244,3 +245,20 @@ def test_the_built_in_scenarios_can_be_planned_with_and_without_a_gpu(scenario):
 def test_intervals_are_made_for_how_the_race_is_looked_at(more, kind):
     race = plan("cpu", "cpu,prefetch=auto", margin=0.1, **more).race
     assert (race.interval, race.margin, race.until_ci) == (kind, 0.1, more.get("until_ci"))
+
+
+def test_an_amd_gpu_is_shown_to_rocm_by_its_number_and_no_lane_on_the_cpu_sees_it():
+    amd = Gpu(index=0, uuid="AMD-8fa5d41e0b2c7301", name="AMD Instinct MI210", physical_gpu=1)
+    race = plan("cpu", "gpu:0", found=GpuSearch(gpus=(amd,)))
+    cpu, gpu = (lane.environment for lane in race.lanes)
+    assert (gpu["HIP_VISIBLE_DEVICES"], gpu["CUDA_VISIBLE_DEVICES"]) == ("1", None)
+    assert (cpu["HIP_VISIBLE_DEVICES"], cpu["CUDA_VISIBLE_DEVICES"]) == ("-1", "-1")
+
+
+def test_the_gpu_of_a_plug_in_is_raced_where_it_is_named_and_no_variable_hides_it():
+    found = replace(NO_GPU, plugin=Gpu(0, "plugin-gpu-0", "GPU of libacme_gpu.so", physical_gpu=0))
+    assert names(plan(found=found)) == ["cpu prefetch=off", "cpu prefetch=auto"]
+    race = plan("gpu:0", found=found)
+    assert "CUDA_VISIBLE_DEVICES" not in race.lanes[0].environment
+    with pytest.raises(DeviceAbsentError, match="gpu:1 is not there"):
+        plan("gpu:1", found=found)

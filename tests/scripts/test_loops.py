@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 HERE = Path(__file__).parent
 NAMES = re.findall(r"^@shape\(.*\)\ndef (\w+)", (HERE / "loop_shapes.py").read_text(), re.MULTILINE)
 LEAST_SHAPES = 35
+LEAST_BUNDLED = 30
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +37,10 @@ def test_a_loop_is_counted_exactly(counted, name):
         key: value for key, value in expected.items() if value is not None
     }
     assert found["failures"] == expected.get("failures", 0)
+
+
+def test_steps_that_are_alike_were_told_together(counted):
+    assert sum(found["bundled"] for _, found in counted.values()) > LEAST_BUNDLED
 
 
 def test_no_shape_is_missing():

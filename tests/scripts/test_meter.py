@@ -72,3 +72,23 @@ def test_nothing_is_reported_twice(meter):
     meter.begin_window(time.monotonic_ns())
     meter.send_rest()
     assert meter.reporter.sent == []
+
+
+def test_steps_that_are_told_together_are_measured_as_one_by_one():
+    alone, together = WithoutKnobs(FullPipe(), {}), WithoutKnobs(FullPipe(), {})
+    began_ns = time.monotonic_ns()
+    for meter in (alone, together):
+        meter.start_step(began_ns)
+    ends_ns, losses = [], [0.5, 0.25, 0.125, 0.0625]
+    for number, loss in enumerate(losses):
+        alone.end_step(loss=loss, examples=number, input_ns=number * 10)
+        ends_ns.append(alone.clock.last_end_ns)
+        alone.start_step(ends_ns[-1])
+    together.end_steps(ends_ns, loss=losses[-1], examples=6, input_ns=60)
+    for meter in (alone, together):
+        meter.end_step(loss=0.03, examples=1, ended_ns=ends_ns[-1] + 1_000_000)
+        meter.count()
+    one, other = alone.window(ends_ns[-1], 0.03), together.window(ends_ns[-1], 0.03)
+    assert one.histogram == other.histogram
+    for name in ("steps", "examples", "step", "input_ns", "call_ns", "longest_ns"):
+        assert getattr(one, name) == getattr(other, name), name

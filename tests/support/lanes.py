@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.race import CONCURRENT, Machine, Race
 from tfmon.model.session import Session
-from tfmon.model.spec import name_lanes, parse_lane
+from tfmon.model.spec import ANY_GPU, name_lanes, parse_lane
 
 CHILDREN = Path(__file__).parents[1] / "lanes" / "children"
 KNOBS = (*COMMON, Knob("width", default=128, help="Units.", kind="restart", low=1))
@@ -40,7 +41,8 @@ class RacingGroup(LaneGroup):
         python: str = sys.executable,
         **more,
     ) -> RacePlan:
-        specs = name_lanes([parse_lane(text, KNOBS) for text in lanes])
+        parsed = [parse_lane(text, KNOBS) for text in lanes]
+        specs = name_lanes([replace(one, device="gpu:0") if one.device == ANY_GPU else one for one in parsed])
         defaults = {knob.name: knob.default for knob in KNOBS}
         plans = tuple(
             LanePlan(

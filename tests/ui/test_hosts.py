@@ -245,3 +245,9 @@ async def test_nothing_that_a_host_says_reaches_the_terminal_with_control_charac
             await press(pilot, *keys)
             assert "owned" in shown(pilot), keys
             assert shown(pilot).replace("\n", "").isprintable(), keys
+
+
+def test_a_device_in_a_sentence():
+    words = [hosts.device_words("", device, named=False) for device in ("cpu", "gpu:0", "gpu:3", "MIG-11111111")]
+    assert words == ["the CPU", "the GPU", "GPU 3", "MIG-11111111"]
+    assert hosts.device_words("gpu2", "MIG-11111111", named=True) == "MIG-11111111 of gpu2"

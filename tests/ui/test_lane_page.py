@@ -11,7 +11,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.lane_events import Hello, NotMeasured, StackReported
-from tfmon.model.readings import ClockReason, HostSample, Missing
+from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
 from tfmon.ui.render.race import draw
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
@@ -58,6 +58,29 @@ def test_a_gpu_has_its_readings_with_their_sources_and_what_is_missing_says_why(
     assert "n/a (not read)" in text
     demo.clock.ahead(42)
     assert "GPU (stale: read 42" in page(demo, "gpu:0")
+
+
+def test_what_a_driver_is_slow_to_answer_is_told_with_its_age_on_the_page_and_in_the_pane():
+    demo = racing_demo()
+    (before,) = demo.session.snapshot().gpus
+    slow = (SlowReading("load", 118.4, 11.84, before.at_ns - 7 * SECOND),)
+    demo.session.accept(replace(before, slow=slow))
+    text = page(demo, "gpu:0")
+    assert "load: the driver took 118 ms, so it is asked every 11.8 s; read 7.0 s ago" in text
+    assert "6 %, 7 s ago" in race(demo)
+    demo.session.accept(replace(before, slow=(replace(slow[0], at_ns=before.at_ns),)))
+    assert "6 % busy" in race(demo)
+
+
+def test_an_instance_says_that_power_and_clocks_are_those_of_its_gpu():
+    demo = racing_demo()
+    (before,) = demo.session.snapshot().gpus
+    assert "whole GPU" not in page(demo, "gpu:0") + race(demo)
+    demo.session.accept(replace(before, part_of="GPU-1"))
+    state = demo.session.snapshot().lane("gpu:0")
+    snapshot = replace(demo.session.snapshot(), lanes=(replace(state, gpu_uuid=before.key),))
+    text = "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane("gpu:0"), 120)))
+    assert "power, temperature, clocks and link are those of the whole GPU" in text
 
 
 def test_the_machine_and_what_disturbs_it_are_told():

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tfmon import units
 from tfmon.analysis.advice import Advice, advice_for
 from tfmon.analysis.attribution import Shares, shares_of
+from tfmon.analysis.contention import TOLD, contention
+from tfmon.analysis.gpu_others import gpu_others
 from tfmon.analysis.rules import BottleneckKind, Evidence, find_kinds, sentence
+from tfmon.model.gpu_others import holders, told
+from tfmon.model.hosts import own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import GpuSample, Missing, known
 from tfmon.model.session import Snapshot
@@ -56,8 +61,20 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState) -> Bottleneck | None:
             text = f"{evidence.step:.0f} % of the time is spent in the step; a profile tells on what"
         case _:
             text = sentence(kinds, evidence, _PHRASES)
+    if shared := _shared(lane):
+        text = f"{text}, while {shared}"
     advice = tuple(one for kind in kinds for one in advice_for(kind, lane, snapshot.race.knobs))
     return Bottleneck(kinds[0] if len(kinds) == 1 else "mixed", text, shares, advice, _also(snapshot, lane))
+
+
+def _shared(lane: LaneState) -> str:
+    """Say what others took of the lane's GPU or cores, so that the figures are not blamed on its model alone."""
+    others, took = gpu_others(lane), contention([lane.slices])
+    if others is not None and others.shown:
+        return others.short
+    if not isinstance(took.slices_share, Missing) and took.slices_share > TOLD:
+        return f"other programs took CPU time in {100 * took.slices_share:.0f} % of the slices"
+    return ""
 
 
 def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
@@ -133,11 +150,12 @@ def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str
     lines = [f"{which} runs below full clocks: {one.text}" for one in reasons if one.level != "info"]
     if gpu.pcie_warning:
         lines.append(f"{which}'s link is narrow: {gpu.pcie_warning}")
-    key = snapshot.machine_key(lane)
-    own = {pid for one in snapshot.lanes if snapshot.machine_key(one) == key for pid in one.pids}
-    strangers = [pid for pid in gpu.used_by_pid if pid not in own]
-    if strangers and not gpu.foreign_pids:
-        lines.append(
-            f"{len(strangers)} other programs hold memory of {'this GPU' if lane.spec.devices == 1 else which}"
-        )
+    if (others := gpu_others(lane, gpu.index)) is not None and others.shown:
+        lines.append(f"{others.text}: what may help is best tried when they are gone")
+    held = [] if gpu.foreign_pids else holders(gpu, own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host))
+    if held:
+        most = f", {'the most ' if len(held) > 1 else ''}by {told(held[0].name)}" if held[0].name else ""
+        used = units.memory(sum(one.used_bytes for one in held))
+        whose = "this GPU's memory" if lane.spec.devices == 1 else f"the memory of {which}"
+        lines.append(f"others hold {used} of {whose}{most}")
     return lines

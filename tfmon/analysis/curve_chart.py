@@ -1,4 +1,4 @@
-"""The chart of a crossover as characters: throughput of two lanes over the values of a knob, with intervals.
+"""Charts over the values of a knob as characters, with intervals: a crossover's two lanes, a sweep's ratios.
 
 Both axes are logarithmic: values of the knob stand at even distances, and a factor is as high anywhere.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.crossover import Curve
-from tfmon.model.knobs import show
+from tfmon.model.knobs import KnobValue, show
 from tfmon.model.readings import Estimate
 
 LABEL_CELLS = 8
@@ -29,7 +29,7 @@ class CurveChart:
     labels: tuple[str, ...]
     """The scale beside each row of the grid."""
     grid: tuple[tuple[tuple[str, int | None], ...], ...]
-    """Rows of characters, each with the lane it belongs to: 0, 1, or None."""
+    """Rows of characters, each with the place of the series that it belongs to, such as a lane; or None."""
     foot: tuple[str, str]
     """The axis, with a mark at each crossing, and the values below it."""
 
@@ -46,34 +46,55 @@ class CurveChart:
 def draw_curve(curve: Curve, ids: tuple[str, str], width: int, height: int) -> CurveChart | None:
     """Return the chart with its axes, `height` rows of at most `width` cells; None where there is no room.
 
-    Each lane is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a
-    cell, and dots from one value to the next.
+    There is a mark at each crossing; else as `draw_series`.
+    """
+    values = [place.value for place in curve.places]
+    lanes = [[place.first for place in curve.places], [place.second for place in curve.places]]
+    marks = [crossing.about for crossing in curve.crossings]
+    return draw_series(values, lanes, ids, width, height, marks)
+
+
+def draw_series(
+    values: Sequence[KnobValue],
+    series: Sequence[Sequence[Estimate | None]],
+    ids: Sequence[str],
+    width: int,
+    height: int,
+    marks: Sequence[float] = (),
+) -> CurveChart | None:
+    """Return the chart of some series over the values of a knob; None where there is no room or nothing to draw.
+
+    Each is drawn with its id at each value, its 95 % interval as a stroke where that is higher than a cell, and
+    dots from one value to the next.
+
+    Args:
+        values: Those of the knob, from left to right.
+        series: For each series, what is known at each value.
+        ids: A character for each series.
+        width: Cells at most.
+        height: Rows.
+        marks: Values of the knob that are marked on the axis.
     """
     columns, rows = width - LABEL_CELLS, height - 2
-    scale = _scale(curve)
-    if columns < 2 * len(curve.places) or rows < 3 or scale is None:
+    scale = _scale([one for points in series for one in points if one is not None])
+    if columns < 2 * len(values) or rows < 3 or scale is None:
         return None
     grid: _Grid = [[(" ", None)] * columns for _ in range(rows)]
-    for lane, part in enumerate(("first", "second")):
-        points = [
-            (_column(at, len(curve.places), columns), getattr(place, part))
-            for at, place in enumerate(curve.places)
-            if getattr(place, part) is not None
-        ]
-        _draw(grid, points, scale, ids[lane], lane)
+    for number, known in enumerate(series):
+        points = [(_column(at, len(values), columns), one) for at, one in enumerate(known) if one is not None]
+        _draw(grid, points, scale, ids[number], number)
     axis = ["─"] * columns
-    for crossing in curve.crossings:
-        axis[_column_of(curve, crossing.about, columns)] = "▲"
+    for mark in marks:
+        axis[_column_of(values, mark, columns)] = "▲"
     return CurveChart(
         labels=tuple(_label(at, rows, scale) for at in range(rows)),
         grid=tuple(map(tuple, grid)),
-        foot=("└".rjust(LABEL_CELLS) + "".join(axis), " " * LABEL_CELLS + _ticks(curve, columns)),
+        foot=("└".rjust(LABEL_CELLS) + "".join(axis), " " * LABEL_CELLS + _ticks(values, columns)),
     )
 
 
-def _scale(curve: Curve) -> tuple[float, float] | None:
+def _scale(found: Sequence[Estimate]) -> tuple[float, float] | None:
     """Return the logs of the lowest and the highest value of the scale; None while nothing is measured."""
-    found = [one for place in curve.places for one in (place.first, place.second) if one is not None]
     if not found:
         return None
     low, high = min(one.low for one in found), max(one.high for one in found)
@@ -93,8 +114,8 @@ def _column(at: int, places: int, columns: int) -> int:
     return int((at + 0.5) * columns / places)
 
 
-def _column_of(curve: Curve, value: float, columns: int) -> int:
-    logs = [math.log2(float(place.value)) for place in curve.places]
+def _column_of(values: Sequence[KnobValue], value: float, columns: int) -> int:
+    logs = [math.log2(float(one)) for one in values]
     at = (math.log2(value) - logs[0]) / (logs[-1] - logs[0]) * (len(logs) - 1)
     return min(columns - 1, max(0, int((at + 0.5) * columns / len(logs))))
 
@@ -131,9 +152,9 @@ def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
     return f"{units.short_count(value):>{LABEL_CELLS - 2}} ┤"
 
 
-def _ticks(curve: Curve, columns: int) -> str:
+def _ticks(values: Sequence[KnobValue], columns: int) -> str:
     """Write the values below the axis; every other one, and so on, where they do not all have room."""
-    words = [show(place.value) for place in curve.places]
+    words = [show(value) for value in values]
     every = 1
     while every < len(words) and columns / len(words) * every < max(map(len, words)) + 1:
         every += 1

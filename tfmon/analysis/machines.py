@@ -82,6 +82,6 @@ def _nice(snapshot: Snapshot, lane: LaneState) -> str:
 def _power_limit(snapshot: Snapshot, lane: LaneState) -> str:
     gpu, limits = snapshot.gpu_of(lane), snapshot.machine_of(lane).power_limits_w
     limit = known(gpu.power_limit_w) if gpu is not None else None
-    if limit is None and lane.spec.index < len(limits):
+    if limit is None and lane.spec.index < len(limits) and not lane.spec.is_instance:
         limit = limits[lane.spec.index]
     return "" if limit is None else f"{limit:.0f} W"

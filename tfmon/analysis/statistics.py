@@ -167,6 +167,23 @@ def compare(
     return _compare(pairs, prior, BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD)
 
 
+def compare_pairs(
+    logs: Sequence[float],
+    first_leads: Sequence[bool],
+    processes: Sequence[int],
+    prior: BetweenProcesses | None = None,
+) -> Comparison | None:
+    """Compare two lanes of one machine by pairs that are known already; None from too few.
+
+    Args:
+        logs: The log ratio of each pair.
+        first_leads: Whether the slice of the first lane came first.
+        processes: Which processes ran it: pairs of the same two have the same number.
+        prior: What is known of equal processes before.
+    """
+    return _compare(_Pairs(list(logs), list(first_leads), [(one, one) for one in processes]), prior)
+
+
 def ratio(
     first: LogSpeeds,
     second: LogSpeeds,

@@ -11,6 +11,7 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.contention import contention
+from tfmon.analysis.gpu_others import others_notes
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
 from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
@@ -108,12 +109,13 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     second.
     """
     found = _find_verdict(snapshot, throughputs)
+    others = others_notes(snapshot)
     if found.ratio is None:
-        return found
+        return replace(found, note="; ".join(filter(None, (*others, found.note)))) if others else found
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
     names = [*map(short_name, also), *(one.what for one in machines)]
     said = f"; also differs: {', '.join(names)}" if names else ""
-    told = (*(one.text for one in machines), *snapshot.race.differs, found.note)
+    told = (*(one.text for one in machines), *snapshot.race.differs, *others, found.note)
     return replace(
         found,
         text=found.text + said,
@@ -324,6 +326,7 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     if outliers > max(1, MANY_OUTLIERS * len(fastest.slices)):
         notes.append(f"{outliers} outlying pairs: something else disturbs the lanes")
     reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
+    notes += [f"{lane.title} is disturbed: {', '.join(lane.unlike)}" for lane, _ in lanes if lane.unlike]
     return notes + [f"{_constant(reason, host)}; the figures include that" for reason, host in reasons]
 
 

@@ -38,6 +38,7 @@ def race(
     until_ci: float | None = None,
     margin: float = MARGIN,
     fresh: bool | None = None,
+    wait_idle: float | None = None,
     python: str | os.PathLike[str] | None = None,
     record: bool | str | os.PathLike[str] = True,
     progress: bool | Callable[[str], None] = True,
@@ -62,6 +63,7 @@ def race(
         until_ci: End when every ratio is known to within ± this share, such as 0.05.
         margin: Lanes that differ by less than this share are called the same.
         fresh: Whether fresh processes replace those of the lanes every 20 s; None for in races of 60 s and more.
+        wait_idle: Wait at most so many minutes until nobody uses a GPU of the lanes; None for not at all.
         python: The interpreter that trains; None for what is set, or else this one.
         record: Whether to record the race, or the new file to record it into.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
@@ -71,6 +73,7 @@ def race(
     Raises:
         UsageError: what was requested is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
+        GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
         LaneFailedError: a lane failed; its `result` has what was measured.
     """
     words = tuple(str(word) for word in command)
@@ -80,14 +83,15 @@ def race(
         lanes=tuple(lanes),
         settings=tuple(f"{name}={show(value)}" for name, value in (settings or {}).items()),
         python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
-        seconds=_span("seconds", seconds, 0, LONGEST_S),
+        seconds=span("seconds", seconds, 0, LONGEST_S),
         steps=steps,
         mode=mode,
-        slice_s=_span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
-        until_ci=_share("until_ci", until_ci, LEAST_CI),
-        margin=_share("margin", margin, LEAST_MARGIN) or MARGIN,
+        slice_s=span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
+        until_ci=share("until_ci", until_ci, LEAST_CI),
+        margin=share("margin", margin, LEAST_MARGIN) or MARGIN,
         record=record is not False,
         record_file=None if isinstance(record, bool) else Path(record),
+        wait_idle_s=None if wait_idle is None else 60 * max(0.0, wait_idle),
     )
     _check(options, words, fresh)
     with teller(progress) as tell, alone(wait, tell):
@@ -142,13 +146,15 @@ def _check(options: RaceOptions, command: tuple[str, ...], fresh: bool | None) -
         raise UsageError("fresh is for scenarios; a script cannot begin anew in the middle", "leave it out")
 
 
-def _span(name: str, value: float | None, least: float, most: float) -> float | None:
+def span(name: str, value: float | None, least: float, most: float) -> float | None:
+    """Return a time in seconds; raises UsageError for one that is not possible."""
     if value is not None and not (value > 0 and least <= value <= most):
         raise UsageError(f"{name}={value} is not possible", f"it is a time in seconds, up to {most:g}")
     return value
 
 
-def _share(name: str, value: float | None, least: float) -> float | None:
+def share(name: str, value: float | None, least: float) -> float | None:
+    """Return a share; raises UsageError for one that is not possible."""
     if value is not None and (not math.isfinite(value) or not least <= value < 1):
         raise UsageError(f"{name}={value} is not possible", f"it is a share from {least:g} to 1, such as 0.05")
     return value

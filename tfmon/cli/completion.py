@@ -40,10 +40,6 @@ BASH = r"""_tfmon_completion() {
 complete -o nosort -F _tfmon_completion tfmon
 """
 """Click takes the words of bash, which breaks them at `=` and `:`, and so completes no value of a knob."""
-_DEVICES = {
-    "cpu": "", "gpu:0": "", "gpu:0+1": "two GPUs train together", "gpu:all": "every GPU", "2xgpu": "two GPUs",
-    "2xcpu": "two logical devices of the CPU",
-}  # fmt: skip
 Complete = Callable[[click.Context, str], list[CompletionItem]]
 
 
@@ -104,9 +100,28 @@ def _settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _lanes(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     before, comma, rest = incomplete.rpartition(",")
     if not comma:
-        words = _DEVICES.items()
-        return [CompletionItem(word, help=said) for word, said in words if word.startswith(rest)]
+        return [CompletionItem(word, help=said) for word, said in _devices() if word.startswith(rest)]
     return [CompletionItem(f"{before},{word}", help=said) for word, said in _setting(ctx, rest)]
+
+
+def _devices() -> Iterator[tuple[str, str]]:
+    """Yield the devices of this machine with their names; the first GPU also where none is found in a second."""
+    from tfmon.probes.gpus import conclude, read_visibility
+    from tfmon.runner.instances import short_name
+
+    yield "cpu", ""
+    found = conclude(read_visibility(timeout_s=1.0), lambda: None)
+    whole = found.whole
+    yield from ((f"gpu:{gpu.index}", gpu.name) for gpu in whole)
+    if len(whole) > 1:
+        yield f"gpu:{whole[0].index}+{whole[1].index}", "two GPUs train together"
+        yield "gpu:all", f"all {len(whole)} GPUs"
+        yield "2xgpu", "the two idlest GPUs"
+    for one in found.instances:
+        yield short_name(one, found), one.name
+    if not found.usable:
+        yield "gpu:0", ""
+    yield "2xcpu", "two logical devices of the CPU"
 
 
 def _setting(ctx: click.Context, incomplete: str) -> Iterator[tuple[str, str]]:

@@ -59,7 +59,7 @@ def crossover(
     """Find the value of a knob at which one lane of SCENARIO overtakes the other.
 
     Two lanes race in slices at every power of two in the knob's range, and longer where the lead changes. By
-    default they are the CPU and the first GPU; without a GPU, two variants on the CPU. Ctrl+C ends the
+    default they are the CPU and the idlest GPU; without a GPU, two variants on the CPU. Ctrl+C ends the
     measurement and prints what is known by then.
     """
     from tfmon.analysis.crossover import plan_crossover
@@ -70,7 +70,12 @@ def crossover(
     from tfmon.runner.planner import RaceOptions
 
     race_options = RaceOptions(
-        lanes=lanes, settings=settings, python=options.interpreter(python), slice_s=slice_s, varied_knob=knob
+        lanes=lanes,
+        settings=settings,
+        python=options.interpreter(python),
+        slice_s=slice_s,
+        varied_knob=knob,
+        ray=options.ray_cluster(),
     )
     info = find_scenario(scenario)
 
@@ -131,6 +136,7 @@ def tune(
         python=options.interpreter(python, command),
         one_lane=True,
         fresh=True,
+        ray=options.ray_cluster(),
     )
 
     def progress(snapshot: Snapshot) -> str:

@@ -14,15 +14,29 @@ from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, UsageError
 
 @click.command(short_help="Say what other machines have, and whether they answer.")
 @click.argument("names", nargs=-1, metavar="[HOST]...")
+@click.option(
+    "--ray",
+    "address",
+    is_flag=False,
+    flag_value="",
+    metavar="[ADDRESS]",
+    help="List the nodes of a Ray cluster instead: the one at HOST:PORT, by default RAY_ADDRESS, else the one "
+    "that runs here.",
+)
+@options.ray_python
 @options.as_json
-def hosts(names: tuple[str, ...], as_json: bool) -> NoReturn:
+def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, as_json: bool) -> NoReturn:
     """Say what other machines have: Python, TensorFlow, GPUs, cores, round trip, offset of the clock.
 
     A HOST is a destination of ssh, such as me@gpu2, or a name under [hosts] in the settings file; without any, all
     of these. Nothing is installed there, and nothing is left behind.
 
+    With --ray the nodes of a Ray cluster are listed: their CPUs and GPUs, and how many are free.
+
     Exit codes: 0 all can be used, 1 one cannot, 2 wrong usage.
     """
+    if address is not None:
+        _list_nodes(address, ray_python, as_json)
     from tfmon.hosts.survey import survey
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
@@ -42,3 +56,14 @@ def hosts(names: tuple[str, ...], as_json: bool) -> NoReturn:
     text = json.dumps(to_json(found, here), indent=2) if as_json else to_text(found, here, ascii_only=ascii_only())
     click.echo(text)
     sys.exit(EXIT_UNUSABLE_HOST if any(one.error for one in found) else EXIT_FINE)
+
+
+def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
+    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.reports.ray import to_json, to_text
+    from tfmon.runner.settings import ascii_only
+
+    with options.errors_as_json(as_json):
+        nodes = RayCluster(address, options.ray_interpreter(python)).nodes()
+    click.echo(json.dumps(to_json(nodes), indent=2) if as_json else to_text(nodes, ascii_only=ascii_only()))
+    sys.exit(EXIT_FINE)

@@ -18,10 +18,12 @@ from tfmon.errors import TfmonError, UsageError
 from tfmon.runner.settings import MODES, THEME, Seconds, resolve
 
 if TYPE_CHECKING:
+    from tfmon.hosts.ray_cluster import RayCluster
     from tfmon.runner.planner import RaceOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _OWN_COMMAND = "tfmon.command"
+_RAY = "ray"
 
 
 class TakesCommand(click.Command):
@@ -85,6 +87,12 @@ def why_no_screen() -> str:
 # ---------------- the options
 
 
+def _keep(ctx: click.Context, param: click.Parameter, given: object) -> object:
+    """Keep the value of an option that no command takes as an argument."""
+    ctx.meta[str(param.name)] = given
+    return given
+
+
 def _all(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return a decorator that adds several options, in this order."""
     return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
@@ -99,21 +107,64 @@ def _setting(name: str, *flags: str, **more: Any) -> Callable[[Command], Command
     return click.option(*flags, callback=fill, **more)
 
 
-lanes = click.option(
-    "--lane",
-    "lanes",
-    multiple=True,
-    metavar="SPEC",
-    help="A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu or me@gpu2/gpu. "
-    "Give it once for each lane.",
+_ray_python = functools.partial(
+    click.option,
+    "--ray-python",
+    metavar="PATH",
+    help="The Python that has Ray, if this one has none or another version than the cluster.",
 )
-one_lane = click.option(
-    "--lane",
-    metavar="SPEC",
-    help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the first GPU if there is one, else the CPU.",
+ray_python = _ray_python()
+ray = _all(
+    click.option(
+        "--ray",
+        _RAY,
+        metavar="ADDRESS",
+        expose_value=False,
+        callback=_keep,
+        help="The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head, or `local` for one "
+        "on this machine that ends with tfmon. Default: RAY_ADDRESS, else the one that runs here.",
+    ),
+    _ray_python(expose_value=False, callback=_keep),
+    click.option(
+        "--ray-cpus",
+        f"{_RAY}_cpus",
+        type=click.FloatRange(min=0),
+        default=1.0,
+        show_default="1",
+        expose_value=False,
+        callback=_keep,
+        help="How many CPUs are reserved for the lanes with one name of Ray's, such as ray:H100.",
+    ),
+)
+"""The options that name a Ray cluster; `ray_cluster` returns it."""
+lanes = _all(
+    click.option(
+        "--lane",
+        "lanes",
+        multiple=True,
+        metavar="SPEC",
+        help="A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu, me@gpu2/gpu or "
+        "ray/gpu. Give it once for each lane.",
+    ),
+    ray,
+)
+one_lane = _all(
+    click.option(
+        "--lane",
+        metavar="SPEC",
+        help="The lane: [HOST/]DEVICE[,KNOB=VALUE…]. Default: the idlest GPU if there is one, else the CPU.",
+    ),
+    ray,
 )
 settings = click.option(
     "--set", "settings", multiple=True, metavar="KNOB=VALUE", help="Set a knob in every lane. Repeatable."
+)
+wait_idle = click.option(
+    "--wait-idle",
+    "wait_idle_min",
+    type=click.FloatRange(min=0, max=10_080),
+    metavar="MINUTES",
+    help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
 )
 seconds = click.option("--seconds", type=Seconds(min=0, min_open=True), help="Stop after this many seconds.")
 slice_s = _setting(
@@ -167,6 +218,32 @@ flags = _all(
     screen,
 )
 """The flag of every setting that has one, by the name of the setting; None where it is not given."""
+
+
+def ray_cluster() -> RayCluster | None:
+    """Return the Ray cluster that the command line names, which ends with the command; None if it names none."""
+    context = click.get_current_context()
+    address: str | None = context.meta.get(_RAY)
+    python: str | None = context.meta.get(f"{_RAY}_python")
+    cpus: float = context.meta.get(f"{_RAY}_cpus", 1.0)
+    if (address, python, cpus) == (None, None, 1.0):
+        return None
+    from tfmon.hosts.ray_cluster import RayCluster
+
+    cluster = RayCluster(address or "", ray_interpreter(python), cpus)
+    context.call_on_close(cluster.close)
+    return cluster
+
+
+def ray_interpreter(python: str | None) -> str:
+    """Return the Python of `--ray-python`; empty for none.
+
+    Raises:
+        UsageError: it cannot be run.
+    """
+    from tfmon.runner.planner import find_python
+
+    return str(find_python(python, "--ray-python")) if python else ""
 
 
 @contextlib.contextmanager

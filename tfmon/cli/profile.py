@@ -56,7 +56,8 @@ def profile(
 
     info = find_scenario(scenario)
     lanes = (lane,) if lane else ()
-    race_options = RaceOptions(lanes=lanes, settings=settings, python=options.interpreter(python), one_lane=True)
+    interpreter, ray = options.interpreter(python), options.ray_cluster()
+    race_options = RaceOptions(lanes=lanes, settings=settings, python=interpreter, one_lane=True, ray=ray)
     folder = _folder(keep)
     program = Program(race_options)
     try:

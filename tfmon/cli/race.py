@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     help="Keep no spare worker that has loaded TensorFlow. Restarting a lane then takes seconds longer, and "
     "0.4 GiB less memory is used.",
 )
+@options.wait_idle
 @options.headless
 @options.as_json
 @options.screen
@@ -67,6 +68,7 @@ def race(
     no_record: bool,
     fresh: bool | None,
     no_spare: bool,
+    wait_idle_min: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -78,7 +80,7 @@ def race(
 
     Or race your own training script, unchanged: tfmon race -- python train.py --epochs 3
 
-    By default the lanes are the CPU and the first GPU. Without a GPU they are two variants on the CPU; a script
+    By default the lanes are the CPU and the idlest GPU. Without a GPU they are two variants on the CPU; a script
     then has one lane.
 
     \b
@@ -122,6 +124,8 @@ def race(
         until_ci=narrow,
         margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
+        ray=options.ray_cluster(),
+        wait_idle_s=None if wait_idle_min is None else 60 * wait_idle_min,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -133,6 +137,7 @@ def race(
 @options.one_lane
 @options.seconds
 @options.record
+@options.wait_idle
 @options.headless
 @options.as_json
 @options.screen
@@ -142,6 +147,7 @@ def watch(
     seconds: float | None,
     record: str | None,
     no_record: bool,
+    wait_idle_min: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -167,6 +173,8 @@ def watch(
         python=options.interpreter(None, command),
         seconds=seconds,
         one_lane=True,
+        ray=options.ray_cluster(),
+        wait_idle_s=None if wait_idle_min is None else 60 * wait_idle_min,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -201,7 +209,7 @@ def _start(
     program = Program(race_options)
     plan = None
     # What the command line names must be there, or nothing is started; on the screen, the default lanes can wait.
-    if headless or race_options.lanes or race_options.settings:
+    if headless or race_options.lanes or race_options.settings or race_options.wait_idle_s is not None:
         from tfmon.runner.headless import plan_race
 
         with options.errors_as_json(as_json):

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from tfmon.probes.gpus import GpuVisibility, Obstacle, conclude
+from tfmon.probes.gpus import conclude
+from tfmon.probes.obstacles import GpuVisibility, Obstacle
 from tfmon.probes.wheel import Wheel
 
 VARIABLES = (
@@ -101,8 +102,8 @@ class GpuFacts:
     persistence: bool | None = None
     exclusive: bool | None = None
     """Its compute mode permits one process at most."""
-    instances: bool | None = None
-    """It is split up (MIG)."""
+    instances: tuple[str, ...] | None = None
+    """Of a GPU that is split up (MIG), UUID and name of each instance; None for a whole one."""
     power_limit_w: float | None = None
     power_default_w: float | None = None
     pcie_width: int | None = None
@@ -242,13 +243,12 @@ class Facts:
     def obstacle(self) -> Obstacle | None:
         """What keeps tfmon from planning a GPU lane, as its screen says."""
         search = conclude(self.visibility, lambda: self.wheel)
-        return None if search.gpus else Obstacle(search.reason, search.hint)
+        return None if search.usable else Obstacle(search.reason, search.hint)
 
     @property
     def has_nvidia(self) -> bool:
         """Whether there is any sign of an NVIDIA GPU."""
-        seen = self.visibility
-        return bool(seen.physical_gpus or seen.driver_loaded or seen.gpu_on_bus or self.driver.nodes)
+        return self.visibility.has_nvidia or bool(self.driver.nodes)
 
     def version_of(self, name: str) -> str:
         """Return the version of an installed package, or ""."""

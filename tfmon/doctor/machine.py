@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from tfmon.doctor.facts import DriverFacts, GpuFacts, Host, OthersLoad, Platform
 from tfmon.probes.load import Load, read_load, read_memory
 from tfmon.probes.machine import cpu_folders, in_wsl, quota_cores, read_text, read_throttling
-from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, PhysicalGpu
+from tfmon.probes.nvidia.nvml import Nvml, NvmlFailure, PhysicalGpu, list_instances
 
 WATCH_S = 0.3
 """Shortest time over which the load of others is measured."""
@@ -203,6 +203,7 @@ class DriverReader:
         if reasons is None:
             reasons = read("nvmlDeviceGetCurrentClocksThrottleReasons", int)
         mode = read("nvmlDeviceGetComputeMode", int)
+        instances = list_instances(nvml, gpu)
         return GpuFacts(
             index=gpu.index,
             uuid=gpu.uuid,
@@ -210,7 +211,7 @@ class DriverReader:
             capability=read("nvmlDeviceGetCudaComputeCapability", lambda pair: (int(pair[0]), int(pair[1]))),
             persistence=read("nvmlDeviceGetPersistenceMode", bool),
             exclusive=None if mode is None else mode in _EXCLUSIVE,
-            instances=read("nvmlDeviceGetMigMode", lambda pair: bool(pair[0])),
+            instances=None if instances is None else tuple(f"{one.uuid} {one.name}" for one in instances),
             power_limit_w=read("nvmlDeviceGetEnforcedPowerLimit", lambda milliwatts: milliwatts / 1000),
             power_default_w=read("nvmlDeviceGetPowerManagementDefaultLimit", lambda milliwatts: milliwatts / 1000),
             pcie_width=read("nvmlDeviceGetCurrPcieLinkWidth", int),

@@ -21,6 +21,7 @@ from tfmon.doctor.checks import (
     WARNING,
     Check,
     Finding,
+    amd,
     cuda,
     fairness,
     imported,
@@ -32,7 +33,8 @@ from tfmon.doctor.children import import_tensorflow, open_libraries
 from tfmon.doctor.facts import VARIABLES, Build, Facts, Import, Library, Running
 from tfmon.doctor.interpreter import describe_interpreter, find_shadows, list_distributions, read_build, shadows_on
 from tfmon.doctor.machine import DriverReader, LoadWatch, read_host, read_platform
-from tfmon.probes.gpus import LIBRARY, Obstacle, read_visibility
+from tfmon.probes.gpus import read_visibility
+from tfmon.probes.obstacles import LIBRARY, Obstacle
 from tfmon.probes.wheel import find_home, find_wheel
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
@@ -41,6 +43,7 @@ CHECKS: tuple[Check, ...] = (
     *packages.CHECKS,
     *system.GPU_CHECKS,
     *nvidia.CHECKS,
+    *amd.CHECKS,
     *cuda.CHECKS,
     *imported.CHECKS,
     *fairness.CHECKS,

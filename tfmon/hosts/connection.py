@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from tfmon.lanes.process import Sink
 from tfmon.model.codec import plain
 from tfmon.model.events import Event, HostConnected, HostConnecting
 from tfmon.model.race import Machine
+from tfmon.model.surroundings import expected
 
 if TYPE_CHECKING:
     from tfmon.probes.base import Gpu
@@ -98,6 +100,8 @@ class Connection:
             wire.cancel()
         greeting, rest = wire.greet()
         self.greeting = greeting
+        if self.host.ray is not None:  # on the same node from now on: what was measured is of that one
+            self.host = replace(self.host, ray=self.host.ray.placed(greeting.launcher))
         self._line = line = Line(wire, greeting, rest, self._sink)
         try:
             line.measure()
@@ -156,7 +160,7 @@ class Connection:
             raise ConnectionError(str(error)) from error
         words: dict[str, Any] = {
             "name": lane.spec.name,
-            "environment": lane.environment,
+            "environment": {**lane.environment, **self._surroundings(lane)},
             "python": "",
             "script": "" if script == BOOTSTRAP else str(script),
             "command": None,
@@ -172,6 +176,11 @@ class Connection:
         process = RemoteProcess(lane.spec.name, line.next_number(), scenario, line, sink, ended)
         line.begin(process, words, START_S)
         return process
+
+    def _surroundings(self, lane: LanePlan) -> dict[str, str | None]:
+        """Return what a lane is told of how its surroundings ought to be, where the launcher changes them."""
+        nice = self.host.ray.nice if self.host.ray is not None else None
+        return {} if nice is None else expected(nice, os.environ, lane.environment)
 
     @staticmethod
     def _ship(line: Line, scenario: Path) -> str:

@@ -1,8 +1,10 @@
-"""How another machine is reached: by ssh, or by a launcher of the settings file."""
+"""How another machine is reached: by ssh, by a launcher of the settings file, or by Ray."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from tfmon.hosts.reservation import Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +17,5 @@ class Host:
     """A command that runs another command there and passes stdin and stdout; empty for ssh."""
     python: str = ""
     """The interpreter there; empty for `python3`. `~` is the home there."""
+    ray: Reservation | None = None
+    """What is asked of a Ray cluster; None where Ray does not reach it."""

@@ -30,6 +30,8 @@ def words_of(host: Host) -> list[str]:
     Raises:
         UsageError: The name would be read as an option.
     """
+    if host.ray is not None:
+        return [*host.ray.command("lane"), SHELL]
     if host.run:
         return [*host.run, SHELL]
     if host.name.startswith("-") or not host.name:

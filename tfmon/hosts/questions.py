@@ -18,7 +18,10 @@ from tfmon.hosts.trouble import HostError
 from tfmon.lanes.plan import digest
 from tfmon.model.codec import CodecError, plain, read
 from tfmon.model.race import Machine
+from tfmon.model.readings import GpuSample
+from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
+from tfmon.probes.look import look
 from tfmon.probes.machine import read_machine
 from tfmon.probes.wheel import Wheel, read_wheel
 
@@ -84,6 +87,17 @@ def read_gpus_answer(found: Answer) -> GpuSearch:
     """Return the GPUs of an answer to `gpus`; `read_machine_answer` reads the machine with them from it, too."""
     search: GpuSearch = _read(found, "search", GpuSearch)
     return search
+
+
+def _look(gpus: object = ()) -> Answer:
+    """Take a moment: one call of the driver for each reading."""
+    return {"samples": plain(look(read(gpus, tuple[Gpu, ...], strict=False)))}
+
+
+def read_look_answer(found: Answer, host: str) -> tuple[GpuSample, ...]:
+    """Return the samples of an answer to `look`, with the host's name."""
+    samples: tuple[GpuSample, ...] = _read(found, "samples", tuple[GpuSample, ...])
+    return tuple(replace(sample, host=host) for sample in samples)
 
 
 def _tensorflow(python: str = "") -> Answer:
@@ -164,6 +178,7 @@ def read_doctor_answer(found: Answer) -> Report:
 _QUESTIONS: dict[str, Callable[..., Answer]] = {
     "machine": _machine,
     "gpus": _gpus,
+    "look": _look,
     "tensorflow": _tensorflow,
     "paths": _paths,
     "doctor": _doctor,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfmon.errors import TfmonError
 from tfmon.hosts.host import Host
+from tfmon.hosts.reservation import told
 from tfmon.model.codec import clean
 
 OLDEST_PYTHON = (3, 10)
@@ -37,7 +38,7 @@ class HostError(TfmonError):
 
 def no_launcher(host: Host, program: str, error: OSError) -> HostError:
     """Return the error for a launcher that did not start."""
-    if isinstance(error, FileNotFoundError) and not host.run:
+    if isinstance(error, FileNotFoundError) and _by_ssh(host):
         return HostError("there is no ssh on this machine", "install the OpenSSH client")
     why = error.strerror or str(error)
     return HostError(f"{program}, which reaches {host.name}, did not start: {why}", _look_at_run(host))
@@ -54,7 +55,9 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     """
     words = {"host": host.name, "address": host.name.rpartition("@")[2], "said": _last(said)}
     text = "\n".join(said)
-    if not host.run:
+    if host.ray is not None and (own := told(said)).get("error"):
+        return HostError(clean(str(own["error"]), 400), clean(str(own.get("hint", "")), 400))
+    if _by_ssh(host):
         for sign, message, hint in _SSH:
             if sign in text:
                 return HostError(message.format(**words), hint.format(**words))
@@ -65,7 +68,7 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
         why = words["said"] or f"exit code {code}"
         return HostError(f"there is no shell on {host.name}: {why}", "tfmon needs `sh` and Python there")
     why = words["said"] or _last(printed.splitlines()) or "nothing was said"
-    hint = _look_at_run(host) if host.run else f"`ssh {host.name} sh` must start a shell"
+    hint = f"`ssh {host.name} sh` must start a shell" if _by_ssh(host) else _look_at_run(host)
     return HostError(f"{host.name} ended with exit code {code} before Python began: {why}", hint)
 
 
@@ -75,7 +78,7 @@ def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> Ho
     why = f", but this: {last}" if last else ""
     return HostError(
         f"{host.name} did not answer within {patience_s:.0f} s{why}",
-        _look_at_run(host) if host.run else f"`ssh {host.name} true` tries it; does it ask something?",
+        f"`ssh {host.name} true` tries it; does it ask something?" if _by_ssh(host) else _look_at_run(host),
     )
 
 
@@ -121,8 +124,10 @@ def other_version(host: Host, theirs: object, ours: int) -> HostError:
 
 def why_ended(host: Host, code: int | None, said: list[str]) -> str:
     """Return why a connection that was made has ended."""
+    if host.ray is not None and (own := told(said)).get("error"):
+        return _cut(str(own["error"]))
     last = _last(said)
-    program = host.run[0] if host.run else "ssh"
+    program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
     if last:
         return f"{program} said: {last}"
     return f"{program} ended with exit code {code}" if code else "the connection was closed there"
@@ -142,5 +147,11 @@ def _table(host: Host) -> str:
     return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
 
 
+def _by_ssh(host: Host) -> bool:
+    return not host.run and host.ray is None
+
+
 def _look_at_run(host: Host) -> str:
+    if host.ray is not None:
+        return "`tfmon hosts --ray` says which nodes there are"
     return f"see run under [hosts.{_table(host)}]; it must pass stdin and stdout"

@@ -35,6 +35,8 @@ PATIENCE_S = 30.0
 """How long ssh may take until Python's first word there."""
 LAUNCHER_PATIENCE_S = 600.0
 """The same for a launcher of the settings: one may wait for its turn in a queue."""
+RAY_PATIENCE_S = 90.0
+"""The same for the bridge to Ray, whose own limits are shorter together."""
 CODE_PATIENCE_S = 60.0
 """How long shipping the code and starting the agent may take."""
 LOOK_S = 0.25
@@ -53,6 +55,8 @@ class Greeting:
     """Its interpreter."""
     python_version: str = ""
     pid: int = 0
+    launcher: tuple[str, ...] = ()
+    """What the launcher wrote to stderr until then."""
 
 
 class Wire:
@@ -110,7 +114,7 @@ class Wire:
     def _greet(self) -> tuple[Greeting, bytes]:
         host = self.host
         self._unsent = script_of(host, self._marker)
-        patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S
+        patience_s = LAUNCHER_PATIENCE_S if host.run else PATIENCE_S if host.ray is None else RAY_PATIENCE_S
         first = self._next_word(patience_s)
         if "python" not in first:
             raise no_python(host)
@@ -129,6 +133,7 @@ class Wire:
             python=str(ready["python"]),
             python_version=".".join(map(str, version)),
             pid=int(ready["pid"]),
+            launcher=tuple(self.said()),
         )
         self._said = b""  # what was said until now is no reason for an end later on
         return greeting, self._received

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -53,17 +54,26 @@ class RacePlan:
     """How many spare workers are kept for them; where there are fewer than lanes, a change takes longer."""
 
 
-def lane_environment(spec: LaneSpec, gpu_uuids: str | None) -> dict[str, str | None]:
+def lane_environment(
+    spec: LaneSpec, gpu_uuids: str | None, numbers: Sequence[int] = (0,)
+) -> dict[str, str | None]:
     """Return the variables that show TensorFlow only the lane's devices, before it loads.
 
-    `gpu_uuids` are those of the lane's GPUs with commas between; None where no driver tells them. A UUID means the
-    same in every order of devices and in a container. Memory growth lets the lanes and the user's other programs
-    share the GPU.
+    NVIDIA GPUs are named by `gpu_uuids`, with commas between: a UUID means the same in every order of devices and
+    in a container. AMD GPUs are named by their `numbers`, as ROCm counts. None where no driver tells any. Memory
+    growth lets the lanes and the user's other programs share the GPU.
     """
     if spec.kind == "cpu":
-        return {**BASE, "CUDA_VISIBLE_DEVICES": "-1"}
+        return {**BASE, "CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
     if gpu_uuids is None:
         return dict(BASE)
+    if gpu_uuids.startswith("AMD-"):
+        # ROCm reads CUDA's variable, too, where its own is not set.
+        shown = ",".join(map(str, numbers))
+        visible: dict[str, str | None] = {"HIP_VISIBLE_DEVICES": shown, "CUDA_VISIBLE_DEVICES": None}
+        return {**BASE, **visible, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    if gpu_uuids.startswith("plugin-"):
+        return {**BASE, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuids, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 

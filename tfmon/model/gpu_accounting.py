@@ -70,6 +70,7 @@ def busy_pct(sample: GpuSample, pids: Collection[int], *, only_lane: bool) -> Re
 
 TOO_SHORT = Missing("not measured for long enough")
 TOO_EVEN = Missing("cannot be separated yet from what the GPU draws between the lane's slices")
+OF_WHOLE = Missing("only the whole GPU's power is known, of which this lane has an instance (MIG)")
 TOGETHER = Missing("another lane trains on this GPU at the same time")
 
 SHORTEST_S = 4.0
@@ -100,6 +101,8 @@ class GpuEnergy:
     """Draws for whose time the lane has not reported yet."""
     shared: bool = False
     """True when another lane trains on this GPU, too."""
+    part: bool = False
+    """True for an instance (MIG): the power is that of all instances."""
     draws: int = 0
     trained_s: float = 0.0
     rested_s: float = 0.0
@@ -113,12 +116,13 @@ class GpuEnergy:
     def plus(self, sample: GpuSample, points: Sequence[Point], *, shared: bool) -> GpuEnergy:
         """Return the sums with one more sample; `points` are the windows of the lane, the latest last."""
         counter = known(sample.energy_j)
+        read_ns = next((one.at_ns for one in sample.slow if one.name == "power"), sample.at_ns)
         waiting = self.waiting
         if self.last is not None:
-            drawn = _drawn(self.last, sample, counter)
+            drawn = _drawn(self.last, read_ns, sample, counter)
             waiting = (*waiting[-(MOST_WAITING - 1) :], drawn) if drawn is not None else waiting
         reported_ns = points[-1].at_ns if points else 0
-        sums = replace(self, last=(sample.at_ns, counter), shared=shared)
+        sums = replace(self, last=(read_ns, counter), shared=shared, part=bool(sample.part_of))
         for draw in waiting:
             if draw.until_ns <= reported_ns:
                 sums = sums._counted(draw, _overlap_ns(points, draw) / 1e9)
@@ -131,6 +135,8 @@ class GpuEnergy:
     @property
     def training_w(self) -> Reading:
         """Power of the whole GPU while the lane trains."""
+        if self.part:
+            return OF_WHOLE
         if self.trained_s < SHORTEST_S:
             return TOO_SHORT
         if self.rested_s < _NO_REST * self.trained_s:
@@ -160,16 +166,16 @@ class GpuEnergy:
         )
 
 
-def _drawn(last: tuple[int, float | None], sample: GpuSample, counter: float | None) -> Draw | None:
+def _drawn(last: tuple[int, float | None], until_ns: int, sample: GpuSample, counter: float | None) -> Draw | None:
     """Return what the GPU used since the last sample: by its counter, else by its power now."""
     since_ns, before = last
-    span_ns = sample.at_ns - since_ns
+    span_ns = until_ns - since_ns
     if not 0 < span_ns <= LONGEST_NS:
         return None
     if counter is not None and before is not None:
-        return Draw(since_ns, sample.at_ns, counter - before) if counter >= before else None
+        return Draw(since_ns, until_ns, counter - before) if counter >= before else None
     power = known(sample.power_w)
-    return None if power is None else Draw(since_ns, sample.at_ns, power * span_ns / 1e9)
+    return None if power is None else Draw(since_ns, until_ns, power * span_ns / 1e9)
 
 
 def _overlap_ns(points: Sequence[Point], draw: Draw) -> int:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tfmon.model import gpu_others
 from tfmon.model.disturbances import gpu_disturbances, host_disturbances
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
-from tfmon.model.lane_reducer import disturbed, has_device, take_gpu_sample, trains_on
+from tfmon.model.lane_reducer import disturbed, has_device, take_gpu_sample, take_others, trains_on
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
-from tfmon.model.readings import GpuSample, HostSample
+from tfmon.model.readings import GpuSample, HostSample, ProcessName
 from tfmon.model.records import replace
 
 HISTORY_SAMPLES = 60
@@ -34,6 +35,8 @@ class HostState:
     """The latest sample of each GPU, by its index."""
     gpu_history: Mapping[str, tuple[GpuSample, ...]] = field(default_factory=dict)
     """The last samples of each GPU by its key, oldest first."""
+    strangers: tuple[ProcessName, ...] = ()
+    """Who else was on the GPUs of lanes while they raced: what is handed on must not tell them."""
     connected_ns: int | None = None
     """When another machine was connected last; None before, and for the monitor's own."""
     link: LinkMeasured | None = None
@@ -114,6 +117,12 @@ def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hos
     on_it = [one for one in lanes if machine_key(hosts, one.spec.host) == key and has_device(one, sample)]
     only_lane = sum(not lane.over for lane in on_it) == 1
     lanes = tuple(take_gpu_sample(lane, sample, only_lane=only_lane) for lane in lanes)
+    own = own_pids(hosts, lanes, sample.host)
+    if on_it:
+        state = replace(state, strangers=gpu_others.with_names(state.strangers, sample, own))
+        more = gpu_others.taken(sample, own, own_listed=any(pid in sample.used_by_pid for pid in own))
+        names = {one.spec.name for one in on_it}
+        lanes = tuple(take_others(lane, sample.index, more) if lane.spec.name in names else lane for lane in lanes)
     if before is None:
         gpus = tuple(sorted((*state.gpus, sample), key=lambda gpu: gpu.index))
     else:
@@ -125,6 +134,13 @@ def after_gpu_sample(hosts: Hosts, lanes: Lanes, sample: GpuSample) -> tuple[Hos
     history = (*state.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
     state = replace(state, gpus=gpus, gpu_history={**state.gpu_history, sample.key: history})
     return {**hosts, sample.host: state}, lanes
+
+
+def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
+    """Return the processes of all lanes that train on the machine of a host."""
+    key = machine_key(hosts, host)
+    here = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
+    return {pid for lane in here for pid in (*lane.pids, lane.pid) if pid is not None}
 
 
 def _disturbed(

@@ -44,6 +44,8 @@ class Hello(LaneEvent):
     reports_stack: bool = False
     """True for a child that can report its stacks: a scenario's writes them to stderr on SIGUSR1, a script's
     answers ReportStack with StackReported."""
+    unlike: tuple[str, ...] = ()
+    """In what its surroundings are not those of a lane of the monitor's own machine; see `model.surroundings`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

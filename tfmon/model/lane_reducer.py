@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfmon.model import gpu_parts
 from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
+from tfmon.model.gpu_others import Taken, with_taken
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import (
@@ -48,6 +49,9 @@ from tfmon.model.readings import GpuSample, TreeSample
 from tfmon.model.records import replace
 
 MOST_KNOB_MARKS = 64
+OTHERS_MARK = "others "
+"""Beginning of a mark in the charts: others use the lane's GPU from here on."""
+OTHERS_MARK_EVERY_NS = 30_000_000_000
 
 
 def advance(state: LaneState, event: Event) -> LaneState:
@@ -120,7 +124,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 gpu_lane_busy_pct=unknown,
             )
         case Hello():
-            return replace(state, pid=event.pid, python=event.python, reports_stack=event.reports_stack)
+            stack = event.reports_stack
+            return replace(state, pid=event.pid, python=event.python, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
                 state,
@@ -205,7 +210,8 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
 def restart_measurement(state: LaneState) -> LaneState:
     """Return the state with steady state beginning anew, because something else is measured from now on."""
     measurements = state.measurements.restarted(state.settings)
-    return replace(state, measurements=measurements, gpu_parts=gpu_parts.measured_anew(state.gpu_parts))
+    parts = gpu_parts.measured_anew(state.gpu_parts)
+    return replace(state, measurements=measurements, gpu_parts=parts, gpu_taken={})
 
 
 def disturbed(state: LaneState, since_ns: int, until_ns: int, reason: str) -> LaneState:
@@ -274,6 +280,25 @@ def _is_one_of(state: LaneState, key: str) -> bool:
     return not state.gpu_uuids or any(_is_uuid(key, uuid) for uuid in state.gpu_uuids)
 
 
+def take_others(state: LaneState, index: int, more: Taken | None) -> LaneState:
+    """Return the lane's state after a reading of what others took of one of its GPUs; such windows are marked."""
+    if state.phase != RACING:
+        return state
+    before = state.gpu_taken.get(index, ())
+    kept = with_taken(before, more)
+    if more is None or kept is before:
+        return state
+    points, marks = state.points, state.knob_marks
+    if more.counts:
+        last_ns = max((one.at_ns for one in marks if one.text.startswith(OTHERS_MARK)), default=None)
+        if last_ns is None or more.since_ns - last_ns > OTHERS_MARK_EVERY_NS:
+            marks = _marked(state, more.since_ns, f"{OTHERS_MARK}{more.pct:.0f} %", 0)
+        since_ns, until_ns = more.since_ns, more.until_ns
+        hit = {one.at_ns for one in points if one.at_ns > since_ns and one.at_ns - one.span_ns < until_ns}
+        points = tuple(replace(one, others=True) if one.at_ns in hit else one for one in points)
+    return replace(state, gpu_taken={**state.gpu_taken, index: kept}, points=points, knob_marks=marks)
+
+
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
     """Return whether a lane of the sample's host trains on this GPU."""
     return gpu.host == state.spec.host and has_device(state, gpu)
@@ -284,10 +309,12 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
 
     CUDA gives the UUID of a MIG instance with the prefix of a physical GPU, so the prefixes are not compared.
     """
-    if state.spec.kind != "gpu":
+    if state.spec.kind != "gpu" or gpu.hidden:
         return False
     if state.gpu_uuids:
         return any(_is_uuid(gpu.key, uuid) for uuid in state.gpu_uuids)
+    if state.spec.is_instance:
+        return gpu.key.lower().startswith(state.spec.device.lower())
     return gpu.index in (state.spec.indexes or (0,)) and not gpu.part_of
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tfmon.model import gpu_parts
 from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
+from tfmon.model.gpu_others import Taken
 from tfmon.model.gpu_parts import GpuParts
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
@@ -223,6 +225,8 @@ class LaneState:
     """Share of the GPU's time that the lane's own processes took, over the last 2 s; of several, the mean."""
     gpu_parts: GpuParts = field(default_factory=dict)
     """What it uses of each of its GPUs; the two above are of all together."""
+    gpu_taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
+    """What others took of its GPUs while it raced, by index, since steady state began."""
     gpu_memory_allocated_bytes: int | None = None
     gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
@@ -234,6 +238,8 @@ class LaneState:
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     reports_stack: bool = False
     """Whether it can report the stacks of its threads."""
+    unlike: tuple[str, ...] = ()
+    """What disturbs it: in what its surroundings are not those of a lane of the monitor's own machine."""
     stack: StackReported | None = None
     """The stacks that it reported last."""
     differs: tuple[str, ...] | None = None

@@ -158,6 +158,8 @@ class Point:
     steady: bool
     in_slice: bool = False
     """True for a window of a slice: another lane trained in the gap before it."""
+    others: bool = False
+    """True for a window in which others took a share of the lane's GPU; it counts all the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,21 @@ class ClockReason:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowReading:
+    """What a driver takes so long to answer that it is asked less often; a sample repeats what it said."""
+
+    name: str
+    """`load`, `memory`, `processes`, `power`, `temperature`, `clocks`, `link`, `traffic`, `errors` or
+    `messages`."""
+    took_ms: float
+    """How long reading it took the last time."""
+    every_s: float
+    """How often it is read now."""
+    at_ns: int
+    """When it was read."""
+
+
+@dataclass(frozen=True, slots=True)
 class GpuFault:
     """Something that went wrong in a GPU, as its driver reported it."""
 
@@ -113,6 +128,18 @@ class GpuFault:
     text: str
     by_program: bool = False
     """True for what most likely a program did wrong, not the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessName:
+    """Who runs what, of a process on a GPU, without control characters."""
+
+    user: str
+    """Empty where the system does not say."""
+    command: str
+    """Its command line, at most `probes.names.LONGEST` characters; empty where the system does not say."""
+    ours: bool = False
+    """True for a process that this tfmon, or its agent there, has started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +155,11 @@ class GpuSample:
     index: int
     name: str
     kind: str = "nvidia"
-    """`nvidia`, `mig` (an instance of an NVIDIA GPU) or `apple`."""
+    """`nvidia`, `mig` (an instance of an NVIDIA GPU), `amd`, `apple` or `plugin` (of TensorFlow's plug-ins)."""
     part_of: str = ""
     """UUID of the physical GPU of a MIG instance; power, energy, temperature, clocks and PCIe are that GPU's."""
+    hidden: bool = False
+    """True for a GPU that no lane can use, because CUDA_VISIBLE_DEVICES or TensorFlow does not show it."""
     every_s: float = 1.0
     """How often it is sampled."""
     busy_pct: Reading
@@ -138,7 +167,8 @@ class GpuSample:
     busy_max_pct: Reading = NOT_READ
     """The busiest sample within the tick."""
     busy_source: str
-    """`samples` (true average over our tick), `driver window` (its last 1/6 to 1 s), `sysfs` or `ioreg`."""
+    """`samples` (true average over our tick), `gpm` (the same, of a MIG instance), `driver window` (its last
+    1/6 to 1 s), `sysfs` or `ioreg`."""
     used_bytes: Reading
     total_bytes: Reading
     reserved_bytes: Reading = NOT_READ
@@ -175,6 +205,8 @@ class GpuSample:
     """Memory errors that could not be corrected, since the driver was loaded."""
     remapped_rows: Reading = NOT_READ
     """Rows of memory that were replaced for good."""
+    slow: tuple[SlowReading, ...] = ()
+    """What the driver is slow to answer, and so is older than the sample."""
     faults: tuple[GpuFault, ...] = ()
     """What went wrong while tfmon watched; the latest last."""
     faults_reported: bool = False
@@ -185,8 +217,20 @@ class GpuSample:
     """Why the driver lists no processes; empty where it does."""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
     """Share of the GPU's time in percent, by process; those that used none may be missing."""
+    shares_since_ns: int | None = None
+    """Beginning of the time that `busy_by_pid` is the mean of; None where that is not known."""
+    shares_until_ns: int | None = None
+    """Its end: the shares are read less often than the rest."""
+    processes: dict[int, ProcessName] = field(default_factory=dict)
+    """Who runs the processes of `used_by_pid` and `busy_by_pid`; those that cannot be told are missing."""
+    no_names_reason: str = ""
+    """Why none can be told; empty where they can."""
     foreign_pids: bool = False
     """True in a container, where the driver may number processes as the host does."""
+
+    def age_s(self, name: str) -> float:
+        """Return how much older than the sample a reading is, by its name in `slow`; 0 for one read with it."""
+        return next(((self.at_ns - one.at_ns) / 1e9 for one in self.slow if one.name == name), 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from tfmon.model.events import (
     ExperimentChanged,
     HostEvent,
     Interrupted,
+    LaneEnded,
     MachineKnown,
     ModeChanged,
     RaceBegan,
@@ -29,12 +30,14 @@ from tfmon.model.hosts import (
     after_gpu_sample,
     after_host_sample,
     machine_key,
+    own_pids,
     with_machine,
 )
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_events import KnobOffered
+from tfmon.model.lane_events import KnobOffered, LaneFailed
 from tfmon.model.lane_reducer import advance, restart_measurement, trains_on
 from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.memory_trouble import explained
 from tfmon.model.naming import named
 from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
@@ -239,6 +242,12 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case _:
             race = with_knob(known.race, event) if isinstance(event, KnobOffered) else known.race
             lanes = tuple(advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
+            if isinstance(event, LaneFailed | LaneEnded):
+                own = {lane.spec.host: own_pids(known.hosts, known.lanes, lane.spec.host) for lane in lanes}
+                lanes = tuple(
+                    explained(lane, known.gpus_of(before), own[lane.spec.host]) if lane is not before else lane
+                    for lane, before in zip(lanes, known.lanes, strict=True)
+                )
             return replace(known, race=race, lanes=lanes)
 
 

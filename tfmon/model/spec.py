@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +11,15 @@ from tfmon.model.knobs import Knob, KnobValue, Settings, parse_settings, short_n
 ALL = "all"
 """What stands for every GPU of a machine, as in `gpu:all`."""
 MOST_DEVICES = 64
-DEVICES = "a lane runs on cpu, gpu or gpu:N; on several at once as gpu:0+1, gpu:all, 2xgpu or 2xcpu"
+DEVICES = (
+    "a lane runs on cpu, gpu or gpu:N; on several at once as gpu:0+1, gpu:all, 4xgpu or 2xcpu; "
+    "on an instance as MIG-UUID"
+)
+INSTANCE = "MIG-"
+"""How the UUID of an instance of a GPU that is split up (MIG) begins; a lane names as much of it as is unique."""
+_INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
+ANY_GPU = "gpu"
+"""The device of a lane that is to have the idlest GPU, before one is chosen."""
 
 
 class SpecError(ValueError):
@@ -24,7 +33,8 @@ class LaneSpec:
     device: str
     """`cpu`, or `gpu:N` with N the index that the driver lists there; for several devices `gpu:N+M` or `2xcpu`.
 
-    Before it is planned also `gpu:all` or `4xgpu`: see `chosen`.
+    For an instance it is the beginning of a UUID: `MIG-…`. Before it is planned also `gpu`, `gpu:all` or `4xgpu`:
+    see `settled`.
     """
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
@@ -40,21 +50,28 @@ class LaneSpec:
     """One letter for the lane, which never changes: on the screen, in JSON and in recordings."""
     host: str = ""
     """The machine, as the user calls it: a destination of ssh, or a name of the settings file; "" for this one."""
+    chosen: str = field(default="", compare=False)
+    """Why the lane has this GPU, where it named none and tfmon chose it; else empty."""
 
     @property
     def kind(self) -> str:
         """`cpu` or `gpu`."""
-        return self.device.partition(":")[0].rpartition("x")[2]
+        return "gpu" if self.is_instance else self.device.partition(":")[0].rpartition("x")[2]
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether the device is an instance of a GPU that is split up (MIG)."""
+        return self.device.startswith(INSTANCE)
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """The indexes of its GPUs, as they are named; empty for the CPU, and while they are not chosen."""
+        """The indexes of its GPUs, as named; none for the CPU and an instance, and before they are chosen."""
         named = self.device.partition(":")[2]
         return tuple(map(int, named.split("+"))) if named not in ("", ALL) else ()
 
     @property
     def index(self) -> int:
-        """The index of its first GPU; 0 for the CPU."""
+        """The index of its first GPU; 0 for the CPU and for an instance."""
         return next(iter(self.indexes), 0)
 
     @property
@@ -64,14 +81,18 @@ class LaneSpec:
         return int(count) if times else len(self.indexes) or 1
 
     @property
-    def chosen(self) -> bool:
-        """Whether it is known which GPUs it trains on: not for `gpu:all` and `4xgpu`."""
-        return self.kind == "cpu" or bool(self.indexes)
+    def settled(self) -> bool:
+        """Whether it is known which GPUs it trains on: not for `gpu`, `gpu:all` and `4xgpu`."""
+        return self.kind == "cpu" or self.is_instance or bool(self.indexes)
 
     @property
     def place(self) -> str:
         """Machine and device, such as `gpu2/gpu:0`; the device alone on the monitor's own machine."""
         return f"{self.host}/{self.device}" if self.host else self.device
+
+    def place_of(self, index: int) -> str:
+        """Machine and device of one of its GPUs, such as `gpu2/gpu:1` for one of `gpu2/gpu:0+1`."""
+        return replace(self, device=f"gpu:{index}").place if self.devices > 1 else self.place
 
 
 def parse_lane(text: str, knobs: Sequence[Knob]) -> LaneSpec:
@@ -91,10 +112,12 @@ def _device(text: str) -> str:
 
     Raises: SpecError.
     """
+    if _INSTANCE.fullmatch(text):
+        return INSTANCE + text[len(INSTANCE) :].lower()
     kind, colon, index = text.lower().partition(":")
     count, times, many = kind.rpartition("x")
-    if kind in ("cpu", "gpu") and not colon:
-        return "cpu" if kind == "cpu" else "gpu:0"
+    if kind in ("cpu", ANY_GPU) and not colon:
+        return kind
     if times and many in ("cpu", "gpu") and not colon and _is_number(count):
         _check_count(text, int(count))
         return many if int(count) == 1 and many == "cpu" else f"{int(count)}x{many}"

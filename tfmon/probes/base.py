@@ -20,7 +20,7 @@ SHORTEST_NS = 100_000_000
 
 _ALWAYS = ("busy_pct", "used_bytes", "total_bytes", "power_w", "power_limit_w", "temperature_c")
 _READINGS = (*_ALWAYS, *(one.name for one in fields(GpuSample) if one.default is NOT_READ))
-_KINDS = {"GPU": "nvidia", "MIG": "mig"}
+_KINDS = {"GPU": "nvidia", "MIG": "mig", "AMD": "amd", "plugin": "plugin"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,10 @@ class Gpu:
     """The driver's number, which counts hidden GPUs too."""
     power_limit_w: float | None = None
     """The power limit that is enforced; None where the driver tells none."""
+    split: bool = False
+    """Whether it is split up (MIG), so that only its instances can be used."""
+    part_of: str = ""
+    """For an instance the UUID of its GPU, whose `index` and `physical_gpu` it has."""
 
 
 class Probe(Protocol):

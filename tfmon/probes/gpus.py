@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from tfmon.model.race import Machine
+from tfmon.probes.amd_gpus import list_amd_gpus, visible_amd_gpus
 from tfmon.probes.base import Gpu
 from tfmon.probes.machine import read_text
 from tfmon.probes.nvidia.nvml import (
@@ -19,13 +20,23 @@ from tfmon.probes.nvidia.nvml import (
     Nvml,
     NvmlFailure,
     PhysicalGpu,
+    list_instances,
     list_physical_gpus,
     open_nvml,
 )
+from tfmon.probes.obstacles import (
+    LIBRARY,
+    GpuVisibility,
+    doubt,
+    driver_obstacle,
+    hidden_obstacle,
+    system_obstacle,
+    visible_gpus,
+    visible_instances_of,
+    wheel_obstacle,
+)
+from tfmon.probes.plugin import plugin_gpu
 from tfmon.probes.wheel import Wheel, read_wheel
-
-LIBRARY = "libnvidia-ml.so.1"
-_INSTALL_METAL = "pip install 'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,11 @@ class GpuSearch:
     """The result of a search for GPUs."""
 
     gpus: tuple[Gpu, ...] = ()
-    """Those a lane could use, in the order of their `index`."""
+    """The visible ones in the order of their `index`; a lane cannot use those that are split up."""
+    instances: tuple[Gpu, ...] = ()
+    """Instances of GPUs that are split up (MIG); a lane is given one by its UUID."""
+    plugin: Gpu | None = None
+    """What a plug-in of TensorFlow may list where there is no other; used only by a lane that names it."""
     reason: str = ""
     """Why there is none, in one line; empty if there is one."""
     hint: str = ""
@@ -43,39 +58,21 @@ class GpuSearch:
     driver: str = ""
     """Version of the NVIDIA driver; empty if there is none."""
 
+    @property
+    def whole(self) -> tuple[Gpu, ...]:
+        """The GPUs that are not split up: only such can be several of a lane's."""
+        return tuple(gpu for gpu in self.gpus if not gpu.split)
 
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """What keeps TensorFlow from every GPU."""
+    @property
+    def usable(self) -> tuple[Gpu, ...]:
+        """Those that a lane could be given: whole GPUs first, then instances."""
+        return (*self.whole, *self.instances)
 
-    reason: str
-    """In one line."""
-    hint: str = ""
-    """What to do about it; may be empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class GpuVisibility:
-    """What can be known of the GPUs without TensorFlow."""
-
-    system: str
-    machine: str
-    visible: str | None = None
-    """CUDA_VISIBLE_DEVICES."""
-    order: str | None = None
-    """CUDA_DEVICE_ORDER."""
-    physical_gpus: tuple[PhysicalGpu, ...] = ()
-    """What the NVIDIA driver lists. Their handles are closed."""
-    driver: str = ""
-    """Version of the NVIDIA driver's library; empty if unknown."""
-    failure: NvmlFailure | None = None
-    """Why the driver lists nothing, or not every GPU."""
-    answered: bool = True
-    """False when the driver took too long."""
-    driver_loaded: bool = False
-    """The kernel module is loaded."""
-    gpu_on_bus: bool = False
-    """An NVIDIA GPU is on the PCI bus; looked for when the driver lists none."""
+    def sampled(self, *, on_gpu: bool) -> tuple[Gpu, ...]:
+        """Return all whose readings are taken; that of a plug-in only where a lane trains on a GPU."""
+        if on_gpu and not self.usable and self.plugin is not None:
+            return (self.plugin,)
+        return (*self.gpus, *self.instances)
 
 
 Listed: TypeAlias = tuple[list[PhysicalGpu], NvmlFailure | None, str]
@@ -116,6 +113,7 @@ def read_visibility(
     visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
     if system != "Linux":
         return GpuVisibility(system, machine, visible, order)
+    amd_gpus, amd_hidden = visible_amd_gpus(list_amd_gpus(root), environ)
     answer = _within(timeout_s, lambda: _list_gpus(library, examine))
     listed, failure, driver = answer if answer is not None else ([], None, "")
     return GpuVisibility(
@@ -129,22 +127,53 @@ def read_visibility(
         answered=answer is not None,
         driver_loaded=(root / "proc/driver/nvidia/version").exists(),
         gpu_on_bus=not listed and _is_gpu_on_bus(root),
+        amd_gpus=tuple(amd_gpus),
+        amd_hidden=amd_hidden,
     )
+
+
+def list_gpus(visibility: GpuVisibility | None = None) -> list[Gpu]:
+    """Return all GPUs that the NVIDIA driver lists, also those that a lane may not use; by the driver's number."""
+    listed = (visibility or read_visibility()).physical_gpus
+    return [Gpu(one.index, one.uuid, one.name, one.index, power_limit_w=one.power_limit_w) for one in listed]
 
 
 def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
     """Return the GPUs that can be used, or the first obstacle. The wheel is read last, and only if needed."""
-    obstacle = system_obstacle(visibility) or driver_obstacle(visibility) or hidden_obstacle(visibility)
-    obstacle = obstacle or wheel_obstacle(visibility, wheel())
+    obstacle = system_obstacle(visibility)
+    if obstacle is None:
+        obstacle = driver_obstacle(visibility) or hidden_obstacle(visibility)
+        installed = wheel()
+        for_amd = installed is not None and installed.rocm
+        if visibility.has_amd and (for_amd or (obstacle is not None and not visibility.has_nvidia)):
+            return _conclude_amd(visibility, installed)
+        if obstacle is None:
+            obstacle = wheel_obstacle(visibility, installed)
+        if obstacle is not None and installed is not None and installed.plugins and visibility.system == "Linux":
+            plugin = plugin_gpu(installed.plugins[0])
+            return GpuSearch(plugin=plugin, reason=obstacle.reason, hint=obstacle.hint)
     if obstacle is not None:
         return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)
     if visibility.system == "Darwin":
         return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
     gpus = tuple(
-        Gpu(index, one.uuid, one.name, physical_gpu=one.index, power_limit_w=one.power_limit_w)
+        Gpu(index, one.uuid, one.name, one.index, power_limit_w=one.power_limit_w, split=one.instances is not None)
         for index, one in enumerate(visible_gpus(visibility))
     )
-    return GpuSearch(gpus=gpus, note=doubt(visibility), driver=visibility.driver)
+    instances = visible_instances_of(visibility, {gpu.uuid: gpu.index for gpu in gpus})
+    return GpuSearch(gpus=gpus, instances=instances, note=doubt(visibility), driver=visibility.driver)
+
+
+def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
+    """Return the AMD GPUs, or why none of them can be used."""
+    if wheel is not None and not wheel.rocm:
+        found = f"there is an AMD GPU, but this TensorFlow ({wheel.distribution}) is not built for ROCm"
+        return GpuSearch(reason=found, hint="install tensorflow-rocm as AMD's ROCm documentation says")
+    if visibility.amd_hidden:
+        unset = visibility.amd_hidden.partition("=")[0]
+        return GpuSearch(reason=f"hidden by {visibility.amd_hidden}", hint=f"unset {unset}")
+    listed = enumerate(visibility.amd_gpus)
+    return GpuSearch(gpus=tuple(Gpu(index, one.uuid, one.name, one.number) for index, one in listed))
 
 
 def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Machine:
@@ -153,121 +182,15 @@ def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Ma
     if wheel is not None:
         tensorflow = wheel.version or "unknown version"
         tensorflow += "" if wheel.distribution == "tensorflow" else f" ({wheel.distribution})"
+    gpus = search.gpus or search.instances
     return replace(
         machine,
-        gpus=tuple(gpu.name for gpu in search.gpus),
+        gpus=tuple(gpu.name for gpu in gpus),
         driver=search.driver,
-        power_limits_w=tuple(gpu.power_limit_w for gpu in search.gpus),
+        power_limits_w=tuple(gpu.power_limit_w for gpu in gpus),
         python=machine.python if wheel is None else wheel.python,
         tensorflow=tensorflow,
     )
-
-
-def system_obstacle(visibility: GpuVisibility) -> Obstacle | None:
-    """Return why no TensorFlow supports GPUs on this system, or None."""
-    if visibility.system == "Darwin" and visibility.machine != "arm64":
-        return Obstacle(
-            "TensorFlow has no GPU support on Intel Macs, nor in an Intel Python on Apple Silicon",
-            "on Apple Silicon, install an arm64 Python and make a new environment with it",
-        )
-    if visibility.system not in ("Linux", "Darwin"):
-        return Obstacle(f"TensorFlow has no GPU support on {visibility.system}", "on Windows, use WSL2")
-    return None
-
-
-def driver_obstacle(visibility: GpuVisibility) -> Obstacle | None:
-    """Return why the NVIDIA driver lists no GPU at all, or None."""
-    if visibility.system != "Linux" or visibility.physical_gpus:
-        return None
-    failure = visibility.failure
-    if not visibility.answered:
-        hint = "`nvidia-smi` would hang too: restart the machine; see `dmesg` for the cause"
-        return Obstacle("the NVIDIA driver does not answer", hint)
-    if failure is None:
-        hint = "in a container, start it with --gpus all; else see `nvidia-smi` and `dmesg`"
-        return Obstacle("the NVIDIA driver lists no GPU", hint)
-    if failure.code == LIBRARY_NOT_FOUND and visibility.driver_loaded:
-        hint = "in a container, start it with --gpus all; else install the driver's libraries"
-        return Obstacle(f"the NVIDIA driver is loaded, but its library {LIBRARY} was not found", hint)
-    if failure.code == LIBRARY_NOT_FOUND and visibility.gpu_on_bus:
-        hint = "install the NVIDIA driver, restart, and check that `nvidia-smi` lists the GPU"
-        return Obstacle("there is an NVIDIA GPU, but no driver for it", hint)
-    return Obstacle(failure.reason, failure.hint)
-
-
-def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
-    """Return how CUDA_VISIBLE_DEVICES hides every GPU that the driver lists, or None."""
-    if not visibility.physical_gpus:
-        return None
-    if (visibility.visible or "").strip().startswith("MIG-"):
-        return Obstacle(
-            "CUDA_VISIBLE_DEVICES names a MIG instance, which tfmon cannot give to a lane",
-            "turn MIG off, or name a whole GPU",
-        )
-    if not visible_gpus(visibility):
-        first = visibility.physical_gpus[0]
-        return Obstacle(
-            f'hidden by CUDA_VISIBLE_DEVICES="{visibility.visible}"',
-            f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
-        )
-    return None
-
-
-def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle | None:
-    """Return why this TensorFlow cannot use a GPU, or None. A lane reports a TensorFlow that is not installed."""
-    if visibility.system == "Darwin":
-        installed = wheel is not None and wheel.metal
-        return None if installed else Obstacle("tensorflow-metal is not installed", _INSTALL_METAL)
-    if wheel is None or wheel.has_cuda is not False:
-        return None
-    package = f"{wheel.distribution} {wheel.version}".strip()
-    hint = f"pip uninstall {wheel.distribution} && pip install 'tensorflow[and-cuda]'"
-    return Obstacle(f"CPU-only TensorFlow ({package})", hint)
-
-
-def visible_gpus(visibility: GpuVisibility) -> list[PhysicalGpu]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
-    listed = visibility.physical_gpus
-    return [listed[place] for place in visible_places(visibility.visible, [one.uuid for one in listed])]
-
-
-def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
-    """Return the places in `uuids` of the visible GPUs, in the order a program counts them.
-
-    Unset shows all and "" none. Numbers or UUIDs (their beginnings, if unique) are read up to the first one
-    that names no GPU or changes from one kind to the other; a GPU named twice shows none at all.
-    Source: CUDA C++ Programming Guide, "CUDA environment variables".
-    """
-    if value is None:
-        return list(range(len(uuids)))
-    words = [word.strip() for word in value.split(",")]
-    by_number = _is_number(words[0])
-    places: list[int] = []
-    for word in words:
-        if by_number:
-            found = [int(word)] if _is_number(word) and int(word) < len(uuids) else []
-        else:
-            found = [place for place, uuid in enumerate(uuids) if word[:4] == "GPU-" and uuid.startswith(word)]
-        if len(found) != 1:
-            break
-        places += found
-    return places if len(set(places)) == len(places) else []
-
-
-def doubt(visibility: GpuVisibility) -> str:
-    """Return what may be wrong about which GPU is which; empty if nothing."""
-    mixed = len({one.name for one in visibility.physical_gpus}) > 1
-    first = (visibility.visible or "").partition(",")[0].strip()
-    if mixed and _is_number(first) and visibility.order != "PCI_BUS_ID":
-        return (
-            f"CUDA_VISIBLE_DEVICES={visibility.visible} is read in the driver's order;"
-            " CUDA may count the fastest first"
-        )
-    return ""
-
-
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit()
 
 
 def _list_gpus(library: str, examine: Examine | None) -> Listed:
@@ -286,10 +209,17 @@ def _list_gpus(library: str, examine: Examine | None) -> Listed:
         if examine is not None:
             examine(nvml, gpus)
         version = nvml.call("nvmlSystemGetDriverVersion")
-        gpus = [replace(gpu, power_limit_w=_power_limit_w(nvml, gpu)) for gpu in gpus]
+        gpus = [
+            replace(gpu, power_limit_w=_power_limit_w(nvml, gpu), instances=_closed(list_instances(nvml, gpu)))
+            for gpu in gpus
+        ]
         return gpus, failure, version if isinstance(version, str) else ""
     finally:
         nvml.call("nvmlShutdown")
+
+
+def _closed(instances: list[PhysicalGpu] | None) -> tuple[PhysicalGpu, ...] | None:
+    return None if instances is None else tuple(instances)
 
 
 def _power_limit_w(nvml: Nvml, gpu: PhysicalGpu) -> float | None:

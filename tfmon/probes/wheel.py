@@ -16,6 +16,8 @@ from pathlib import Path
 _PRINT = "import json, sys; print(json.dumps([sys.version.split()[0], *(p for p in sys.path if p)]))"
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
 """Names what a TensorFlow was built with."""
+PLUGIN_VARIABLE = "TF_PLUGGABLE_DEVICE_LIBRARY_PATH"
+"""Names a library of devices, or a folder of them, that TensorFlow loads besides those of packages."""
 BUILDS = frozenset((
     "tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos",
     "tensorflow-rocm", "tf-nightly", "tf-nightly-cpu",
@@ -38,6 +40,10 @@ class Wheel:
     """Version of tensorflow-metal beside it, or "" without."""
     python: str = ""
     """Version of the interpreter; empty if it was not started."""
+    rocm: bool = False
+    """Whether it was built for AMD GPUs."""
+    plugins: tuple[str, ...] = ()
+    """Files of TensorFlow's plug-ins, which may add devices."""
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
@@ -65,7 +71,8 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     builds = {name: version for name, version in _distributions([home]) if name in BUILDS}
     # `tensorflow` may only depend on `tensorflow-cpu` or `tensorflow-macos`, which is then the real one.
     name = max(builds, key=len, default="tensorflow")
-    return Wheel(name, builds.get(name, ""), _has_cuda(home / BUILD_INFO), metal)
+    cuda, rocm = (_is_build(home / BUILD_INFO, kind) for kind in ("cuda", "rocm"))
+    return Wheel(name, builds.get(name, ""), cuda, metal, rocm=bool(rocm), plugins=_plugins(folders))
 
 
 def find_home(path: Sequence[str]) -> Path | None:
@@ -87,9 +94,17 @@ def _distributions(folders: Sequence[Path]) -> Iterator[tuple[str, str]]:
                 yield match[1].lower().replace("_", "-"), match[2]
 
 
-def _has_cuda(build_info: Path) -> bool | None:
+def _plugins(folders: Sequence[Path]) -> tuple[str, ...]:
+    """Return the libraries from which TensorFlow loads devices: of packages, and what a variable names."""
+    named = os.environ.get(PLUGIN_VARIABLE)
+    places = [folder / "tensorflow-plugins" for folder in folders] + ([Path(named)] if named else [])
+    files = {file.name for place in places for file in ([place] if place.is_file() else place.glob("*.so"))}
+    return tuple(sorted(files))
+
+
+def _is_build(build_info: Path, kind: str) -> bool | None:
     try:
-        match = re.search(r"'is_cuda_build',\s*(True|False)", build_info.read_text(encoding="utf-8"))
+        match = re.search(rf"'is_{kind}_build',\s*(True|False)", build_info.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
     return None if match is None else match[1] == "True"

@@ -105,7 +105,7 @@ def _row(recording: Recording, sample: Sample) -> dict[str, Any]:
 # ---------------- events as series of numbers
 
 
-_NOT_MEASURED = ("at_ns", "index", "every_s", "pids")
+_NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "shares_since_ns", "shares_until_ns")
 _SHARES = ("input_ns", "call_ns", "sync_ns", "report_ns")
 
 
@@ -137,7 +137,8 @@ def samples_of(event: Event) -> Iterator[Sample]:
         case HostSample():
             yield from _of_fields(event, _subject("machine", event.host))
         case GpuSample():
-            yield from _of_fields(event, _subject(f"gpu:{event.index}", event.host))
+            which = f"{'hidden ' if event.hidden else ''}gpu:{event.index}"
+            yield from _of_fields(event, _subject(which, event.host))
         case LaneStarted():
             for knob, value in event.settings.items():
                 yield Sample(event.at_ns, event.lane, f"knob/{knob}", value, 0)

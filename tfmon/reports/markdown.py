@@ -9,7 +9,7 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.finish import finish_lines
 from tfmon.errors import TfmonError
 from tfmon.recordings.header import Header
-from tfmon.reports.html.private import hider, keep
+from tfmon.reports.html.private import hider, keep, strangers_in
 from tfmon.reports.html.report import Wanted
 
 _HEADS = ("lane", "examples/s", "95 % CI", "step p50", "p95", "loss", "memory", "CPU", "bottleneck")
@@ -20,7 +20,7 @@ _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
 def to_markdown(found: Analysis, header: Header, wanted: Wanted) -> str:
     """Return the result as Markdown; without names of hosts and users, unless everything is wanted."""
     snapshot, verdict = found.snapshot, found.verdict
-    hide = keep if wanted.everything else hider({snapshot.machine.hostname})
+    hide = keep if wanted.everything else hider({snapshot.machine.hostname}, strangers_in(snapshot))
 
     def text(words: str) -> str:
         return _SPECIAL.sub(r"\\\1", hide(" ".join(words.split())))

@@ -13,6 +13,7 @@ from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.contention import contention, cpu_ratio
 from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.gpu_others import gpu_others
 from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
 from tfmon.model.gpu_parts import GpuPart
@@ -96,6 +97,8 @@ def to_text(found: Analysis) -> str:
     titles = ["lane", "examples/s", "steps/s", "step p50", "p95", "loss", "memory", "cpu", "gpu busy"]
     rows = [titles, *([lane.title, *_cells(lane)] for lane in snapshot.lanes)]
     lines = table(rows, right=range(1, len(titles)))
+    chosen = {lane.spec.place: lane.spec.chosen for lane in snapshot.lanes if lane.spec.chosen}
+    lines += [f"{place} is {reason}" for place, reason in chosen.items()]
     for lane in snapshot.lanes:
         if lane.trouble is not None:
             lines.append(f"{lane.title}: {lane.trouble.message}")
@@ -170,6 +173,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "name": lane.title,
         "host": lane.spec.host,
         "device": lane.spec.device,
+        "device_chosen": named("device_chosen", lane.spec.chosen, "the lane's device was named, or there was one"),
         "device_name": named("device_name", snapshot.device_name(lane)),
         "state": {FAILED: "failed", ABSENT: "absent"}.get(lane.phase, "finished"),
         "error": lane.trouble.message if lane.trouble else None,
@@ -178,6 +182,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             name: named(f"versions.{name}", getattr(lane, name), "the lane did not say")
             for name in ("tensorflow", "keras", "numpy", "python")
         },
+        "disturbed_by": list(lane.unlike),
         "source": named("source", lane.source, "the scenario's file was not read"),
         "steps": lane.steps,
         "measured_steps": lane.measured_steps,
@@ -197,7 +202,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         },
         "private_bytes": whole("private_bytes", lane.private_bytes),
         "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
-        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or "not sampled"),
+        "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or _no_load(snapshot, lane)),
         "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
         "gpu_memory_allocated_bytes": whole(
             "gpu_memory_allocated_bytes",
@@ -215,6 +220,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "processes": whole("processes", lane.process or None, "none was started"),
         "contended_slices_pct": number("contended_slices_pct", _percent(took.slices_share)),
         "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
+        "gpu_others": named("gpu_others", _gpu_others(lane), no_gpu or "the driver does not say who used the GPU"),
         "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
         **script,
         "missing": missing,
@@ -235,6 +241,32 @@ def _gpu(gpu: GpuSample, lane: LaneState) -> dict[str, Any]:
         "lane_used_source": part.source or None,
         "total_bytes": known(gpu.total_bytes),
         "power_w": known(gpu.power_w),
+    }
+
+
+def _no_load(snapshot: Snapshot, lane: LaneState) -> str:
+    """Return why nothing is known of the load of a lane's GPUs."""
+    loads = (gpu.busy_pct for gpu in snapshot.gpus_of(lane))
+    return next((load.reason for load in loads if isinstance(load, Missing)), "not sampled")
+
+
+def _gpu_others(lane: LaneState) -> dict[str, Any] | None:
+    """Return what other processes took of the lane's GPU, of several the one of which they took the most.
+
+    None where that is not known.
+    """
+    found = gpu_others(lane)
+    if found is None:
+        return None
+    several = {"device": found.place} if lane.spec.devices > 1 else {}
+    return {
+        **several,
+        "gpu_pct": found.share_pct,
+        "slices": found.slices,
+        "of_slices": found.of_slices,
+        "time_pct": 100 * found.time_share,
+        "processes": found.processes,
+        **({"user": found.first.user, "command": found.first.command} if found.first else {}),
     }
 
 

@@ -11,6 +11,7 @@ from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
 from tfmon.model.several import obstacle
 from tfmon.model.spec import ALL, LaneSpec, parse_lane
+from tfmon.runner import instances
 
 if TYPE_CHECKING:
     from tfmon.probes.base import Gpu
@@ -38,38 +39,41 @@ def _several(lane: str) -> bool:
     return spec.devices > 1 or spec.device == EVERY
 
 
-def choose_gpus(spec: LaneSpec, search: Callable[[str], GpuSearch]) -> tuple[LaneSpec, str | None]:
-    """Return a lane with the GPUs that it trains on, and their UUIDs as CUDA reads them; None for the CPU.
+def choose_gpus(spec: LaneSpec, search: Callable[[str], GpuSearch]) -> tuple[LaneSpec, tuple[Gpu, ...]]:
+    """Return a lane with the devices that it trains on, and its GPUs in that order; none for the CPU.
 
-    `search` finds the GPUs of a host.
+    `search` finds the GPUs of a host. `Idle.settle` comes before: here only `gpu:all` is left to be chosen.
 
-    Raises: DeviceAbsentError for a GPU that is not there.
+    Raises:
+        DeviceAbsentError: a GPU is not there, or is split up.
+        UsageError: the beginning of a UUID fits several instances.
     """
     if spec.kind == "cpu":
-        return spec, None
+        return spec, ()
     found = search(spec.host)
+    if spec.is_instance:
+        return instances.settle(spec, found), (instances.instance_of(spec, found),)
+    if found.plugin is not None and not found.gpus and spec.indexes == (found.plugin.index,):
+        return spec, (found.plugin,)
     if not found.gpus:
         raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
-    if spec.chosen:
+    if spec.settled:
         by_index = {gpu.index: gpu for gpu in found.gpus}
         absent = [index for index in spec.indexes if index not in by_index]
         if absent:
             raise DeviceAbsentError(_absent_text(spec, absent), _listed(spec, found.gpus))
-        gpus: Sequence[Gpu] = [by_index[index] for index in spec.indexes]
-    elif spec.device == EVERY:
-        gpus = found.gpus
-    elif spec.devices > len(found.gpus):
-        there = "is one GPU" if len(found.gpus) == 1 else f"are {len(found.gpus)} GPUs"
-        raise DeviceAbsentError(f"{spec.place} is not there: there {there}", _listed(spec, found.gpus))
-    else:
-        gpus = sorted(idlest(found.gpus, spec.devices), key=lambda gpu: gpu.index)
-    device = "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
-    return replace(spec, device=device), ",".join(gpu.uuid for gpu in gpus)
+        return instances.settle(spec, found), tuple(by_index[index] for index in spec.indexes)
+    if not found.whole:
+        raise DeviceAbsentError(f"{spec.place} is not there: every GPU is split up (MIG)", instances.listed(found))
+    if spec.device != EVERY:
+        there = "is one GPU" if len(found.whole) == 1 else f"are {len(found.whole)} GPUs"
+        raise DeviceAbsentError(f"{spec.place} is not there: there {there}", _listed(spec, found.whole))
+    return replace(spec, device=device_of(found.whole)), found.whole
 
 
-def idlest(gpus: Sequence[Gpu], count: int) -> Sequence[Gpu]:
-    """Return the first GPUs in the order of the driver."""
-    return gpus[:count]
+def device_of(gpus: Sequence[Gpu]) -> str:
+    """Return these GPUs as the device of a lane, such as `gpu:0+1`."""
+    return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
 def _absent_text(spec: LaneSpec, absent: Sequence[int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,12 +14,16 @@ from tfmon.hosts.host import Host
 from tfmon.hosts.questions import (
     read_differing_answer,
     read_gpus_answer,
+    read_look_answer,
     read_machine_answer,
     read_paths_answer,
 )
 from tfmon.hosts.trouble import no_tensorflow
+from tfmon.model.codec import plain
 from tfmon.model.events import Event
+from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
+from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
 from tfmon.runner.settings import find_host
 
@@ -40,15 +44,20 @@ class Hosts:
         self._read: set[str] = set()
         """Hosts whose readings come."""
 
-    def connect(self, names: Sequence[str], info: ScenarioInfo) -> None:
+    def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] | None = None) -> None:
         """Connect to those hosts that are not connected, at the same time, and find out what they have.
+
+        Args:
+            names: The hosts.
+            info: What is raced there.
+            find: Returns how a host is reached; None for what the settings file says.
 
         Raises:
             TfmonError: A host cannot be used for this race; the message has a line for each such host.
         """
         for name in names:
             if name not in self._connections:
-                self._connections[name] = self._connect(find_host(name), self._session.accept)
+                self._connections[name] = self._connect((find or find_host)(name), self._session.accept)
         problems: list[TfmonError] = []
         with ThreadPoolExecutor(max(1, len(names)), thread_name_prefix="tfmon-connect") as pool:
             waiting = [pool.submit(self._prepare, self._connections[name], info) for name in names]
@@ -69,6 +78,11 @@ class Hosts:
         """Return the GPUs of a connected host."""
         return self._searches[host]
 
+    def look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
+        """Return one sample of each of these GPUs of a connected host; raises TfmonError where it is lost."""
+        found = self._connections[host].ask("look", gpus=plain(tuple(gpus)))
+        return read_look_answer(found, host)
+
     def place(self, host: str) -> Connection:
         """Return the connection to a host."""
         return self._connections[host]
@@ -78,12 +92,17 @@ class Hosts:
         differing = self._differing.items()
         return tuple(f"{file} has another content on {host}" for host, files in differing for file in files)
 
-    def begin_readings(self, hosts: Sequence[str]) -> None:
-        """Have hosts read themselves and their lanes from now on; a host that is lost tells nothing."""
+    def begin_readings(self, hosts: Sequence[str], on_gpu: Collection[str] = ()) -> None:
+        """Have hosts read themselves and their lanes from now on; a host that is lost tells nothing.
+
+        Args:
+            hosts: Those with lanes.
+            on_gpu: Those of them with a lane on a GPU.
+        """
         for name in hosts:
             if name not in self._read:
                 self._read.add(name)
-                self._connections[name].begin_readings(self._searches[name].gpus)
+                self._connections[name].begin_readings(self._searches[name].sampled(on_gpu=name in on_gpu))
 
     def close(self) -> None:
         """End all agents and what they started, at the same time."""

@@ -63,6 +63,7 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
         scenarios=list_scenarios,
         examine=program.examine,
         profile=program.profile_text,
+        watch_gpus=program.watch_gpus,
         runs=RecordedRuns(),
         table=lambda: to_text(analyse(program.session.snapshot())),
         repeat=program.repeat,
@@ -90,11 +91,11 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
             program.close()
             times.save()
     if app.broken is not None:
-        raise _screen_failed(app.broken)
+        raise screen_failed(app.broken)
     return interrupted.reason if ending != "quit" else ""
 
 
-def _screen_failed(error: Exception) -> TfmonError:
+def screen_failed(error: Exception) -> TfmonError:
     """Return the error to report, with its traceback in a file."""
     hint = "the race up to there is recorded: tfmon replay last"
     with (

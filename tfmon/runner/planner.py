@@ -19,10 +19,12 @@ from tfmon.model.knobs import BATCH_SCOPE, KnobError, Settings, guess_settings, 
 from tfmon.model.race import MARGIN, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.several import SCOPE_HINT, step_batch
-from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
+from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.runner import devices
+from tfmon.runner.idle import Idle
 
 if TYPE_CHECKING:
+    from tfmon.hosts.ray_cluster import RayCluster
     from tfmon.probes.gpus import GpuSearch
 
 MOST_LANES = 16
@@ -65,13 +67,17 @@ class RaceOptions:
     varied_knob: str = ""
     """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
-    """Whether there is one default lane: the first GPU, or else the CPU."""
+    """Whether there is one default lane: the idlest GPU, or else the CPU."""
     fresh: bool = False
     """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
     spare: bool = False
     """Whether a spare worker that has loaded TensorFlow is kept ready."""
+    ray: RayCluster | None = None
+    """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
     record: bool = False
     """Whether the race is recorded."""
+    wait_idle_s: float | None = None
+    """For how long to wait until a GPU is free; None for not at all."""
     record_file: Path | None = None
     """The file of the recording; None for a new one among the user's recordings."""
 
@@ -93,20 +99,23 @@ def plan_race(
     info: ScenarioInfo,
     race_options: RaceOptions,
     search: Callable[[str], GpuSearch],
-    connect: Callable[[Sequence[str]], None] = lambda hosts: None,
+    connect: Callable[[Sequence[LaneSpec]], None] = lambda specs: None,
+    idle: Idle | None = None,
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane (empty if it has one, or its lanes were named).
 
-    The default lanes are the CPU and the first GPU; without a GPU, the two sides of the scenario's contrast on
+    The default lanes are the CPU and the idlest GPU; without a GPU, the two sides of the scenario's contrast on
     the CPU.
 
     Args:
         info: The scenario.
         race_options: What the command line says.
         search: Finds the GPUs of a host, "" for this machine; called only where that matters: it may take seconds.
-        connect: Connects to the hosts of the lanes, if there are any, before their GPUs are looked for.
+        connect: Connects to the hosts of lanes, if there are any, before their GPUs are looked for.
+        idle: Chooses the GPUs of lanes that name none; None for the first one.
 
     Raises:
+        GpusBusyError: no GPU became free for as long as the race was to wait.
         UsageError: a lane, a knob or a value is not possible.
         DeviceAbsentError: a lane names a GPU that is not there.
         TfmonError: a host cannot be used.
@@ -127,23 +136,26 @@ def plan_race(
         raise UsageError(str(error), hint) from error
     if len(specs) > MOST_LANES:
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
-    if hosts := tuple(dict.fromkeys(spec.host for spec in specs if spec.host)):
-        connect(hosts)
+    if elsewhere := [spec for spec in specs if spec.host]:
+        connect(elsewhere)
     no_gpu = ""
     if not specs:
         found = search("")
-        no_gpu = "" if found.gpus else found.reason
+        no_gpu = "" if found.usable else found.reason
         taken = {*common, race_options.varied_knob}
-        specs = _default_lanes(info, bool(found.gpus), taken)
+        specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
         if race_options.one_lane:
-            specs = [LaneSpec("gpu:0" if found.gpus else "cpu")]
+            specs = [LaneSpec(ANY_GPU if found.usable else "cpu")]
+    specs = (idle or Idle(lambda host, gpus: ())).settle(specs, search)
     chosen = [devices.choose_gpus(spec, search) for spec in specs]
     lanes = []
-    for spec, (_, uuids) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
+    for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
-        _check(info, settings, spec.devices)
+        check_settings(info, settings, spec.devices)
         devices.check_together(spec, settings)
-        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuids)))
+        uuids = ",".join(gpu.uuid for gpu in gpus) or None
+        numbers = [gpu.physical_gpu for gpu in gpus]
+        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuids, numbers)))
     race = Race(
         scenario=info.name,
         title=info.title,
@@ -180,15 +192,16 @@ def _interval_kind(race_options: RaceOptions) -> IntervalKind:
     return ALWAYS_VALID if race_options.seconds is None else SPENDING
 
 
-def find_python(text: str) -> Path:
-    """Return the interpreter that a path or a command names.
+def find_python(text: str, option: str = "--python") -> Path:
+    """Return the interpreter that a path or a command names; `option` is where.
 
     Raises:
         UsageError: there is none, or it cannot be run.
     """
     path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
     if path is None:
-        raise UsageError(f"--python {text} is not a program that can be run", "name a Python that has TensorFlow")
+        has = "TensorFlow" if option == "--python" else "Ray"
+        raise UsageError(f"{option} {text} is not a program that can be run", f"name a Python that has {has}")
     # The link of a virtual environment is not followed: Python finds the packages by where the link is.
     return Path(path).absolute()
 
@@ -205,10 +218,10 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     return Path(found).absolute() if found else Path(sys.executable)
 
 
-def _default_lanes(info: ScenarioInfo, has_gpu: bool, taken: Set[str]) -> list[LaneSpec]:
+def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
     """Return the CPU and the GPU; without a GPU, the first contrast that sets none of the knobs `taken`."""
-    if has_gpu:
-        return [LaneSpec("cpu"), LaneSpec("gpu:0")]
+    if gpu:
+        return [LaneSpec("cpu"), LaneSpec(gpu)]
     if info.command:
         return [LaneSpec("cpu")]
     for contrast in (info.contrast, ("prefetch=off", "prefetch=auto")):
@@ -227,8 +240,11 @@ def _lane_of_command(text: str) -> LaneSpec:
     return replace(parse_lane(device, ()), settings=guess_settings([word for word in words if word]))
 
 
-def _check(info: ScenarioInfo, settings: Settings, count: int) -> None:
-    """Raise UsageError for a number that no message or JSON can hold, and for a batch larger than the data."""
+def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
+    """Raise UsageError for a number that no message or JSON can hold, and for a batch larger than the data.
+
+    `count` is on how many devices the lane trains.
+    """
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")

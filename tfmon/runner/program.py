@@ -6,7 +6,7 @@ import queue
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,9 +25,12 @@ from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import TURNS, Race
+from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
-from tfmon.probes.choice import choose_probes
-from tfmon.probes.gpus import GpuSearch, find_gpus, with_devices
+from tfmon.probes.base import Gpu, Probe
+from tfmon.probes.choice import choose_gpu_probe, choose_probes
+from tfmon.probes.gpus import GpuSearch, find_gpus, list_gpus, with_devices
+from tfmon.probes.look import look
 from tfmon.probes.machine import read_machine
 from tfmon.probes.ticker import Ticker
 from tfmon.probes.wheel import read_wheel
@@ -35,10 +38,13 @@ from tfmon.recordings.header import Header, header_of
 from tfmon.recordings.recorder import Recorder
 from tfmon.runner import variance
 from tfmon.runner.elsewhere import need_tensorflow
+from tfmon.runner.idle import Idle, tell_on_stderr
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 
 if TYPE_CHECKING:
+    from tfmon.hosts.host import Host
+    from tfmon.model.spec import LaneSpec
     from tfmon.runner.hosts import Hosts
 
 SAMPLE_EVERY_S = 1.0
@@ -62,6 +68,7 @@ class Program:
         self._latest: RacePlan | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
+        self._idle = Idle(self._look, race_options.wait_idle_s, tell_on_stderr())
         self.session = Session(self._machine, time.monotonic_ns)
         self._recorder: Recorder | None = None
         if race_options.record:
@@ -73,6 +80,8 @@ class Program:
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
         self._tickers: list[Ticker] = []
+        self._read_gpus: set[str] = set()
+        """UUIDs of the GPUs of this machine whose readings come."""
         self._closed = False
         self._header: Header | None = None
         self._watchdog = Watchdog(
@@ -91,7 +100,11 @@ class Program:
             TfmonError: it cannot be raced.
         """
         plan, no_gpu = plan_race(
-            info, race_options or self._options, self._find_gpus, lambda hosts: self._connect(hosts, info)
+            info,
+            race_options or self._options,
+            self._find_gpus,
+            lambda specs: self._connect(specs, info),
+            self._idle,
         )
         if not info.command and any(not lane.spec.host for lane in plan.lanes):
             need_tensorflow(plan.python)
@@ -128,13 +141,38 @@ class Program:
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
         self._watchdog.start()
+        on_gpu = {lane.spec.host for lane in plan.lanes if lane.spec.kind == "gpu"}
         if self._hosts is not None:
-            self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
-        gpus = self._search.gpus if self._search is not None else ()
+            self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host], on_gpu)
+        gpus = self._search.sampled(on_gpu="" in on_gpu) if self._search is not None else ()
+        self._read_gpus = {gpu.uuid for gpu in gpus}
         for probe in choose_probes(self.lanes.processes, gpus):
-            ticker = Ticker(probe, self.session.accept, interval_s=SAMPLE_EVERY_S)
-            self._tickers.append(ticker)
-            ticker.start()
+            self._tick(probe)
+
+    def watch_gpus(self) -> str:
+        """Have all GPUs of this machine read from now on, hidden ones too; return why there are none, or "".
+
+        Thread: any; may take seconds.
+        """
+        search = self._find_gpus()
+        with self._searching:
+            visible = [gpu for gpu in search.sampled(on_gpu=False) if gpu.uuid not in self._read_gpus]
+            known = self._read_gpus | {gpu.uuid for gpu in visible}
+            hidden = [gpu for gpu in list_gpus() if gpu.uuid not in known]
+            for gpus, sink in ((visible, self.session.accept), (hidden, self._accept_hidden)):
+                probe = None if self._closed else choose_gpu_probe(gpus)
+                if probe is not None:
+                    self._tick(probe, sink)
+                    self._read_gpus |= {gpu.uuid for gpu in gpus}
+            return "" if self._read_gpus else search.reason
+
+    def _accept_hidden(self, event: Event) -> None:
+        self.session.accept(replace(event, hidden=True) if isinstance(event, GpuSample) else event)
+
+    def _tick(self, probe: Probe, sink: Callable[[Event], object] | None = None) -> None:
+        ticker = Ticker(probe, sink or self.session.accept, interval_s=SAMPLE_EVERY_S)
+        self._tickers.append(ticker)
+        ticker.start()
 
     def close(self, interrupted: str = "") -> None:
         """End every lane, the probes and the recording. Takes 3 s at most, and what a slow disk adds.
@@ -244,18 +282,26 @@ class Program:
             find_scenario(scenario), RaceOptions(python=self._options.python, fresh=self._options.fresh)
         )
 
-    def _connect(self, hosts: Sequence[str], info: ScenarioInfo) -> None:
+    def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
         from tfmon.hosts.connection import Connection  # late: most races need none of it
+        from tfmon.hosts.reservation import gpus_needed
         from tfmon.runner.hosts import Hosts
+        from tfmon.runner.settings import find_host
+
+        def find(name: str) -> Host:
+            return find_host(name, self._options.ray, gpus_needed(one for one in specs if one.host == name))
 
         if self._hosts is None:
             # What starts the lanes there, `ssh` or another launcher, may run them at its own priority.
             self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
-        self._hosts.connect(hosts, info)
+        self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
     def _place(self, host: str) -> Place:
         assert self._hosts is not None, "a host without a connection"
         return self._hosts.place(host)
+
+    def _look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
+        return self._hosts.look(host, gpus) if host and self._hosts is not None else look(gpus)
 
     def _find_gpus(self, host: str = "") -> GpuSearch:
         if host and self._hosts is not None:

@@ -18,9 +18,12 @@ import click
 
 from tfmon.errors import UsageError
 from tfmon.hosts.host import Host
+from tfmon.hosts.reservation import is_ray
 from tfmon.runner.host_settings import HOSTS_TEMPLATE, read_hosts
 
 if TYPE_CHECKING:
+    from tfmon.hosts.ray_cluster import RayCluster
+
     Kind: TypeAlias = click.ParamType[Any]
 else:
     Kind = click.ParamType  # generic for type checkers alone, and only since Click 8.3
@@ -208,13 +211,24 @@ def screen_settings(theme: str | None, mouse: bool | None, readonly: bool | None
     )
 
 
-def find_host(name: str) -> Host:
-    """Return how a host is reached: as the settings file says, else by ssh.
+def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
+    """Return how a host is reached: as the settings file says, else by Ray if it is called so, else by ssh.
+
+    Args:
+        name: The host.
+        cluster: The Ray cluster, for such names; None for the one that the environment names or that runs here.
+        gpus: How many GPUs are reserved there.
 
     Raises:
         UsageError: the settings file has mistakes.
+        TfmonError: a Ray cluster of our own did not start.
     """
-    return config_file().hosts.get(name) or Host(name)
+    host = config_file().hosts.get(name)
+    if is_ray(name) and (host is None or not host.run):
+        from tfmon.hosts.ray_cluster import RayCluster  # late: most races need none of it
+
+        return (cluster or RayCluster()).host(name, gpus, "" if host is None else host.python)
+    return host or Host(name)
 
 
 def ascii_only() -> bool:

@@ -26,6 +26,7 @@ from tfmon.model.lane_events import (
 from tfmon.model.lane_pipes import SETTINGS, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
+from tfmon.model.surroundings import differences
 from tfmon.script import libraries
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
@@ -75,8 +76,17 @@ class Lane(Meter):
 
     def _say_hello(self) -> None:
         now_ns, send = time.monotonic_ns(), self.reporter.send
-        python = platform.python_version()
-        send(Hello(at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, reports_stack=True))
+        python, unlike = platform.python_version(), differences(os.environ)
+        send(
+            Hello(
+                at_ns=now_ns,
+                protocol=PROTOCOL,
+                pid=os.getpid(),
+                python=python,
+                reports_stack=True,
+                unlike=unlike,
+            )
+        )
         found = libraries.find(self.device)
         if found.missing_device:
             self.fail("device_absent", found.missing_device)

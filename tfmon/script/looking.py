@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -11,7 +11,7 @@ LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 """Frames of these packages are not the script's."""
 
 
-def place(site: int) -> tuple[int, int, int]:
+def place(site: Hashable) -> tuple[Hashable, int, int]:
     """Return an update's site with the script's instruction that makes it."""
     frame = sys._getframe(2)
     while frame.f_back is not None and _package(frame) in LIBRARIES:

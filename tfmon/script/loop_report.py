@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
 from typing import Any, Protocol
 
 from tfmon.model.lane_events import Progressed
@@ -18,12 +18,34 @@ class Recorder(Protocol):
 
     feed: Any
     """What counts the batches that graphs pull themselves."""
+    traces: Any
+    """What counts the functions that are traced, as `count`; None for nothing."""
+    waiting: Sized
+    """True in a boolean context while a request waits."""
 
     def begin_step(self, at_ns: int | None = None) -> bool:
         """Begin a step, now or at a time before, and wait while the lane is paused."""
 
     def end_step(self, *, steps: int, loss: object, examples: int, input_ns: int, ended_ns: int | None) -> None:
         """End a step, now or at a time before."""
+
+    def alike_until(self) -> int:
+        """Return until when steps like the last one may be told together; 0 for not at all.
+
+        Units: nanoseconds of `time.monotonic_ns`.
+        """
+
+    def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
+        """End the step that was begun and others after it, each of which began where the one before ended.
+
+        A step goes on from the last end.
+
+        Args:
+            ends_ns: When they ended.
+            loss: That of the last one.
+            examples: All of theirs.
+            input_ns: Their wait for batches.
+        """
 
     def cancel_step(self) -> None:
         """Forget the step that was begun."""

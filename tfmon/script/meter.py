@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Mapping, Sized
+from array import array
+from collections.abc import Mapping, Sequence, Sized
+from operator import sub
 from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.requests import TakeProfile
+from tfmon.script.bundle import MOST
 from tfmon.script.reporting import ScriptReporter
 from tfmon.trainer.capture import Capture, CaptureError
 from tfmon.trainer.control import WARM_UP, GpuMemory, LaneControl
@@ -60,7 +63,7 @@ class Meter(LaneControl):
         """Whether the lane was ready once; windows before that are marked."""
         self.samples_steps = False
         """Whether steps may be sampled between barriers: reading their loss waits for the device."""
-        self._waiting = waiting
+        self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._uncounted = self._seen_traces = 0
         self._feed_totals = (0, 0)
@@ -151,8 +154,39 @@ class Meter(LaneControl):
         elif self.unconfirmed:
             self.confirm_knobs(now_ns, took_ns)
         full = clock.kept + self._uncounted >= CAPACITY
-        if self._waiting or full or now_ns >= self.slices.due_ns(self.stretch_began_ns):
+        if self.waiting or full or now_ns >= self.slices.due_ns(self.stretch_began_ns):
             self.end_stretch()
+
+    # ------------------------------------------------------------ steps that are alike
+
+    def alike_until(self) -> int:
+        """Return until when steps like the last one may be told together; 0 for not at all."""
+        traced = self.traces is not None and self.traces.count != self._seen_traces
+        alone = self._sampling or self._capture is not None or self.unconfirmed or self.waiting or traced
+        if alone or self.clock.room - self._uncounted <= MOST:
+            return 0
+        return self.slices.due_ns(self.stretch_began_ns)
+
+    def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
+        """End the step that was begun and others after it, each of which began where the one before ended.
+
+        Args:
+            ends_ns: when they ended; the next step goes on from the last of them.
+            loss: that of the last one.
+            examples: all of theirs.
+            input_ns: their wait for batches.
+        """
+        clock, steps = self.clock, len(ends_ns)
+        written = clock.kept + self._uncounted
+        befores_ns = (clock.last_end_ns, *ends_ns)
+        clock.times[written : written + steps] = array("q", map(sub, ends_ns, befores_ns))
+        self._uncounted += steps
+        clock.done += steps
+        clock.examples += examples
+        clock.input_ns += input_ns
+        clock.call_ns += ends_ns[-1] - self._began_ns - input_ns
+        clock.last_end_ns = self._began_ns = ends_ns[-1]
+        self._loss = loss
 
     def skip_to(self, at_ns: int) -> int:
         """Have the last step end at `at_ns`, and the window begin as much later; return `at_ns`."""

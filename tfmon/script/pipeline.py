@@ -63,6 +63,7 @@ class Pipeline:
         self._own: dict[str, KnobValue] = {}
         self._changed_at_once: Callable[[], Any] = _nothing
         self._cost_ns = 0
+        """What a change at once costs a batch; measured in the warm-up of loops that have no next epoch."""
 
     def install(self) -> None:
         """Replace what begins an iteration; TensorFlow is loaded."""
@@ -123,6 +124,9 @@ class Pipeline:
             if knob.name in own:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
         lane.between_windows = self._settle
+        if self._lasts(iterator, in_fit=bool(self._loop.aside)):
+            with contextlib.suppress(Exception):  # it is measured again when it is needed
+                self._cost_ns = cost_ns()
 
     def _set(self, knob: Knob, value: KnobValue) -> bool:
         """Put a value in effect at once, or return that it takes effect at the next epoch.

@@ -23,11 +23,11 @@ class Source:
         """Whether it may still be pulled from."""
         return not self.over and self.ref() is not None
 
-    def in_step(self, step: int) -> None:
-        """Record that it was pulled from for a step, and for how many in a row."""
+    def in_step(self, step: int, steps: int = 1) -> None:
+        """Record that it was pulled from for a step, or for several from that on, and for how many in a row."""
         if self.last_step != step:
-            self.in_row = self.in_row + 1 if self.last_step == step - 1 else 1
-            self.last_step = step
+            self.in_row = steps + (self.in_row if self.last_step == step - 1 else 0)
+            self.last_step = step + steps - 1
 
 
 class Sources:

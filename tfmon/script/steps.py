@@ -16,9 +16,11 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from tfmon.model.lane_events import Progressed
+from tfmon.script.bundle import Bundle
 from tfmon.script.followed import Followed
 from tfmon.script.looking import place
 from tfmon.script.loop_report import TRAINING, VALIDATION, Recorder
+from tfmon.script.marks import Mark
 from tfmon.script.sources import Source, Sources
 
 MOST_REPEATS = 16
@@ -49,6 +51,7 @@ class StepWatcher(Followed):
         """Is called after the first step."""
         self._join = join
         self.sources = Sources()
+        self.bundle = Bundle()
         self._by_site = False
         self._step = self._last_rows = 0
         self.forget()
@@ -60,18 +63,23 @@ class StepWatcher(Followed):
 
     def forget(self) -> None:
         """Begin a step without anything in it."""
+        self.bundle.stop()
         self.updates = 0
         self.sources.pulled = []
         self._sites: dict[Hashable, int] = {}
         self._begun = self._foreign = self._pulling = self._updating = False
         self._began_ns = self._rows = self._last_end_ns = self._iterations_before = 0
         self._loss: Any = None
+        self._site: Hashable = None
+        self._alike: Hashable = None
+        """What made the update of the step before, if that was one that may be noted."""
         self._iterations: Callable[[], int] | None = None
 
     def finish(self) -> None:
         """End the step under way with its last update: no other follows for a while."""
         if self.lane is None:
             return
+        self.catch_up()
         if self.updates:
             self._end(self._last_end_ns)
         elif self._begun:
@@ -83,8 +91,9 @@ class StepWatcher(Followed):
 
     def pull_begins(self, iterator: object) -> Source | None:
         """Record that a batch is pulled, and end the step before it; return None if it is not watched."""
-        if self._pulling or not self.here:
+        if self._pulling or self.bundle.busy or not self.here:
             return None
+        self.catch_up()
         source = self.sources.of(iterator)
         if self.updates:
             self._pull_after_update(source)
@@ -143,8 +152,10 @@ class StepWatcher(Followed):
             self.lane.stop_clock()
             self.lane.obey()
         elif source is self.sources.primary if self.sources.primary in fed else source in fed:
+            alike = self._update_if_alike
             self._end(self._last_end_ns if self._foreign else None)
             self._begin()
+            self._alike = alike
         else:
             self._foreign = True
             source.strange += 1
@@ -155,15 +166,16 @@ class StepWatcher(Followed):
 
     # ------------------------------------------------------------ updates
 
-    def update_begins(self, site: int, iterations: Callable[[], int] | None = None) -> bool:
+    def update_begins(self, site: Hashable, iterations: Callable[[], int] | None = None) -> bool:
         """Record that weights are about to be updated; return False if it is not watched.
 
         Args:
             site: what makes the update.
             iterations: returns the number of updates made so far, for an update that makes many of them.
         """
-        if not self.here or (self.lane is None and not self._joined()):
+        if self.bundle.busy or not self.here or (self.lane is None and not self._joined()):
             return False
+        self.catch_up()
         if self.updates:
             self._update_again(self._place(site))
         else:
@@ -175,13 +187,14 @@ class StepWatcher(Followed):
         self._site, self._foreign, self._updating = self._place(site), False, True
         return True
 
-    def update_ends(self, loss: object, rows: int) -> None:
+    def update_ends(self, loss: object, rows: int, function: object = None) -> None:
         """Record that weights were updated.
 
         Args:
             loss: a tensor or a function that returns the loss, or None; it is read later.
             rows: the examples of the update as far as its arguments tell; 0 if they do not, -1 if they are counted
                 in another way.
+            function: what made it, if the next steps may be noted in `bundle` where they are like this one.
         """
         self._updating = False
         self._last_end_ns = time.monotonic_ns()
@@ -195,12 +208,18 @@ class StepWatcher(Followed):
         self._rows = self._rows or rows
         if loss is not None:
             self._loss = loss
+        if function is not None and self._alike is not None and self._alike is self._update_if_alike:
+            assert self.lane is not None
+            until_ns = self.lane.alike_until()
+            if until_ns:
+                assert isinstance(self._site, Mark)
+                self.bundle.follow(self.lane, self.sources.pulled[0], self._site, function, until_ns)
 
     def update_fails(self) -> None:
         """Record that an update raised an error."""
         self._updating = False
 
-    def _place(self, site: int) -> Hashable:
+    def _place(self, site: Hashable) -> Hashable:
         """Return the site, with the line of the script where nothing else tells where a step ends."""
         return place(site) if self._by_site or not self.sources.pulled else site
 
@@ -227,6 +246,49 @@ class StepWatcher(Followed):
 
     def _loop_is_due(self) -> bool:
         return time.monotonic_ns() - self._began_ns >= LOOP_NS
+
+    # ------------------------------------------------------------ steps that are alike
+
+    @property
+    def _update_if_alike(self) -> Hashable | None:
+        """What made the one update of a step that read the primary iterator alone, once; None for other steps."""
+        if self.updates != 1 or self._by_site or self._foreign or self._iterations is not None:
+            return None
+        primary = self.sources.primary
+        return self._site if primary is not None and primary.rows and self.sources.pulled == [primary] else None
+
+    def catch_up(self) -> None:
+        """Tell the lane of the steps that were noted, and go on with the one under way."""
+        bundle, ends_ns = self.bundle, self.bundle.begun_ns
+        steps = len(ends_ns)
+        if not steps or self.lane is None:
+            bundle.stop()
+            return
+        source, mark, rows, waits_ns = bundle.source, bundle.mark, bundle.rows, bundle.waits_ns
+        received, updated, updated_ns = bundle.received, bundle.updated, bundle.updated_ns
+        before, last = (bundle.result_before, bundle.result) if updated else (bundle.result, None)
+        loss_before = mark.loss_in(before) if before is not None else self._loss
+        loss = mark.loss_in(last) if updated else None
+        self.lane.end_steps(
+            ends_ns,
+            loss=loss_before,
+            examples=sum(rows[:steps]),
+            input_ns=sum(waits_ns[:steps]),
+        )
+        source.in_step(self._step, steps)
+        source.steps += steps
+        source.pulls += steps
+        self._step += steps
+        self.forget()
+        self._begun, self._began_ns, self._pulling = True, ends_ns[-1], not received
+        source.began_ns = source.first_ns = ends_ns[-1]
+        self._last_rows = rows[-1]
+        if received:
+            self.sources.pulled = [source]
+            source.wait_ns, source.rows, source.fed = waits_ns[-1], rows[-1], updated
+        if updated:
+            self.updates, self._sites, self._site = 1, {mark: 1}, mark
+            self._last_end_ns, self._loss = updated_ns, loss
 
     # ------------------------------------------------------------ steps
 

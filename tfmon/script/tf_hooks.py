@@ -15,30 +15,20 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
+from threading import get_ident
+from time import monotonic_ns
 from typing import Any
 
 from tfmon.script import hooking
+from tfmon.script.bundle import MOST
 from tfmon.script.hooking import Hooks, hidden, unseen
 from tfmon.script.learning_rate import LoopOptimizers
-from tfmon.script.looking import first_of, iterations_of, loss_path, rows_in, rows_of, variables_in
+from tfmon.script.looking import first_of, iterations_of, loss_path, rows_of, variables_in
+from tfmon.script.marks import MARK, UNTRAINED, Mark
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_feed import TensorFlowFeed, the_feed
 
-MARK = "_tfmon_mark"
-UNTRAINED = object()
 hooking.FILES.add(__file__)
-
-
-class Mark:
-    """What is known of a graph that trains, or computes gradients."""
-
-    __slots__ = ("loops", "loss_path", "optimizer", "pulls", "sources", "trains")
-
-    def __init__(self) -> None:
-        self.trains = self.loops = self.pulls = False
-        self.optimizer: Any = None
-        self.sources: dict[int, Any] = {}
-        self.loss_path: tuple[Any, ...] | None = None
 
 
 class TensorFlowHooks:
@@ -69,8 +59,8 @@ class TensorFlowHooks:
         setattr(concrete_function.ConcreteFunction, MARK, None)
         replace = self.hooks.replace
         for kind in (iterator_ops.OwnedIterator, input_lib.DistributedIteratorBase):
-            for name in ("__next__", "get_next"):
-                replace(kind, name, self._pull)
+            replace(kind, "__next__", self._next)
+            replace(kind, "get_next", self._pull)
             replace(kind, "get_next_as_optional", functools.partial(self._pull, optional=True))
         replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
         replace(tf.GradientTape, "gradient", self._gradient)
@@ -97,6 +87,46 @@ class TensorFlowHooks:
 
     # ------------------------------------------------------------ pulls
 
+    def _next(self, own: Any) -> Any:  # noqa: ANN401
+        """Return a pull that notes what the bundle expects, and has the rest told."""
+        watcher, hooks, tell = self.watcher, self.hooks, self._pull(own)
+
+        def pull(iterator: Any) -> Any:  # noqa: ANN401
+            bundle = watcher.bundle
+            next_pull, noted = bundle.next_pull, False
+            try:
+                if (
+                    next_pull is None
+                    or next_pull() is not iterator
+                    or bundle.waiting
+                    or bundle.traces.count != bundle.traced
+                    or get_ident() != bundle.thread
+                    or len(bundle.rows) >= MOST
+                    or (began_ns := monotonic_ns()) >= bundle.until_ns
+                ):
+                    return tell(iterator)
+                bundle.next_pull, bundle.busy, noted = None, True, True
+                bundle.begun_ns.append(began_ns)
+                given = own(iterator)
+                try:
+                    bundle.waits_ns.append(monotonic_ns() - began_ns)
+                    first = given
+                    for key in bundle.rows_path:
+                        first = first[key]
+                    bundle.rows.append(first._shape_tuple()[0])
+                    bundle.next_function, bundle.busy = bundle.function, False
+                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+                    hooks.failure(error)
+                return given
+            except BaseException as error:
+                if noted:
+                    watcher.catch_up()
+                    watcher.pull_fails(bundle.source, ended=ends_data(error))
+                unseen(error)
+                raise
+
+        return pull
+
     def _pull(self, own: Any, *, optional: bool = False) -> Any:  # noqa: ANN401
         watcher, hooks = self.watcher, self.hooks
 
@@ -122,7 +152,7 @@ class TensorFlowHooks:
                 return given
             except BaseException as error:
                 if source is not None:
-                    watcher.pull_fails(source, ended=type(error).__name__ in ("StopIteration", "OutOfRangeError"))
+                    watcher.pull_fails(source, ended=ends_data(error))
                 unseen(error)
                 raise
 
@@ -144,28 +174,45 @@ class TensorFlowHooks:
     # ------------------------------------------------------------ updates
 
     def _call(self, own: Any) -> Any:  # noqa: ANN401
+        watcher = self.watcher
+
         def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:  # noqa: ANN401
             try:
                 mark = function._tfmon_mark
                 if mark is UNTRAINED:
                     return own(function, tensor_inputs, captured_inputs)
+                bundle = watcher.bundle
+                if (
+                    function is bundle.next_function
+                    and bundle.traces.count == bundle.traced
+                    and get_ident() == bundle.thread
+                ):
+                    bundle.next_function, bundle.busy = None, True
+                    try:
+                        result = own(function, tensor_inputs, captured_inputs)
+                    except BaseException:
+                        watcher.catch_up()
+                        raise
+                    bundle.updated_ns = monotonic_ns()
+                    bundle.result_before, bundle.result = bundle.result, result
+                    bundle.next_pull, bundle.busy = bundle.pull, False
+                    return result
                 begun = False
                 try:
                     if mark is None:
                         mark = self._mark_of(function)
-                    begun = mark is not UNTRAINED and self._call_begins(function, mark)
+                    begun = mark is not UNTRAINED and self._call_begins(mark)
                 except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
                     self.hooks.failure(error)
                 if not begun:
                     return own(function, tensor_inputs, captured_inputs)
                 try:
                     result = own(function, tensor_inputs, captured_inputs)
-                except BaseException as error:
-                    self.watcher.update_fails()
-                    unseen(error)
+                except BaseException:
+                    watcher.update_fails()
                     raise
                 try:
-                    self._call_ends(mark, result, tensor_inputs)
+                    self._call_ends(function, mark, result, tensor_inputs)
                 except Exception as error:  # noqa: BLE001
                     self.hooks.failure(error)
                 return result
@@ -186,7 +233,7 @@ class TensorFlowHooks:
         setattr(function, MARK, mark)
         return mark
 
-    def _call_begins(self, function: Any, mark: Mark) -> bool:  # noqa: ANN401
+    def _call_begins(self, mark: Mark) -> bool:
         """Record that a marked function is called; return whether the call is an update or computes gradients."""
         watcher = self.watcher
         if self.hooks.off:
@@ -202,15 +249,13 @@ class TensorFlowHooks:
             if mark.pulls and watcher.lane is not None:
                 watcher.lane.take_feed()
             return True
-        site = id(function._func_graph)
-        return watcher.update_begins(site, iterations_of(mark.optimizer) if mark.loops else None)
+        return watcher.update_begins(mark, iterations_of(mark.optimizer) if mark.loops else None)
 
-    def _call_ends(self, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
-        loss: Any = result if mark.loss_path is not None else None
-        for key in mark.loss_path or ():
-            loss = loss[key]
+    def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
+        loss = mark.loss_in(result)
         if mark.trains:
-            self.watcher.update_ends(loss, rows_for(mark, tensor_inputs))
+            alike = None if mark.loops or mark.pulls else function
+            self.watcher.update_ends(loss, mark.rows_in(tensor_inputs), alike)
             return
         self._target = loss
         if mark.pulls and self.watcher.lane is not None:
@@ -337,8 +382,6 @@ class TensorFlowHooks:
             graph = graph.outer_graph
 
 
-def rows_for(mark: Mark, tensors: Any) -> int:  # noqa: ANN401
-    """Return the examples of a call as far as its arguments tell; -1 if the graph counts them itself."""
-    if mark.pulls:
-        return -1
-    return 0 if mark.loops else rows_in(tensors)
+def ends_data(error: BaseException) -> bool:
+    """Return whether an error of a pull says that there are no more batches."""
+    return type(error).__name__ in ("StopIteration", "OutOfRangeError")

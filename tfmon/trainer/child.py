@@ -20,6 +20,7 @@ from tfmon.model.knobs import KnobError
 from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed, LibrariesLoaded, PhaseEntered, Prepared
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
 from tfmon.model.requests import Assign, Prepare, Stop
+from tfmon.model.surroundings import differences
 from tfmon.trainer import runtime
 from tfmon.trainer.channel import Inbox, Mailbox, Reporter, die_with_parent, exit_now
 from tfmon.trainer.pipeline import MemoryShortageError
@@ -54,6 +55,7 @@ def run(metric_fd: int, knob_fd: int) -> None:
         pid=os.getpid(),
         python=platform.python_version(),
         reports_stack=print_stacks_on_signal(),
+        unlike=differences(os.environ),
     )
     reporter.send(hello)
     Inbox(knob_fd, mailbox.post).start()

@@ -74,6 +74,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
         scenarios: Callable[[], Sequence[ScenarioRow]] = tuple,
         examine: Callable[[], str] = str,
         profile: Callable[[str], str] = str,
+        watch_gpus: Callable[[], str] = str,
         runs: Runs | None = None,
         table: Callable[[], str] = str,
         repeat: Callable[[], str] = str,
@@ -96,6 +97,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
             scenarios: Returns what the picker lists; called when it opens.
             examine: Returns the doctor's report; called in a thread.
             profile: Profiles the lane of that name and returns the report; called in a thread.
+            watch_gpus: Has all GPUs read from now on, and returns why there are none, or ""; called in a thread.
             runs: The recorded runs; None where there is no list of them.
             table: Returns the race as text.
             repeat: Returns the command that repeats the race with the settings in effect; "" for none.
@@ -132,6 +134,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
             tabs=self.tabs,
         )
         self._examine = examine
+        self._watch_gpus = watch_gpus
         self._profile_lane = profile
         self._on_ready = on_ready
         self._on_terminal = on_terminal
@@ -266,6 +269,10 @@ class MonitorApp(Display, TerminalApp[Ending]):
     def examine(self, then: Callable[[str], object]) -> None:
         """Have the doctor examine the machine, and pass on its report."""
         self.work(self._examine, then)
+
+    def watch_gpus(self, then: Callable[[str], object]) -> None:
+        """Have all GPUs read from now on, and pass on why there are none; empty where there are some."""
+        self.work(self._watch_gpus, then)
 
     def profile(self, lane: str, then: Callable[[str], object]) -> None:
         """Profile a lane, and pass on the report or why there is none."""

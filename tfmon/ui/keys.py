@@ -64,6 +64,7 @@ RACE_KEYS = (
     Key("follow.now", "end", "follow_now", "back to now", _CLOSER),
     Key("copy", "y", "show_copy", "copy the verdict, and the command that repeats this race", _CLOSER),
     Key("doctor", "d", "show_doctor", "examine TensorFlow, GPU and machine", "tfmon"),
+    Key("gpus", "G", "show_gpus", "all GPUs: load, memory, power, and every process on them", "tfmon"),
     Key("runs", "R", "show_runs", "recorded races: replay, compare, name, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
     Key("report", "W", "save_report", "save a report of the recorded race here (HTML), to hand on", "tfmon"),
@@ -139,13 +140,19 @@ REPLAY_KEYS = (
 
 _WATCHING = (
     "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
-    "save_report",    "show_runs", "show_race", "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+    "save_report", "show_gpus", "show_runs", "show_race", "move_focus", "focus_all", "focus_lane", "move_page",
+    "app.quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow", "show_copy",
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
 
+SWEEP_KEYS = (
+    Key("sweep.curve", "c", "toggle_curve", "the ratio over the values of a knob; then of the next one", "Sweep"),
+)
+"""Keys that only a sweep has."""
+
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from any page", "On a page")
-KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS)
+KEYS = (*RACE_KEYS, *PAGE_KEYS, STOP, *REPLAY_KEYS, *SWEEP_KEYS)
 """All of them, by whose ids they can be remapped."""
 
 BY_ID = {key.id: key for key in KEYS}
@@ -201,7 +208,8 @@ _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
 _PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
 _REPLAY = {key.id for key in REPLAY_KEYS} | {key.id for key in WATCHING_KEYS} | _EVERYWHERE
 _ALSO_ON_PAGES = {
-    "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "doctor", "help", "runs",
+    "knobs", "crossover", "tune", "undo", "lane.detail", "lane.profile", "lane.log", "gpus", "doctor", "help",
+    "runs",
 }  # fmt: skip
 """Keys of the race that act on pages, too; most because a page closes with the key that opened it."""
 

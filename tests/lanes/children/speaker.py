@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 from tfmon.model.codec import encode_message
 from tfmon.model.lane_events import PROTOCOL, Hello, PhaseEntered, Profiled
 from tfmon.model.requests import Request, TakeProfile
+from tfmon.model.surroundings import differences
 from tfmon.trainer.channel import Inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
@@ -98,6 +100,17 @@ def a_listener() -> None:
     """Wait as a real child does: until Stop, or until the monitor's end of the pipe is gone."""
     Inbox(KNOBS, lambda request: None).start()
     write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
+    FOREVER.wait()
+
+
+def a_look_around() -> None:
+    """Say in a hello what the surroundings are unlike, and print them."""
+    hello = Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="", unlike=differences(os.environ))
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    shown = {key: os.environ.get(key) for key in ("OMP_NUM_THREADS", "PYTHONBREAKPOINT", "CUDA_VISIBLE_DEVICES")}
+    rays = sorted(key for key in os.environ if key.startswith("RAY_"))
+    print(json.dumps({"nice": nice, "cores": len(os.sched_getaffinity(0)), "rays": rays, **shown}), flush=True)
+    write(encode_message(hello))
     FOREVER.wait()
 
 

@@ -4,13 +4,15 @@ GATE: a file that it waits for before it is ready. FAILS: it says so instead of 
 it writes the requests it gets. EQUAL_AT: the batch size at which it is as fast as one without this; the examples
 that it trains are in proportion to the batch size then. FAILS_AT: the width at which it runs out of memory.
 FASTER: by what factor settings make it faster, such as "prefetch=auto:1.5 cache=True:0.5". WAITS: the share of
-time that it says it waits for its input.
+time that it says it waits for its input. DIES: a setting under which it kills itself when it begins to train, such
+as "batch_size=64".
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
 import threading
 import time
@@ -33,6 +35,7 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.requests import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
+from tfmon.model.surroundings import differences
 from tfmon.trainer.channel import Inbox, Mailbox, Reporter, exit_now
 
 WINDOW_S = 0.01
@@ -55,7 +58,8 @@ class FakeTrainer:
         self.reporter.send(event(at_ns=time.monotonic_ns(), **values))
 
     def live(self) -> None:
-        self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version())
+        unlike = differences(os.environ)
+        self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version(), unlike=unlike)
         Inbox(int(sys.argv[2]), self.mailbox.post).start()
         self.mailbox.wait()
         first = self.mailbox.take()
@@ -124,6 +128,9 @@ class FakeTrainer:
                 exit_now(0)
 
     def train(self) -> None:
+        knob, _, value = os.environ.get("DIES", "").partition("=")
+        if knob and str(self.settings[knob]) == value:
+            os.kill(os.getpid(), signal.SIGKILL)
         began_ns = time.monotonic_ns()
         self.pause.wait(WINDOW_S)
         took_ns = time.monotonic_ns() - began_ns

@@ -8,8 +8,8 @@ from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, NVIDIA, Finding, broken, check, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts, GpuFacts
 from tfmon.doctor.interpreter import release
-from tfmon.probes.gpus import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, LIBRARY_NOT_FOUND
+from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
 _LEAST_DRIVER = {11: "450.80.02", 12: "525.60.13", 13: "580"}
 """Oldest driver for any CUDA of a major version.
@@ -18,6 +18,8 @@ Source: https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatib
 """
 _LEAST_DRIVER_WINDOWS = {11: "452.39", 12: "527.41", 13: "580"}
 _NO_GPU = "the driver lists no GPU"
+_SHORT_UUID = len("MIG-12345678")
+"""So much of an instance's UUID is as a rule unique."""
 
 
 @check("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
@@ -26,6 +28,8 @@ def driver(facts: Facts) -> Finding:
     if facts.visibility.system != "Linux":
         return not_applicable("Linux only")
     obstacle = driver_obstacle(facts.visibility)
+    if obstacle is not None and facts.visibility.has_amd and not facts.has_nvidia:
+        return not_applicable("the machine has an AMD GPU")
     if obstacle is None:
         names = ", ".join(one.name for one in facts.visibility.physical_gpus)
         evidence = [f"GPU {one.index} {one.uuid} {one.name}" for one in facts.visibility.physical_gpus]
@@ -152,12 +156,20 @@ def compute_mode(facts: Facts) -> Finding:
     if not devices:
         return not_applicable(_NO_GPU)
     for one in devices:
-        if one.instances:
-            fix = f"sudo nvidia-smi -i {one.index} -mig 0, if no other program uses its instances"
-            return warning(f"GPU {one.index} {one.name} is split up (MIG)", "a whole GPU", fix)
+        if one.instances == ():
+            whole = f"for a whole GPU sudo nvidia-smi -i {one.index} -mig 0"
+            fix = f"sudo nvidia-smi mig -i {one.index} -cgi 0 -C, or {whole}"
+            return warning(
+                f"GPU {one.index} {one.name} is split up (MIG), but has no instance", "an instance", fix
+            )
         if one.exclusive:
             fix = f"sudo nvidia-smi -i {one.index} -c DEFAULT"
             return warning(f"GPU {one.index} permits one process at most", "compute mode DEFAULT", fix)
+    split = [one for one in devices if one.instances]
+    if split:
+        instances = [text.partition(" ") for one in split for text in one.instances or ()]
+        words = ", ".join(f"--lane {uuid[:_SHORT_UUID]} ({name})" for uuid, _, name in instances)
+        return ok(f"split up (MIG); a lane takes one instance: {words}", *(f"{a} {b}" for a, _, b in instances))
     return ok("whole, for several processes")
 
 

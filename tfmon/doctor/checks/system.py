@@ -20,7 +20,7 @@ from tfmon.doctor.checks import (
 )
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.interpreter import fits, release
-from tfmon.probes.gpus import system_obstacle, wheel_obstacle
+from tfmon.probes.obstacles import system_obstacle, wheel_obstacle
 
 _APPLE = "https://developer.apple.com/documentation/apple-silicon/"
 _APPLE_FIX = "install an arm64 Python (python.org, `arch -arm64 brew`, Miniforge) and make a new environment"
@@ -139,6 +139,8 @@ def gpu_build(facts: Facts) -> Finding:
         return broken(
             obstacle.reason, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
         )
+    if facts.wheel.rocm:
+        return ok("ROCm", "build_info: is_rocm_build True")
     if facts.wheel.has_cuda is None:
         fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import imports it"
         return warning("the wheel does not say", "a build with CUDA", fix, f"{facts.home}/tensorflow")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,17 @@ from typing import Any
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.base import Gpu, Readings, absent_gpu, kind_of
 from tfmon.probes.machine import read_text
+from tfmon.probes.names import ProcessNames
+from tfmon.probes.nvidia.backoff import Backoff
 from tfmon.probes.nvidia.faults import EccMeter
+from tfmon.probes.nvidia.gpm import GpmMeter
 from tfmon.probes.nvidia.nvml import DeviceCalls, DeviceFailedError, Nvml, NvmlFailure
 from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
 from tfmon.probes.nvidia.usage import BusyMeter, LinkMeter, MemoryMeter, has_own_memory
 
 NOT_ATTACHED = "not read yet"
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
+HIDDEN_NAMES = "hidden by the container (run it with --pid=host)"
 WSL = Missing("WSL2 does not report which process uses the GPU")
 _NO_FAULTS: Readings = {"faults": (), "faults_reported": False}
 _JETSON_LOADS = ("sys/devices/platform/gpu.0/load", "sys/devices/gpu.0/load")
@@ -32,6 +38,10 @@ class DriverContext:
     foreign_pids: bool = False
     """The driver may number processes as the host of this container does."""
     root: Path = Path("/")
+    before_s: float = 0.0
+    """How much of the time before the first sample its loads cover."""
+    names: ProcessNames | None = None
+    """Who runs the listed processes; None where nobody asks."""
 
 
 class Jetson:
@@ -72,12 +82,14 @@ class _Meters:
     def __init__(self, name: str, own: DeviceCalls, whole: DeviceCalls, context: DriverContext) -> None:
         own_memory = has_own_memory(name)
         jetson = None if own_memory else Jetson(context.root)
-        self.busy = BusyMeter(own, sysfs_pct=jetson.load_pct if jetson else None)
+        self.busy = BusyMeter(own, sysfs_pct=jetson.load_pct if jetson else None, before_s=context.before_s)
         self.memory = MemoryMeter(own, own_memory=own_memory, lists_processes=context.lists_processes)
         self.power = PowerMeter(whole, sysfs_celsius=jetson.celsius if jetson else None)
         self.clocks = ClockMeter(whole)
         self.link = LinkMeter(whole)
         self.ecc = EccMeter(whole)
+        self.gpm = GpmMeter(own, whole) if whole is not own else None
+        """For an instance only."""
 
 
 class NvidiaDevice:
@@ -86,8 +98,9 @@ class NvidiaDevice:
     Thread: the ticker's only.
     """
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: Gpu, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self.gpu = gpu
+        self._backoff = Backoff(clock_ns)
         self.failure: NvmlFailure | None = None
         """Why the whole device cannot be read; it is not read again until it is attached again."""
         self.split = False
@@ -112,13 +125,20 @@ class NvidiaDevice:
             whole: For an instance the handle of its GPU, which reports power, clocks and the link.
             part_of: For an instance the UUID of its GPU.
         """
+        self.close()
         own = DeviceCalls(nvml, handle)
         self._meters = _Meters(self.gpu.name, own, own if whole is None else DeviceCalls(nvml, whole), context)
         self._context, self.failure, self.part_of = context, None, part_of
 
     def detach(self, failure: NvmlFailure) -> None:
         """Return no readings until the device is attached again."""
+        self.close()
         self._meters, self.failure = None, failure
+
+    def close(self) -> None:
+        """Release what the library keeps for this device, as long as the library is open."""
+        if self._meters is not None and self._meters.gpm is not None:
+            self._meters.gpm.close()
 
     def sample(self, at_ns: int, faults: Readings = _NO_FAULTS) -> GpuSample:
         """Return one sample. Units, Source: as the meter of each reading."""
@@ -134,18 +154,17 @@ class NvidiaDevice:
         return replace(absent_gpu(self.gpu, at_ns, reason, part_of=self.part_of), **faults)
 
     def _sample(self, meters: _Meters, at_ns: int, faults: Readings) -> GpuSample:
-        readings = {**faults, **meters.power.read(at_ns)}  # power first: it belongs to the time of the sample
-        if self.split or self.part_of:
-            readings |= {"busy_pct": SPLIT, "busy_max_pct": SPLIT, "busy_source": ""}
-        else:
-            readings |= meters.busy.read()
-        readings |= meters.memory.read()
-        readings |= self._processes(meters, at_ns)
-        readings |= meters.clocks.read(at_ns)
-        readings |= meters.link.link(at_ns, readings["busy_pct"])
-        readings |= meters.ecc.read(at_ns)
-        readings["temperature_c"] = meters.power.celsius()
-        readings |= meters.link.traffic(at_ns)  # last: it may wait for 40 ms
+        read = self._backoff.read
+        readings = dict(faults)
+        readings |= read("power", lambda: meters.power.read(at_ns))  # first: it belongs to the time of the sample
+        readings |= read("load", lambda: self._load(meters, at_ns))
+        readings |= read("memory", meters.memory.read)
+        readings |= read("processes", lambda: self._processes(meters, at_ns))
+        readings |= read("clocks", lambda: meters.clocks.read(at_ns))
+        readings |= read("link", lambda: meters.link.link(at_ns, readings["busy_pct"]))
+        readings |= read("errors", lambda: meters.ecc.read(at_ns))
+        readings |= read("temperature", lambda: {"temperature_c": meters.power.celsius()})
+        readings |= read("traffic", lambda: meters.link.traffic(at_ns))  # last: it may wait for 40 ms
         return GpuSample(
             at_ns=at_ns,
             key=self.gpu.uuid,
@@ -153,9 +172,17 @@ class NvidiaDevice:
             name=self.gpu.name,
             kind=kind_of(self.gpu),
             part_of=self.part_of,
+            slow=self._backoff.slow,
             foreign_pids=self._context.foreign_pids,
             **readings,
         )
+
+    def _load(self, meters: _Meters, at_ns: int) -> Readings:
+        if meters.gpm is not None:
+            return meters.gpm.read(at_ns)
+        if self.split:
+            return {"busy_pct": SPLIT, "busy_max_pct": SPLIT, "busy_source": ""}
+        return meters.busy.read()
 
     def _processes(self, meters: _Meters, at_ns: int) -> Readings:
         """Return memory and share of time by process."""
@@ -167,4 +194,18 @@ class NvidiaDevice:
         else:
             busy = meters.busy.by_pid(at_ns, () if isinstance(used, Missing) else tuple(used))
         reason = used.reason if isinstance(used, Missing) else ""
-        return {"used_by_pid": {} if reason else used, "no_processes_reason": reason, "busy_by_pid": busy}
+        return {
+            "used_by_pid": {} if reason else used,
+            "no_processes_reason": reason,
+            "busy_by_pid": busy,
+            "shares_since_ns": meters.busy.shares_since_ns,
+            "shares_until_ns": meters.busy.shares_until_ns,
+            **self._names([pid for one in (used, busy) if not isinstance(one, Missing) for pid in one]),
+        }
+
+    def _names(self, pids: Collection[int]) -> Readings:
+        """Return who runs processes. A number that may be the host's names another process here."""
+        if self._context.foreign_pids:
+            return {"processes": {}, "no_names_reason": HIDDEN_NAMES}
+        names = self._context.names
+        return {"processes": names.of(pids) if names is not None else {}, "no_names_reason": ""}

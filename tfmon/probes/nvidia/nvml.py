@@ -98,6 +98,8 @@ class PhysicalGpu:
     name: str
     power_limit_w: float | None = None
     """The power limit that is enforced; None where it was not read or the driver tells none."""
+    instances: tuple[PhysicalGpu, ...] | None = None
+    """Those of a GPU that is split up (MIG), where they were listed; None for a whole GPU."""
 
 
 class Nvml:
@@ -164,14 +166,14 @@ def list_physical_gpus(nvml: Nvml) -> tuple[list[PhysicalGpu], NvmlFailure | Non
     return found, failure
 
 
-def list_instances(nvml: Nvml, gpu: PhysicalGpu) -> list[PhysicalGpu]:
-    """Return the instances of a GPU that is split up (MIG); empty for a whole GPU.
+def list_instances(nvml: Nvml, gpu: PhysicalGpu) -> list[PhysicalGpu] | None:
+    """Return the instances of a GPU that is split up (MIG); None for a whole GPU.
 
     Source: `nvmlDeviceGetMigMode`, `nvmlDeviceGetMigDeviceHandleByIndex`.
     """
     mode = nvml.call("nvmlDeviceGetMigMode", gpu.handle)
     if isinstance(mode, NvmlFailure) or mode[0] != 1:
-        return []
+        return None
     slots = nvml.call("nvmlDeviceGetMaxMigDeviceCount", gpu.handle)
     found = (
         _identify(nvml, gpu.index, nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, slot), gpu.name)
@@ -221,6 +223,10 @@ class DeviceCalls:
         if code in _WHOLE_DEVICE or self._unknown >= _UNKNOWN_IN_A_ROW:
             raise DeviceFailedError(answer)
         return answer
+
+    def library(self, function: str, *arguments: object) -> Any:  # noqa: ANN401 - from pynvml
+        """Return the answer of a function of pynvml that takes no device, or an `NvmlFailure`."""
+        return self._nvml.call(function, *arguments)
 
     def first(self, reading: Hashable, *ways: Callable[[], T | NvmlFailure]) -> T | Missing:
         """Return the result of the first way that works, else `Missing`.

@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon.model.events import Event
-from tfmon.probes.base import Gpu
+from tfmon.probes.base import Gpu, Readings
 from tfmon.probes.machine import in_pid_namespace, in_wsl
+from tfmon.probes.names import ProcessNames
+from tfmon.probes.nvidia.backoff import Backoff
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.faults import FaultLog
 from tfmon.probes.nvidia.nvml import (
@@ -63,23 +66,28 @@ class NvidiaProbe:
         open_library: Callable[[], Nvml | NvmlFailure] = open_nvml,
         root: Path = Path("/"),
         survives: Callable[[], bool | None] | None = None,
+        before_s: float = 0.0,
     ) -> None:
         """Sample these GPUs, or all that the driver lists.
 
         Args:
             gpus: Empty for all.
+            before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
             root: Where /proc, /sys and /dev are read.
             survives: Called under WSL2 before the library is opened; `survives_sampling` by default.
         """
-        self._devices = {gpu.uuid: NvidiaDevice(gpu) for gpu in gpus}
+        self._devices = {gpu.uuid: NvidiaDevice(gpu, clock_ns) for gpu in gpus}
         self._takes_all = not gpus
         self._clock_ns = clock_ns
         self._open_library = open_library
         self._root = root
         self._survives = survives or survives_sampling
+        self._before_s = before_s
+        self._names = ProcessNames(root)
         self._wsl = in_wsl(root)
         self._rehearsed = False
         self._faults = FaultLog()
+        self._backoff = Backoff(clock_ns)
         self._nvml: Nvml | None = None
         self._retry_at_ns: int | None = 0
         self._pause_s = _FIRST_PAUSE_S
@@ -90,9 +98,10 @@ class NvidiaProbe:
         """Sample each GPU; see `NvidiaDevice.sample` for the readings."""
         if self._retry_at_ns is not None and self._clock_ns() >= self._retry_at_ns:
             self._reopen()
-        self._faults.poll(self._clock_ns())
+        self._backoff.read("messages", self._poll)
         for device in self._devices.values():
-            yield device.sample(self._clock_ns(), self._faults.of(device.part_of or device.gpu.uuid))
+            sample = device.sample(self._clock_ns(), self._faults.of(device.part_of or device.gpu.uuid))
+            yield replace(sample, slow=(*sample.slow, *self._backoff.slow)) if self._backoff.slow else sample
         self._plan_retry()
 
     def missing(self, reason: str) -> Iterable[Event]:
@@ -104,8 +113,15 @@ class NvidiaProbe:
         """Shut the library down."""
         if self._nvml is not None:
             self._faults.close()
+            for device in self._devices.values():
+                device.close()
             self._nvml.call("nvmlShutdown")
             self._nvml = None
+
+    def _poll(self) -> Readings:
+        """Collect the driver's messages, which all devices share."""
+        self._faults.poll(self._clock_ns())
+        return {}
 
     def _reopen(self) -> None:
         """Open the library and find every device again; the driver's numbers may have changed."""
@@ -129,6 +145,8 @@ class NvidiaProbe:
             wsl=self._wsl,
             foreign_pids=in_pid_namespace(self._root),
             root=self._root,
+            before_s=self._before_s,
+            names=self._names,
         )
         attached: set[str] = set()
         for gpu in gpus:
@@ -143,12 +161,12 @@ class NvidiaProbe:
         instances = list_instances(nvml, gpu)
         device = self._devices.get(gpu.uuid)
         if device is not None:
-            device.split = bool(instances)
+            device.split = instances is not None
             device.attach(nvml, gpu.handle, context)
             attached.add(gpu.uuid)
-            for instance in instances:
+            for instance in instances or ():
                 self._add(instance, device.gpu.index)
-        for instance in instances:
+        for instance in instances or ():
             part = self._devices.get(instance.uuid)
             if part is not None:
                 part.attach(nvml, instance.handle, context, whole=gpu.handle, part_of=gpu.uuid)
@@ -156,8 +174,8 @@ class NvidiaProbe:
         return attached
 
     def _add(self, gpu: PhysicalGpu, index: int) -> None:
-        device = NvidiaDevice(Gpu(index=index, uuid=gpu.uuid, name=gpu.name, physical_gpu=gpu.index))
-        self._devices.setdefault(gpu.uuid, device)
+        added = Gpu(index=index, uuid=gpu.uuid, name=gpu.name, physical_gpu=gpu.index)
+        self._devices.setdefault(gpu.uuid, NvidiaDevice(added, self._clock_ns))
 
     def _rehearse(self) -> NvmlFailure | None:
         """Find out on WSL2, once and in another process, whether the library crashes."""

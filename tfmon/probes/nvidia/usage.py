@@ -38,13 +38,26 @@ class BusyMeter:
     Units: percent of time in which at least one kernel ran; 100 can be a single multiprocessor.
     """
 
-    def __init__(self, calls: DeviceCalls, *, sysfs_pct: Callable[[], float | None] | None = None) -> None:
-        """Read the load through the driver, on a Jetson also through `sysfs_pct`."""
+    def __init__(
+        self, calls: DeviceCalls, *, sysfs_pct: Callable[[], float | None] | None = None, before_s: float = 0.0
+    ) -> None:
+        """Read the load through the driver, on a Jetson also through `sysfs_pct`.
+
+        Args:
+            calls: The device.
+            sysfs_pct: Returns the load where the driver has none.
+            before_s: How much of the time before the first sample that one covers, as far as the driver kept it.
+        """
         self._calls = calls
         self._sysfs_pct = sysfs_pct
+        self._before_us = round(before_s * 1e6)
         self._cursor: int | None = None
         self._shares_cursor: int | None = None
         self._shares: Paced[dict[int, float] | Missing] = Paced(SHARES_EVERY_S, self._read_shares)
+        self._at_ns = 0
+        self.shares_since_ns: int | None = None
+        """Beginning of the time that the latest shares are the mean of; None before there are any."""
+        self.shares_until_ns: int | None = None
 
     def read(self) -> Readings:
         """Return mean and maximum since the previous sample, or the driver's mean of its last 1/6 to 1 s.
@@ -60,6 +73,7 @@ class BusyMeter:
 
         Source: `nvmlDeviceGetProcessUtilization().smUtil`, the mean of its samples.
         """
+        self._at_ns = at_ns
         shares = self._shares.at(at_ns)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
 
@@ -75,7 +89,10 @@ class BusyMeter:
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
         values = [_number(kind, sample.sampleValue) for sample in newer]
         values = [value for value in values if 0 <= value <= 100]
-        if first or not values:  # the first call returns what happened before tfmon started
+        if first:  # the first call returns what happened before tfmon started
+            recent = [one for one in newer if self._cursor - one.timeStamp < self._before_us]
+            values = [value for one in recent if 0 <= (value := _number(kind, one.sampleValue)) <= 100]
+        if not values:
             return NvmlFailure(NOT_FOUND)
         return _busy(sum(values) / len(values), max(values), "samples")
 
@@ -90,6 +107,7 @@ class BusyMeter:
         return NvmlFailure(NOT_SUPPORTED) if load is None else _busy(load, _ONE_VALUE, "sysfs")
 
     def _read_shares(self) -> dict[int, float] | Missing:
+        self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._at_ns
         return self._calls.first("shares", self._process_samples)
 
     def _process_samples(self) -> dict[int, float] | Missing | NvmlFailure:
@@ -100,15 +118,17 @@ class BusyMeter:
                 return samples
             samples = []  # no process used the GPU
         values: dict[int, list[float]] = defaultdict(list)
-        newest = since or 0
-        for sample in samples:
-            # The list may have entries without a process and entries of long ago.
-            if sample.pid and sample.timeStamp > (since or 0) and sample.smUtil <= 100:
-                values[sample.pid].append(float(sample.smUtil))
-                newest = max(newest, sample.timeStamp)
+        # The list may have entries without a process and entries of long ago.
+        newer = [one for one in samples if one.pid and one.timeStamp > (since or 0) and one.smUtil <= 100]
+        newest = max((one.timeStamp for one in newer), default=since or 0)
+        if since is None:  # the first call returns what happened before tfmon started
+            some, newer = bool(newer), [one for one in newer if newest - one.timeStamp < self._before_us]
+            if some and not newer:
+                self._shares_cursor = newest
+                return FIRST_SAMPLE
+        for sample in newer:
+            values[sample.pid].append(float(sample.smUtil))
         self._shares_cursor = newest
-        if since is None and values:  # the first call returns what happened before tfmon started
-            return FIRST_SAMPLE
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 

@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.gpu_others import names_in
+from tfmon.model.readings import ProcessName
+from tfmon.model.session import Snapshot
+
 HIDDEN = "•••"
 """Stands where something was taken out."""
 _SECRET = r"[\w.-]*(?:api[-_]?key|access[-_]?key|token|secret|passw(?:or)?d|credential|auth)[\w.-]*"
@@ -38,13 +42,15 @@ def keep(text: str) -> str:
     return text
 
 
-def hider(hosts: Iterable[str]) -> Callable[[str], str]:
+def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
     """Return a function that takes out of a text what tells whose machine it was, and what looks like a secret.
 
     Args:
         hosts: Names of the machines that took part.
+        processes: Other people's, whose users and command lines are taken out.
     """
-    patterns = list(_PATTERNS)
+    # Command lines go first: what another pattern takes out of one would keep it from being found.
+    patterns = [*_of_processes(processes), *_PATTERNS]
     home, user = str(Path.home()), _user()
     if home not in ("/", "/root"):
         patterns.insert(0, (re.compile(re.escape(home) + r"(?=/|\b)"), "~"))
@@ -61,6 +67,24 @@ def hider(hosts: Iterable[str]) -> Callable[[str], str]:
         return text
 
     return hide
+
+
+def strangers_in(snapshot: Snapshot) -> set[ProcessName]:
+    """Return who else was on the GPUs of a race, as far as a text about it may tell."""
+    states = snapshot.hosts.values()
+    named = {name for state in states for name in state.strangers}
+    samples = (sample for state in states for sample in state.gpus)
+    return named | names_in(samples)
+
+
+def _of_processes(processes: Iterable[ProcessName]) -> list[tuple[re.Pattern[str], str]]:
+    """Return patterns for command lines, the longest first, and for users, wherever they stand."""
+    known = set(processes)
+    commands = sorted({one.command for one in known if len(one.command) > 1}, key=len, reverse=True)
+    users = sorted({one.user for one in known} - _WORDS - {""}, key=len, reverse=True)
+    words = [re.escape(command) for command in commands]
+    words += [rf"(?<![\w-]){re.escape(user)}(?![\w-])" for user in users]
+    return [(re.compile(word), HIDDEN) for word in words]
 
 
 def in_all(value: Any, hide: Callable[[str], str]) -> Any:  # noqa: ANN401 - what JSON can hold

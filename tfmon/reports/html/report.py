@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from tfmon.reports import diff
 from tfmon.reports import race as result
 from tfmon.reports.html import library, pair, race
 from tfmon.reports.html.gather import Run, gather
-from tfmon.reports.html.private import HIDDEN, hider, keep
+from tfmon.reports.html.private import HIDDEN, hider, keep, strangers_in
 from tfmon.reports.html.writer import Html, Writer
 
 
@@ -83,11 +83,12 @@ def _examined(run: Run, wanted: Wanted) -> Report | None:
     return run_checks(sys.executable, imports=False)
 
 
-def _hider(runs: Iterable[Run], wanted: Wanted) -> Callable[[str], str]:
+def _hider(runs: Sequence[Run], wanted: Wanted) -> Callable[[str], str]:
     if wanted.everything:
         return keep
     hosts = [pair for run in runs for pair in run.end.hosts.items()]
-    return hider({name for host, state in hosts for name in (host.rpartition("@")[2], state.machine.hostname)})
+    names = {name for host, state in hosts for name in (host.rpartition("@")[2], state.machine.hostname)}
+    return hider(names, {name for run in runs for name in strangers_in(run.end)})
 
 
 def _foot(writer: Writer, told: dict[str, Any], wanted: Wanted) -> Html:
@@ -100,7 +101,8 @@ def _foot(writer: Writer, told: dict[str, Any], wanted: Wanted) -> Html:
     hidden = (
         ""
         if wanted.everything
-        else f" {HIDDEN} stands for names of machines and users, and for what looks like a secret."
+        else f" {HIDDEN} stands for names of machines and users, for what other users run, and for what looks "
+        "like a secret."
     )
     return writer.section(
         "For programs",

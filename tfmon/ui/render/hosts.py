@@ -71,7 +71,8 @@ def device_words(host: str, device: str, *, named: bool) -> str:
     if spec.devices > 1:
         words = f"{spec.devices} {'GPUs' if spec.kind == 'gpu' else 'logical CPUs'}"
     else:
-        words = "the CPU" if device == "cpu" else "the GPU" if device == "gpu:0" else f"GPU {spec.index}"
+        number = device.partition(":")[2]
+        words = {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device) or (f"GPU {number}" if number else device)
     if not named:
         return words
     return f"{words} of {host}" if host else f"{words} here"

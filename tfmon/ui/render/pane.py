@@ -249,7 +249,8 @@ def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
     first = hosts.starting_words(pane.snapshot, lane)
     rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, usual, first)
     names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
-    return [*rows, BLANK, *(makers[name]() for name in names)][:height]
+    chosen = readings.chosen_rows(lane, width)
+    return [*rows, BLANK, *chosen, *(makers[name]() for name in names)][:height]
 
 
 _ORDER = (

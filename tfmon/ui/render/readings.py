@@ -143,12 +143,23 @@ def gpu_row(lane: LaneState, gpu: GpuSample | None, width: int, accent: str, sta
         return labelled("gpu", (f"stale: read {units.seconds(stale_s)} ago", WARN))
     if isinstance(gpu.busy_pct, Missing):
         return labelled("gpu", (units.absent(gpu.busy_pct), DIM))
-    words = f"{gpu.busy_pct:4.0f} % busy"
+    age_s = gpu.age_s("load")
+    words = f"{gpu.busy_pct:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{gpu.busy_pct:4.0f} % busy"
     power, limit = known(gpu.power_w), known(gpu.power_limit_w)
     room = width - LABEL_CELLS
     if power is not None and limit is not None and room >= _WIDE:
-        words += f" · {power:.0f} W of {limit:.0f}"
+        words += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
     return labelled("gpu", *bar(gpu.busy_pct / 100, words, room, accent))
+
+
+def chosen_rows(lane: LaneState, width: int) -> list[Row]:
+    """Say why the lane has this GPU, where tfmon chose it; no row where the user named it."""
+    if not lane.spec.chosen:
+        return []
+    return [
+        labelled("" if place else "device", (line, TEXT))
+        for place, line in enumerate(wrap(lane.spec.chosen, width - LABEL_CELLS, 2))
+    ]
 
 
 def gpu_memory_row(lane: LaneState, gpu: GpuSample | None, width: int) -> Row:

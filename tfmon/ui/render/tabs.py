@@ -30,6 +30,7 @@ TABS = (
     Tab("log", "lane.log", "show_log"),
     Tab("knobs", "knobs", "show_knobs"),
     Tab("profile", "lane.profile", "profile_lane"),
+    Tab("gpus", "gpus", "show_gpus"),
     Tab("doctor", "doctor", "show_doctor"),
     Tab("runs", "runs", "show_runs"),
 )

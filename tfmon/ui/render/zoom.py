@@ -9,7 +9,7 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import Missing
+from tfmon.model.readings import GpuSample, Missing
 from tfmon.ui.keys import key_of
 from tfmon.ui.render import chart, hosts, lane_gpus, plots, readings
 from tfmon.ui.render.layout import Layout, PanePosition, Rect
@@ -210,14 +210,14 @@ def _groups(pane: Pane, width: int) -> dict[str, list[Row]]:
     }
 
 
-def _of_gpu(gpu: object) -> list[str]:
-    """Return power, temperature and clocks, where they are read."""
+def _of_gpu(gpu: GpuSample) -> list[str]:
+    """Return power, temperature and clocks, where they are read; for an instance (MIG) they are its GPU's."""
     said = []
     for name, unit in (("power_w", "W"), ("temperature_c", "°C"), ("sm_clock_mhz", "MHz")):
         value = getattr(gpu, name)
         if not isinstance(value, Missing):
             said.append(f"{value:.0f} {unit}")
-    return said
+    return [*said, "of the whole GPU"] if said and gpu.part_of else said
 
 
 def _time(pane: Pane, width: int) -> Iterator[Row]:
@@ -254,7 +254,7 @@ def _discarded(lane: LaneState, width: int) -> list[Row]:
 def _others(pane: Pane, width: int) -> list[Row]:
     """Return what disturbs the lane all the time, and what other programs take."""
     host = pane.snapshot.host_of(pane.lane)
-    said = [f"{reason} most of the time" for reason in pane.lane.measurements.constant]
+    said = [*pane.lane.unlike, *(f"{reason} most of the time" for reason in pane.lane.measurements.constant)]
     if host is not None:
         for words, value in (("other programs", host.others_cpu_pct), ("stolen", host.steal_pct)):
             if not isinstance(value, Missing):

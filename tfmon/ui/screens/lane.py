@@ -12,6 +12,7 @@ from tfmon import units
 from tfmon.analysis.advice import RETRACING_CODE, code_for, code_to_keep
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.gpu_others import gpu_others
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HISTORY_SAMPLES, HostState
 from tfmon.model.lane_state import LaneState
@@ -211,6 +212,8 @@ def _code_rows(lines: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _of_lane(lane: LaneState) -> Lines:
+    if lane.spec.chosen:
+        yield "device", f"{lane.spec.place}: {lane.spec.chosen}"
     yield "process", f"{lane.pid or '–'}, with {lane.processes or 1} in its tree; Python {lane.python or '–'}"
     yield "versions", f"TensorFlow {lane.tensorflow or '–'}, Keras {lane.keras or '–'}, NumPy {lane.numpy or '–'}"
     yield "cpu", _said(lane.tree_cpu_pct, units.percent, " of a core")
@@ -220,6 +223,8 @@ def _of_lane(lane: LaneState) -> Lines:
     yield "discarded", f"{share} of the time of {windows} windows" + (f": {', '.join(reasons)}" if reasons else "")
     if lane.process > 1:
         yield "processes", f"{lane.process}, one after the other"
+    for reason in lane.unlike:
+        yield "disturbed", f"{reason}: a lane of this machine would have that"
     for reason in lane.measurements.constant:
         yield "all the time", f"{reason}: windows with it count, because it is there most of the time"
     if lane.computing_share is not None:
@@ -231,8 +236,14 @@ def _of_lane(lane: LaneState) -> Lines:
 
 def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "name", f"{gpu.name} ({gpu.key})"
+    if gpu.part_of:
+        yield "instance", "power, temperature, clocks and link are those of the whole GPU"
     busy, most = _said(gpu.busy_pct, units.percent), _said(gpu.busy_max_pct, units.percent)
     yield "busy", f"{busy}, at most {most} ({gpu.busy_source})"
+    if (others := gpu_others(lane, gpu.index)) is not None:
+        marked, windows = sum(one.others for one in lane.points), len(lane.points)
+        less = "others took less than 5 % of the GPU's time"
+        yield "others", f"{others.text}; {marked} of {windows} windows are marked" if others.time_share else less
     part = lane.gpu_parts.get(gpu.key, GpuPart())
     yield "this lane", _said(part.lane_busy_pct, units.percent, " of the GPU's time")
     shared = ", shared with the CPU" if gpu.unified else ""
@@ -257,6 +268,9 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "ECC", _said(gpu.ecc_errors, units.cores, " errors that could not be corrected")
     for fault in gpu.faults:
         yield "fault", fault.text
+    for one in gpu.slow:
+        how = f"the driver took {one.took_ms:.0f} ms, so it is asked every {units.seconds(one.every_s)}"
+        yield "slow", f"{one.name}: {how}; read {units.seconds(gpu.age_s(one.name))} ago"
 
 
 def _of_machine(machine: Machine) -> Lines:

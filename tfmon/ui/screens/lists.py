@@ -49,7 +49,7 @@ class ListPage(FilterPage):
         bound("sort"),
         bound("sort.reverse"),
     ]
-    columns: ClassVar[tuple[Column, ...]] = ()
+    columns: tuple[Column, ...] = ()
     wraps: ClassVar[bool] = False
     """Whether the last column is wrapped where it is cut."""
     noun: ClassVar[str] = ""

@@ -60,6 +60,7 @@ class Page(Tabbed, Screen[str | None]):
         bound("lane.log"),
         bound("knobs"),
         bound("lane.profile"),
+        bound("gpus"),
         bound("doctor"),
         bound("runs"),
     ]

@@ -98,6 +98,10 @@ def _make(name: str, monitor: MonitorApp) -> Page:
             from tfmon.ui.screens.text import ProfilePage
 
             return ProfilePage(monitor)
+        case "gpus":
+            from tfmon.ui.screens.gpus import GpusPage
+
+            return GpusPage(monitor)
         case "doctor":
             from tfmon.ui.screens.text import DoctorPage
 
@@ -129,6 +133,10 @@ class Tabbed:
     def action_show_knobs(self) -> None:
         """Show all knobs of the scenario."""
         self._show("knobs")
+
+    def action_show_gpus(self) -> None:
+        """Show all GPUs, and the processes on them."""
+        self._show("gpus")
 
     def action_show_doctor(self) -> None:
         """Show what the doctor found; it examines the machine the first time."""

@@ -1,0 +1,129 @@
+"""Whether tfmon's readings of a GPU and those of `nvidia-smi` agree, each within its tolerance."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+
+from tfmon.model.readings import GpuSample, Missing
+from tfmon.probes.nvidia.power import explain
+
+from .smi import Told
+
+AGREES, DIFFERS, ONLY_TFMON, ONLY_SMI = "agrees", "differs", "only tfmon has it", "only nvidia-smi has it"
+NEITHER, ALONE = "neither has it", "nvidia-smi has no such reading"
+BAD = (DIFFERS, ONLY_SMI)
+MIB = 2**20
+
+TOLERANCES: dict[str, tuple[float, float]] = {
+    "busy_pct": (15.0, 0.0),
+    "used_bytes": (64 * MIB, 0.0),
+    "total_bytes": (MIB, 0.0),
+    "reserved_bytes": (MIB, 0.0),
+    "power_w": (8.0, 0.1),
+    "power_limit_w": (0.1, 0.0),
+    "temperature_c": (2.0, 0.0),
+    "sm_clock_mhz": (60.0, 0.05),
+    "memory_clock_mhz": (60.0, 0.05),
+}
+"""What is added on both sides of the range between the sample before and the one after: a fixed part, and a share
+of the value. What is not here must be equal to one of the two."""
+NO_COUNTERPART = ("busy_max_pct", "energy_j", "pcie_sent_bytes_per_s", "pcie_received_bytes_per_s")
+READINGS = (
+    *TOLERANCES, "sm_clock_max_mhz", "memory_clock_max_mhz", "pcie_generation", "pcie_generation_max",
+    "pcie_width", "pcie_width_max", "ecc_errors", "remapped_rows",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One reading."""
+
+    reading: str
+    ours: str
+    theirs: str
+    tolerance: str
+    verdict: str
+
+
+def compare(before: GpuSample, told: Told, after: GpuSample) -> list[Row]:
+    """Return a row for each reading of a GPU, of which `nvidia-smi` was asked between two samples."""
+    rows = [_compared(reading, before, told, after) for reading in READINGS]
+    rows.append(_reasons(before, told, after))
+    rows += [Row(reading, _written(getattr(after, reading)), "", "", ALONE) for reading in NO_COUNTERPART]
+    rows.append(Row("name", after.name, told.name, "equal", AGREES if after.name == told.name else DIFFERS))
+    return rows
+
+
+def agree(
+    sample: Callable[[], GpuSample],
+    ask: Callable[[], Told],
+    *,
+    tries: int = 6,
+    pause: Callable[[], object] = lambda: time.sleep(1.0),
+) -> list[Row]:
+    """Return rows of a GPU of which each reading has agreed once, or else what it was the last time.
+
+    A GPU's load and clocks change between two questions, so one that differs is asked again.
+    """
+    best: dict[str, Row] = {}
+    for _ in range(tries):
+        before = sample()
+        told = ask()
+        pause()
+        for row in compare(before, told, sample()):
+            if best.get(row.reading, row).verdict in BAD or row.reading not in best:
+                best[row.reading] = row
+        if not bad(best.values()):
+            break
+    return list(best.values())
+
+
+def bad(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that say that something is wrong."""
+    return [row for row in rows if row.verdict in BAD]
+
+
+def _compared(reading: str, before: GpuSample, told: Told, after: GpuSample) -> Row:
+    values = [getattr(one, reading) for one in (before, after)]
+    known = [value for value in values if not isinstance(value, Missing)]
+    theirs = told.numbers.get(reading)
+    fixed, share = TOLERANCES.get(reading, (0.0, 0.0))
+    tolerance = " and ".join(filter(None, (f"±{fixed:g}" if fixed else "", f"±{share:.0%}" if share else "")))
+    verdict = NEITHER
+    if not known:
+        verdict = NEITHER if theirs is None else ONLY_SMI
+    elif theirs is None:
+        verdict = ONLY_TFMON
+    else:
+        room = fixed + share * theirs
+        # Versions of nvidia-smi differ in whether what the driver reserves counts as used.
+        reserved = told.numbers.get("reserved_bytes", 0.0) if reading == "used_bytes" else 0.0
+        inside = any(min(known) - room <= value <= max(known) + room for value in (theirs, theirs - reserved))
+        verdict = AGREES if inside else DIFFERS
+    scale, unit = (MIB, " MiB") if reading.endswith("_bytes") else (1, "")
+    if fixed:
+        tolerance = tolerance.replace(f"±{fixed:g}", f"±{fixed / scale:g}{unit}", 1)
+    told_text = "" if theirs is None else f"{theirs / scale:.6g}{unit}"
+    return Row(reading, _written(values[-1], scale, unit), told_text, tolerance or "equal", verdict)
+
+
+def _reasons(before: GpuSample, told: Told, after: GpuSample) -> Row:
+    """Compare what limits the clocks, in words; a hardware slowdown tfmon tells only after two samples."""
+    bits = told.numbers.get("clock_reasons")
+    seen = [one.clock_reasons for one in (before, after) if not isinstance(one.clock_reasons, Missing)]
+    words = [", ".join(sorted(reason.text for reason in reasons)) for reasons in seen]
+    theirs = "" if bits is None else ", ".join(sorted(one.text for one in explain(int(bits) & ~0x8, below=False)))
+    if not seen or bits is None:
+        verdict = NEITHER if not seen and bits is None else ONLY_TFMON if seen else ONLY_SMI
+    else:
+        verdict = AGREES if theirs in words else DIFFERS
+    return Row("clock_reasons", words[-1] if words else "", theirs, "equal", verdict)
+
+
+def _written(value: float | Missing, scale: float = 1, unit: str = "") -> str:
+    return f"n/a ({value.reason})" if isinstance(value, Missing) else f"{value / scale:.6g}{unit}"
+
+
+assert {*READINGS, *NO_COUNTERPART} <= {one.name for one in fields(GpuSample)}

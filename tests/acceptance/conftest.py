@@ -1,0 +1,142 @@
+"""The acceptance on a GPU: `make accept-gpu` runs it. Elsewhere every step is skipped, with its reason."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tfmon
+from tfmon.lanes.group import LaneGroup
+from tfmon.probes.base import Gpu
+from tfmon.probes.gpus import GpuSearch, find_gpus
+from tfmon.probes.nvidia.probe import NvidiaProbe
+from tfmon.probes.wheel import read_wheel
+from tfmon.runner import program as program_module
+
+from .ledger import Ledger, Step
+from .smi import Smi
+
+FOLDER = os.environ.get("TFMON_ACCEPT_GPU", "")
+LEAST_S = 20.0
+"""Time that a step may take, at least."""
+LEDGER = Ledger(Path(FOLDER or "accept-gpu"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the steps where nobody asks for them; the tests of the harness itself run always."""
+    for item in items:
+        if _is_step(item) and not FOLDER:
+            item.add_marker(pytest.mark.skip(reason="it takes 8 minutes of a GPU: make accept-gpu asks for it"))
+
+
+def _is_step(item: pytest.Item) -> bool:
+    return item.path.parent == Path(__file__).parent and "step" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Note how a step ended."""
+    outcome = yield
+    report = outcome.get_result()
+    if not FOLDER or not _is_step(item):
+        return
+    step = LEDGER.step(item.name)
+    step.seconds = round(step.seconds + report.duration, 2)
+    if report.when == "call" or report.outcome != "passed":
+        step.outcome = report.outcome
+    if report.skipped and isinstance(report.longrepr, tuple):
+        step.reason = str(report.longrepr[2]).removeprefix("Skipped: ")
+    elif report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        step.reason = (crash.message if crash is not None else str(report.longrepr)).strip().splitlines()[0][:300]
+
+
+def pytest_sessionfinish() -> None:
+    """Write the report, whatever happened."""
+    if FOLDER and LEDGER.steps:
+        LEDGER.write()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where the report is."""
+    if FOLDER and LEDGER.steps:
+        terminalreporter.write_line(f"report: {LEDGER.folder / 'report.md'}")
+        if LEDGER.recording.exists():
+            terminalreporter.write_line(f"recording: {LEDGER.recording}")
+
+
+@pytest.fixture(scope="session")
+def ledger() -> Ledger:
+    """Return where all steps write."""
+    LEDGER.folder.mkdir(parents=True, exist_ok=True)
+    return LEDGER
+
+
+@pytest.fixture
+def step(ledger: Ledger, request: pytest.FixtureRequest) -> Step:
+    """Return where this test writes what it finds; skip what the time does not suffice for."""
+    if ledger.left_s < LEAST_S:
+        pytest.skip("the eight minutes are over")
+    return ledger.step(request.node.name)
+
+
+@pytest.fixture(scope="session")
+def search(ledger: Ledger) -> GpuSearch:
+    """Return the GPUs of this machine; skip where there is none of NVIDIA."""
+    found = find_gpus()
+    if not found.usable:
+        pytest.skip(f"no GPU: {found.reason}")
+    if not found.usable[0].uuid.startswith(("GPU-", "MIG-")):
+        pytest.skip(f"{found.usable[0].name} is no NVIDIA GPU")
+    names = ", ".join(gpu.name for gpu in found.usable)
+    ledger.facts |= {
+        "machine": f"{platform.platform()}, {os.cpu_count()} cores",
+        "GPUs": names,
+        "NVIDIA driver": found.driver,
+        "tfmon": tfmon.__version__,
+        "Python": platform.python_version(),
+        "TensorFlow": getattr(read_wheel(), "version", ""),
+    }
+    return found
+
+
+@pytest.fixture(scope="session")
+def gpu(search: GpuSearch) -> Gpu:
+    """Return the first whole GPU, or else the first instance."""
+    return search.usable[0]
+
+
+@pytest.fixture(scope="session")
+def device(gpu: Gpu) -> str:
+    """Return the GPU as a lane names it."""
+    return gpu.uuid if gpu.part_of else f"gpu:{gpu.index}"
+
+
+@pytest.fixture(scope="session")
+def smi() -> Smi:
+    """Return what asks nvidia-smi; skip where there is none."""
+    if shutil.which("nvidia-smi") is None:
+        pytest.skip("nvidia-smi is not in PATH")
+    return Smi()
+
+
+@pytest.fixture
+def probe(search: GpuSearch) -> Iterator[NvidiaProbe]:
+    """Return a probe of all GPUs."""
+    probe = NvidiaProbe(search.sampled(on_gpu=True))
+    yield probe
+    probe.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def child() -> None:
+    """Let a test of this harness train with a child that needs no GPU: TFMON_ACCEPT_CHILD names its script."""
+    script = os.environ.get("TFMON_ACCEPT_CHILD")
+    if script and FOLDER:
+        program_module.LaneGroup = functools.partial(LaneGroup, script=Path(script))

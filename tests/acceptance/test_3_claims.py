@@ -1,0 +1,65 @@
+"""What scenarios claim of a GPU, and how lanes over several GPUs scale."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tfmon.catalog import find_scenario, list_scenarios
+from tfmon.model.spec import SpecError, parse_lane
+from tfmon.probes.gpus import GpuSearch
+from tfmon.runner.headless import run
+from tfmon.runner.planner import RaceOptions
+from tfmon.runner.program import Program
+from tfmon.runner.verification import SHORTEST_S, verify_claims
+
+from .ledger import Ledger, Step
+from .racing import SCENARIO
+
+pytestmark = [pytest.mark.process, pytest.mark.tensorflow, pytest.mark.timeout(480)]
+
+RACE_S = float(os.environ.get("TFMON_ACCEPT_CLAIM_S", SHORTEST_S))
+ONE_S = 20.0
+"""A claim takes so long at most: TensorFlow is loaded twice, then the race."""
+SCALING_S = 20.0
+
+
+def test_lanes_over_several_gpus_scale(step: Step, ledger: Ledger, search: GpuSearch):
+    whole = [gpu for gpu in search.gpus if not gpu.split]
+    if len(whole) < 2:
+        pytest.skip(f"there is {len(whole)} whole GPU")
+    try:
+        parse_lane("gpu:0+1", ())
+    except SpecError:
+        pytest.skip("this tfmon has no lanes over several GPUs")
+    both = f"gpu:{whole[0].index}+{whole[1].index}"
+    program = Program(
+        RaceOptions(lanes=(f"gpu:{whole[0].index}", both), settings=("batch_size=4096",), seconds=SCALING_S)
+    )
+    assert run(program, program.plan(find_scenario(SCENARIO)), quiet=True) == ""
+    one, two = program.session.snapshot().lanes
+    assert (one.trouble, two.trouble) == (None, None)
+    speeds = [lane.steady.examples / (lane.steady.span_ns / 1e9) for lane in (one, two)]
+    step.notes.append(f"{both}: {speeds[1] / speeds[0]:.2f} times the examples a second of one GPU")
+
+
+def test_the_claims_that_need_a_gpu(step: Step, ledger: Ledger, search: GpuSearch):
+    infos = [(info, claim) for info in list_scenarios() for claim in info.claims if claim.needs == "gpu"]
+    infos = infos[: int(os.environ.get("TFMON_ACCEPT_CLAIMS", len(infos)))]
+    assert infos
+    counts: dict[str, int] = {}
+    for place, (info, claim) in enumerate(infos):
+        if ledger.left_s < ONE_S:
+            step.notes.append(f"{len(infos) - place} claims were not reached within the eight minutes")
+            break
+        (result,), interrupted = verify_claims([replace(info, claims=(claim,))], Path(sys.executable), RACE_S)
+        assert interrupted == ""
+        counts[result.outcome] = counts.get(result.outcome, 0) + 1
+        found = result.reason or ("" if result.ratio is None else f"ratio {result.ratio.value:.2f}")
+        step.notes.append(f"{info.name}, {claim.says}: {result.outcome} ({found})")
+    step.notes.append(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    assert counts and set(counts) != {"not testable here"}, "no claim could be measured"

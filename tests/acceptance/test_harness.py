@@ -1,0 +1,252 @@
+"""The harness of the acceptance on a GPU: with the scripted driver, and an `nvidia-smi` that reads its script."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.events import gpu_sample
+from support.gpu_profile import write_profile
+from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, FakeDriver, build_fake_nvml, driver, load_driver, take
+
+from tfmon.analysis.attribution import Shares
+from tfmon.model.readings import GpuSample, Missing
+from tfmon.probes.machine import in_pid_namespace
+from tfmon.probes.nvidia.probe import NvidiaProbe
+from tfmon.profile.breakdown import read_profile
+from tfmon.profile.result import GpuTime, Profile
+
+from .agreement import AGREES, DIFFERS, NEITHER, ONLY_SMI, ONLY_TFMON, agree, bad, compare
+from .ledger import Ledger
+from .racing import points_apart
+from .smi import Smi, SmiError, Told
+
+__all__ = ["build_fake_nvml", "driver", "load_driver"]
+
+ROOT = Path(__file__).parents[2]
+SUPPORT = ROOT / "tests" / "support"
+FULL = TWO_GPUS + "clock 0 1500 1600 1980 1700\nlink 0 4 5 16 16\necc 0 0\nrows 0 1 0\nreasons 0 4\nreasons 1 0\n"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the fake `nvidia-smi` first in PATH; return its folder."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    command = folder / "nvidia-smi"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -S {SUPPORT / "fake_smi.py"} "$@"\n')
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+@pytest.mark.process
+class TestAgreement:
+    @pytest.fixture
+    def rows(self, driver: FakeDriver, smi: Path, clock) -> Callable[[str], dict[str, str]]:
+        """Return a function that compares a GPU, and returns the verdict of each reading."""
+
+        def look(script: str = FULL) -> dict[str, str]:
+            driver.play(script)
+            probe, asked = NvidiaProbe([BUSY, IDLE], clock_ns=clock), Smi()
+            take(probe)
+            found = agree(
+                lambda: take(probe)[0],
+                lambda: asked.ask()[BUSY.uuid],
+                tries=2,
+                pause=lambda: clock.pass_s(2),
+            )
+            probe.close()
+            return {row.reading: row.verdict for row in found}
+
+        return look
+
+    def test_every_reading_agrees_with_the_same_driver(self, rows):
+        found = rows()
+        assert bad_of(found) == []
+        assert {name for name, verdict in found.items() if verdict == AGREES} >= {
+            "name", "busy_pct", "used_bytes", "total_bytes", "power_limit_w", "temperature_c", "sm_clock_mhz",
+            "sm_clock_max_mhz", "pcie_width", "ecc_errors", "remapped_rows", "clock_reasons",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("column", "told", "reading"),
+        [
+            ("temperature.gpu", "15", "temperature_c"),
+            ("memory.used", "99", "used_bytes"),
+            ("pcie.link.width.current", "8", "pcie_width"),
+            ("clocks.max.sm", "1981", "sm_clock_max_mhz"),
+            ("clocks_event_reasons.active", "0x40", "clock_reasons"),
+            ("name", "NVIDIA_Other", "name"),
+        ],
+    )
+    def test_one_that_is_wrong_is_found(self, rows, monkeypatch, column, told, reading):
+        monkeypatch.setenv("FAKE_SMI_OFF", f"{column}={told}")
+        assert bad_of(rows()) == [reading]
+
+    def test_what_only_one_of_them_has(self, rows, monkeypatch):
+        found = rows(FULL + "ret DeviceGetTemperatureV 3\nret DeviceGetTemperature 3\n")
+        assert found["temperature_c"] == ONLY_SMI and bad_of(found) == ["temperature_c"]
+        monkeypatch.setenv("FAKE_SMI_OFF", "temperature.gpu=[N/A]")
+        found = rows()
+        assert found["temperature_c"] == ONLY_TFMON and bad_of(found) == []
+        assert rows(FULL.replace("ecc 0 0\n", ""))["ecc_errors"] == NEITHER
+
+    def test_an_older_nvidia_smi_is_asked_by_its_own_names(self, rows, monkeypatch):
+        monkeypatch.setenv("FAKE_SMI_OLD", "1")
+        found = rows()
+        assert (found["clock_reasons"], found["power_limit_w"], bad_of(found)) == (AGREES, AGREES, [])
+
+    def test_processes_by_gpu(self, driver, smi):
+        driver.play(FULL + f"lane 1 {os.getpid()} {64 * 2**20}\nlane 1 999999999 5000000\n")
+        told = Smi().ask()
+        assert list(told[BUSY.uuid].used_by_pid) == [4242]
+        assert told[IDLE.uuid].used_by_pid == {os.getpid(): 64 * 2**20}
+        (_, idle) = take(NvidiaProbe([BUSY, IDLE]))
+        assert idle.used_by_pid == {os.getpid(): 64 * 2**20}
+        assert idle.used_bytes == 64 * 2**20, "a process that is gone uses nothing"
+
+    def test_one_that_fails(self, smi, monkeypatch):
+        (smi / "nvidia-smi").write_text("#!/bin/sh\necho NVIDIA-SMI has failed; exit 9\n")
+        with pytest.raises(SmiError, match="NVIDIA-SMI has failed"):
+            Smi().ask()
+
+
+def bad_of(verdicts: dict[str, str]) -> list[str]:
+    return [name for name, verdict in verdicts.items() if verdict in (DIFFERS, ONLY_SMI)]
+
+
+class TestRange:
+    """A value that moves must lie between the samples before and after, with the tolerance."""
+
+    def look(self, before, after, told: float, reading: str = "temperature_c") -> str:
+        one, two = (replace(gpu_sample(), **{reading: value}) for value in (before, after))
+        return next(row.verdict for row in compare(one, Told("", {reading: told}), two) if row.reading == reading)
+
+    @pytest.mark.parametrize(
+        ("before", "after", "told", "verdict"),
+        [(50, 60, 48, AGREES), (60, 50, 62, AGREES), (50, 60, 47.5, DIFFERS), (Missing("first"), 60, 62, AGREES)],
+    )
+    def test_temperature(self, before, after, told, verdict):
+        assert self.look(before, after, told) == verdict
+
+    def test_power_may_differ_by_a_share_too(self):
+        assert self.look(400, 400, 452, "power_w") == AGREES
+        assert self.look(400, 400, 458, "power_w") == DIFFERS
+
+    def test_one_that_agrees_once_is_right(self):
+        values = iter((10.0, 10.0, 40.0, 40.0))
+        told = iter((40.0, 10.0))
+
+        def sample() -> GpuSample:
+            return gpu_sample(temperature_c=next(values))
+
+        rows = agree(sample, lambda: Told("", {"temperature_c": next(told)}), tries=2, pause=lambda: None)
+        assert "temperature_c" in {row.reading for row in bad(rows)}
+        values = iter((10.0, 10.0, 40.0, 40.0))
+        told = iter((40.0, 40.0))
+        rows = agree(sample, lambda: Told("", {"temperature_c": next(told)}), tries=2, pause=lambda: None)
+        assert "temperature_c" not in {row.reading for row in bad(rows)}
+
+
+class TestShares:
+    def profile(self, folder: Path) -> Profile:
+        """Return a profile of steps of 1 ms, of which kernels run 0.6 and copies 0.2."""
+        gpu = GpuTime("GPU", 6e5, 2e5, 0, 2e5, 0, 8.0, 0.0, 2e5, 1e5, 5e4, 0, 5e4)
+        return replace(read_profile(write_profile(folder), on_gpu=True), step_ns=1e6, devices=(gpu,))
+
+    def test_each_part_against_the_profiler(self, tmp_path):
+        shares = Shares(
+            input_pct=12.0, copy_pct=45.0, dispatch_pct=0.0, device_pct=43.0, step_pct=43.0, sync_pct=0.0,
+            report_pct=0.0, other_pct=0.0,
+        )  # fmt: skip
+        found = {name: apart for name, (_, _, apart) in points_apart(shares, self.profile(tmp_path)).items()}
+        assert found == {"compute": pytest.approx(17), "input": pytest.approx(2), "copy": 0}
+        hidden = replace(shares, device_pct=Missing("hidden"), copy_pct=15.0)
+        found = {name: apart for name, (_, _, apart) in points_apart(hidden, self.profile(tmp_path)).items()}
+        assert found == {"compute": 0, "input": pytest.approx(2), "copy": pytest.approx(5)}
+
+
+def accept(folder: Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], dict[str, dict]]:
+    """Run the steps as `make accept-gpu` does; return how it ended, and the steps of its report by name."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/acceptance"]
+    command += ["--deselect", "tests/acceptance/test_harness.py"]
+    given = {**os.environ, "TFMON_ACCEPT_GPU": str(folder), "PYTHONPATH": str(ROOT), **environment}
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=240, check=False)
+    told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    return done, {step["name"]: step for step in told["steps"]}
+
+
+@pytest.mark.process
+def test_without_a_gpu_every_step_is_skipped_with_the_reason(tmp_path):
+    done, steps = accept(tmp_path / "out", CUDA_VISIBLE_DEVICES="", LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(steps) == 11
+    assert {step["outcome"] for step in steps.values()} == {"skipped"}
+    reasons = {step["reason"].partition(":")[0] for step in steps.values()}
+    assert reasons <= {"no GPU", "nvidia-smi is not in PATH"}
+    assert "11 skipped" in (tmp_path / "out/report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.process
+def test_on_the_scripted_driver_it_finds_what_is_right_and_what_is_not(build_fake_nvml, smi, tmp_path):
+    script = tmp_path / "script.txt"
+    script.write_text(FULL.replace("count 2", "count 1"), encoding="utf-8")
+    done, steps = accept(
+        tmp_path / "out",
+        LD_LIBRARY_PATH=str(build_fake_nvml().parent),
+        FAKE_NVML_SCRIPT=str(script),
+        TFMON_ACCEPT_CHILD=str(SUPPORT / "gpu_child.py"),
+        TFMON_ACCEPT_RACE_S="8",
+        TFMON_ACCEPT_CLAIMS="1",
+        TFMON_ACCEPT_CLAIM_S="6",
+    )
+    outcomes = {name: step["outcome"] for name, step in steps.items()}
+    contained = in_pid_namespace()
+    wanted = {
+        "test_every_reading_agrees_with_nvidia_smi": "passed",
+        "test_processes_and_their_memory_agree": "skipped" if contained else "passed",
+        "test_what_a_sample_costs": "passed",
+        "test_the_race_has_a_verdict_and_its_knobs_changed": "passed",
+        "test_readings_agree_with_nvidia_smi_while_a_lane_trains": "passed",
+        "test_the_memory_of_the_lane_is_what_nvidia_smi_says": "passed",
+        "test_shares_of_step_time_are_those_of_the_profiler": "passed",
+        "test_the_recording_ends_with_the_same_figures": "passed",
+        "test_the_memory_of_a_killed_lane_is_given_back": "passed",
+        "test_lanes_over_several_gpus_scale": "skipped",
+        "test_the_claims_that_need_a_gpu": "passed",
+    }
+    assert outcomes == wanted, done.stdout[-6000:] + done.stderr
+    assert done.returncode == 0
+    assert steps["test_lanes_over_several_gpus_scale"]["reason"] == "there is 1 whole GPU"
+    counts = "9 passed, 0 failed, 2 skipped" if contained else "10 passed, 0 failed, 1 skipped"
+    report = (tmp_path / "out/report.md").read_text(encoding="utf-8")
+    for words in (
+        counts, "| temperature_c | 61 | 61 | ±2 | agrees |", "2861 MiB were given back",
+        "nvmlDeviceGetUtilizationRates: median", "by the profiler 90.0 %",
+        "- NVIDIA driver: 550.54.15", "## To ship the race",
+    ):  # fmt: skip
+        assert words in report
+    assert (tmp_path / "out/example.jsonl.gz").stat().st_size > 1_000
+
+
+def test_the_report_of_steps_that_failed_and_were_not_reached(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.step("test_one_thing").outcome = "failed"
+    ledger.step("test_one_thing").reason = "it was 3"
+    ledger.step("test_another")
+    text = ledger.write().read_text(encoding="utf-8")
+    assert "## one thing: failed\n\nit was 3" in text
+    assert "## another: not reached" in text
+    assert "To ship" not in text

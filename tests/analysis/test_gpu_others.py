@@ -1,0 +1,110 @@
+"""What other processes took of a lane's GPU: in slices or in time, in the verdict and in the bottleneck."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.shared_gpu import ANA, share, shared_demo
+
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.gpu_others import gpu_others
+from tfmon.model.readings import ProcessName
+from tfmon.reports.race import to_json, to_text
+
+
+def found(demo):
+    return gpu_others(demo.session.snapshot().lane("gpu:0"))
+
+
+def test_a_process_that_takes_some_of_the_gpu_in_some_slices_is_told_with_its_share_and_who_it_is():
+    demo = shared_demo([0, 0, 0, 40, 40, 0, 0, 0, 0, 0])
+    one = found(demo)
+    # In 20 s this lane has 17 slices of 0.6 s, and for 4 s of these there was somebody.
+    assert (one.slices, one.of_slices, one.time_share) == (3, 17, pytest.approx(0.2))
+    assert one.text == f"another process took 40 % of gpu:0 during 3 of 17 slices (ana: {ANA.command})"
+
+
+def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
+    demo = shared_demo([0, 0, 40, 40, 40])
+    shown = analyse(demo.session.snapshot())
+    assert "another process took 40 % of gpu:0 during" in shown.verdict.note
+    assert shown.verdict.note.count("the figures include that") == 1
+    bottleneck = shown.lane("gpu:0").bottleneck
+    assert bottleneck.text.endswith(", while others took 40 % of gpu:0")
+    assert any("what may help is best tried when they are gone" in line for line in bottleneck.also)
+    assert any("others hold 60 GiB of this GPU's memory, by ana" in line for line in bottleneck.also)
+    assert "others took" not in shown.lane("cpu").bottleneck.text
+    cpu, gpu = to_json(shown)["lanes"]
+    assert cpu["gpu_others"] is None
+    assert (gpu["gpu_others"]["gpu_pct"], gpu["gpu_others"]["user"]) == (pytest.approx(40), "ana")
+    assert "another process took 40 % of gpu:0" in to_text(shown)
+
+
+def test_a_gpu_of_ones_own_is_not_talked_about():
+    demo = shared_demo([0] * 5, held_gib=0)
+    shown = analyse(demo.session.snapshot())
+    assert "took" not in shown.verdict.note + shown.lane("gpu:0").bottleneck.text
+    assert found(demo).slices == 0 and found(demo).of_slices > 5
+    assert to_json(shown)["lanes"][1]["gpu_others"]["slices"] == 0
+
+
+def test_without_shares_from_the_driver_nothing_is_claimed():
+    assert found(shared_demo([None] * 5)) is None
+
+
+def test_lanes_that_train_at_once_are_told_by_time():
+    demo = shared_demo([0, 0, 30, 30, 0], mode="concurrent")
+    assert found(demo).text.startswith("another process took 30 % of gpu:0 during 40 % of the time")
+    assert "took 30 %" in analyse(demo.session.snapshot()).verdict.note
+
+
+def test_windows_with_the_work_of_others_are_marked_and_count_all_the_same():
+    demo = shared_demo([0, 50, 0])
+    lane = demo.session.snapshot().lane("gpu:0")
+    marked = [point for point in lane.points if point.others]
+    assert 0 < len(marked) < len(lane.points) and all(point.steady for point in marked[1:])
+    assert lane.discarded.keys() <= {"warm-up"}
+    assert [mark.text for mark in lane.knob_marks] == ["others 50 %"]
+
+
+def test_a_changed_knob_begins_the_count_anew():
+    demo = shared_demo([60, 60])
+    demo.apply("gpu:0", "batch_size", 64)
+    assert found(demo) is None
+    assert not found(share(demo, [0, 0])).slices
+
+
+def test_other_lanes_and_children_of_tfmon_are_no_others():
+    ours = {777: replace(ProcessName("me", "tfmon"), ours=True)}
+    demo = shared_demo([0])
+    sample = demo.session.snapshot().gpus[0]
+    at_ns = demo.clock() + 10**9
+    more = {"at_ns": at_ns, "shares_since_ns": demo.clock(), "shares_until_ns": at_ns}
+    demo.session.accept(replace(sample, busy_by_pid={777: 90.0, 4_000: 5.0}, processes=ours, **more))
+    assert found(demo).share_pct == 0
+
+
+def test_in_a_container_whose_numbers_are_the_hosts_nobody_is_accused():
+    demo = shared_demo([80, 80], foreign_pids=True)
+    assert found(demo).share_pct == pytest.approx(80)  # the lane's own number is listed
+    hidden = shared_demo([])
+    sample = demo.session.snapshot().gpus[0]
+    hidden.session.accept(replace(sample, used_by_pid={31_000: 2**30}, busy_by_pid={31_000: 90.0}))
+    assert found(hidden) is None
+
+
+def test_several_processes_are_counted_and_the_greediest_is_named():
+    demo = shared_demo([0])
+    sample = demo.session.snapshot().gpus[0]
+    for second in (1, 2, 3, 4):
+        at_ns = demo.clock() + second * 10**9
+        shares = {777: 20.0, 778: 30.0, 779: 0.0}
+        demo.session.accept(
+            replace(
+                sample, at_ns=at_ns, busy_by_pid=shares, processes={778: ProcessName("bob", "serve")},
+                shares_since_ns=at_ns - 10**9, shares_until_ns=at_ns,
+            )
+        )  # fmt: skip
+    one = found(demo)
+    assert (one.processes, one.first) == (2, ProcessName("bob", "serve"))

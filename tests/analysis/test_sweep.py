@@ -1,0 +1,156 @@
+"""Which combinations there are, and what the pairs of one come to."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from support.sweeps import planned
+
+from tfmon.analysis.sweep import (
+    BEATEN,
+    LIMIT,
+    MEASURED,
+    OPEN,
+    answer,
+    choices_of,
+    combine,
+    judge,
+    next_due,
+    parse_over,
+    rank,
+)
+from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob, KnobError
+from tfmon.model.records import replace
+from tfmon.model.spec import LaneSpec
+from tfmon.model.sweep import Pair, PairMeasured, VisitBegan, after, kind_of, learns_differently
+
+KNOBS = (BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob("rate", default=0.1, help="", low=0.0, high=1.0))
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (["batch_size=32,128"], {"batch_size": (32, 128)}),
+        (["batch_size=16..100"], {"batch_size": (16, 32, 64)}),
+        (["batch_size=8,8,16"], {"batch_size": (8, 16)}),
+        (["prefetch=off,2,auto", "rate=0.1,1e-3"], {"prefetch": ("off", 2, "auto"), "rate": (0.1, 0.001)}),
+    ],
+)
+def test_values_are_read_by_the_knobs(words, values):
+    assert parse_over(KNOBS, words) == values
+
+
+def test_the_knobs_of_a_script_are_guessed():
+    assert parse_over(None, ["lr=1e-3,1e-4", "depth=2..8", "warm=on,off"]) == {
+        "lr": (1e-3, 1e-4), "depth": (2, 4, 8), "warm": (True, False)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "no knob is swept"),
+        (["batch_size"], "is not KNOB=VALUE,VALUE"),
+        (["hue=1,2"], "there is no knob 'hue'"),
+        (["batch_size=32"], "one value; a sweep needs two"),
+        (["batch_size=32,32"], "one value; a sweep needs two"),
+        (["batch_size=32,,64"], "an empty value"),
+        (["batch_size=32,many"], "batch_size=many is not possible"),
+        (["batch_size=low..high"], "no range of numbers"),
+        (["batch_size=64..16"], "a range goes up"),
+        (["batch_size=5..7"], "fewer than two powers of two"),
+        (["mixed_precision=1..8"], "takes off, bfloat16 or float16"),
+        (["rate=0.001..0.1"], "from 1 on; or list values"),
+        (["batch_size=8,16", "batch_size=32,64"], "given twice"),
+    ],
+)
+def test_what_cannot_be_swept_is_told(words, said):
+    with pytest.raises(KnobError) as caught:
+        parse_over(KNOBS, words)
+    assert said in str(caught.value)
+
+
+def test_too_many_are_refused_before_they_are_made():
+    values = tuple(range(1, 101))
+    plan = replace(planned().plan, over={"a": values, "b": values, "c": values})
+    with pytest.raises(KnobError, match="1 000 000 combinations are too many; 2000 is the most"):
+        combine(plan, {})
+
+
+def measured(state, number, ratio, pairs=16, *, noise=0.01, visits=1):
+    rng = random.Random(number)
+    for _ in range(visits):
+        visit = state.combinations[number].visits + 1
+        state = after(state, VisitBegan(number, "cpu"))
+        for place in range(pairs):
+            log = math.log(ratio) + rng.gauss(0, noise)
+            state = after(state, PairMeasured(number, Pair(log, bool(place % 2), visit, 1.0)))
+    return replace(state, running={})
+
+
+def test_an_interval_is_wider_the_more_combinations_one_is_chosen_from_and_narrower_by_fresh_processes():
+    state = measured(planned(), 0, 1.5)
+    one = state.combinations[0]
+    alone, of_many = (judge(one, state.plan, choices, 1.0).ratio for choices in (1, 200))
+    assert of_many.high - of_many.low > 1.5 * (alone.high - alone.low)
+    often = measured(planned(), 0, 1.5, visits=4).combinations[0]
+    assert judge(often, state.plan, 200, 1.0).ratio.half_width < of_many.half_width / 1.5
+
+
+def test_what_others_tell_of_equal_processes_makes_intervals_narrower():
+    state = planned(everything=True)
+    for number in (0, 2, 4, 5, 6):
+        state = measured(state, number, 1.2, visits=4)
+    before = rank(state)
+    state = measured(state, 7, 1.2, visits=1)
+    assert rank(state, before).rows[7].ratio.half_width < 0.8 * rank(state).rows[7].ratio.half_width
+
+
+def test_what_is_below_the_best_is_stopped_unless_all_are_wanted_and_time_limits_the_rest():
+    state = measured(measured(planned(until_ci=0.001), 0, 1.1), 4, 1.8)
+    rows = rank(state).rows
+    assert (rows[0].outcome, rows[4].outcome, rows[5].outcome) == (BEATEN, OPEN, OPEN)
+    assert next_due(rows, "cpu", ()) == 1 and next_due(rows, "cpu", (1,)) == 3
+    state = replace(state, plan=replace(state.plan, everything=True))
+    assert rank(state).rows[0].outcome == OPEN
+    state = replace(state, plan=replace(state.plan, each_s=10.0))
+    assert [rank(state).rows[number].outcome for number in (0, 4)] == [LIMIT, LIMIT]
+    state = replace(state, plan=replace(state.plan, until_ci=0.2))
+    assert rank(state).rows[4].outcome == MEASURED
+
+
+def test_below_the_baseline_nothing_can_win():
+    state = planned({"batch_size": (16, 64)}, until_ci=0.001)
+    state = measured(measured(state, 0, 0.7), 1, 0.8)
+    found = rank(state)
+    assert [row.outcome for row in found.rows] == [BEATEN, BEATEN]
+    assert answer(found)[0].startswith("nothing is faster than the baseline")
+
+
+def test_figures_are_made_again_only_for_what_has_changed():
+    state = measured(planned(), 0, 1.1)
+    first = rank(state)
+    second = rank(measured(state, 4, 1.3), first)
+    assert second.rows[0].ratio is first.rows[0].ratio
+    assert second.rows[4].ratio is not None
+
+
+def test_a_choice_among_refused_ones_is_none():
+    state = planned({"batch_size": (16, 32, 64, 4_096)})
+    assert choices_of(state.combinations, "cpu") == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "kind"),
+    [("cpu", "cpu"), ("gpu:0", "gpu"), ("gpu:11", "gpu"), ("gpu:0+3", "gpu:0+3"), ("2xcpu", "2xcpu")],
+)
+def test_places_of_one_kind_share_the_combinations(device, kind):
+    assert kind_of(LaneSpec(device)) == kind
+
+
+def test_what_changes_learning_is_told():
+    baseline = {"batch_size": 32, "mixed_precision": "off"}
+    assert learns_differently({"batch_size": 64, "prefetch": "off"}, baseline) == ("batch_size",)
+    assert learns_differently({"batch_size": 32, "mixed_precision": "off"}, baseline) == ()

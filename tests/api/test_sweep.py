@@ -1,0 +1,53 @@
+"""`tfmon.sweep`: the same code path as the command, with a typed result."""
+
+from __future__ import annotations
+
+import pytest
+
+import tfmon
+from tfmon.errors import UsageError
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("scripted")
+def test_a_sweep_returns_what_the_command_prints_and_goes_on_with_its_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTER", "batch_size=16:0.7 batch_size=64:1.6")
+    told: list[str] = []
+    file = tmp_path / "night.sweep"
+    over = {"batch_size": [16, 32, 64]}
+    base = {"batch_size": 32}
+    result = tfmon.sweep(
+        "small-dense", over, settings=base, slice_s=0.2, until_ci=0.05, record=file, progress=told.append
+    )
+    assert isinstance(result, tfmon.SweepResult) and result.file == file and result.interrupted is None
+    best = result.best()
+    assert best.settings == {"batch_size": 64}
+    assert best.ratio_ci95 is not None and best.ratio_ci95[0] < 1.6 < best.ratio_ci95[1]
+    assert result.combinations[1].state == "baseline"
+    assert result.combinations[1].examples_per_s == pytest.approx(10_000, rel=0.05)
+    assert (
+        "1.6" in str(result) and "best: batch_size=64" in result.text and any("settled" in line for line in told)
+    )
+    again = tfmon.sweep(resume=file, progress=False)
+    assert again.to_json()["combinations"] == result.to_json()["combinations"]
+    frame = result.to_frame()
+    assert list(frame["batch_size"]) == [64, 32, 16] and frame["ratio"][0] == best.ratio
+    with pytest.raises(tfmon.TfmonError, match="nothing was measured on gpu"):
+        result.best("gpu")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "a scenario or a command"),
+        ({"scenario": "small-dense", "over": {}}, "no knob is swept"),
+        ({"scenario": "small-dense", "over": {"hue": [1, 2]}}, "no knob 'hue'"),
+        ({"scenario": "small-dense", "over": {"batch_size": [1, 2]}, "until_ci": 2}, "until_ci=2 is not possible"),
+        ({"scenario": "small-dense", "over": {"batch_size": [1, 2]}, "limit_s": 0}, "limit_s=0 is not possible"),
+        ({"resume": "x", "record": "y"}, "leave record out"),
+    ],
+)
+def test_what_is_not_possible_raises(arguments, said):
+    with pytest.raises(UsageError) as caught:
+        tfmon.sweep(**arguments, progress=False)
+    assert said in caught.value.line

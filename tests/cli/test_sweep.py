@@ -1,0 +1,243 @@
+"""`tfmon sweep`, from the words to the answer."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support.hosts import FakeSsh
+from support.waiting import wait_for
+
+from tfmon.recordings import sweeps
+
+FASTER = "batch_size=16:1.2 batch_size=64:1.6 batch_size=128:1.4"
+GRID = ("small-dense", "--over", "batch_size=16,64,128,4000", "--slice", "0.2", "--headless")
+FAKE = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
+
+
+@pytest.mark.process
+def test_the_best_is_found_and_told_as_json_and_the_rest_goes_on_without_measuring_twice(
+    tfmon, scripted, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FASTER", FASTER)
+    file = tmp_path / "night.sweep"
+    done = tfmon("sweep", *GRID, "--until-ci", "5%", "--record", file, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["best"] == {"cpu": {"batch_size": 64}}
+    first, *others = found["combinations"]
+    assert first["settings"] == {"batch_size": 64} and first["ratio_ci95"][0] < 1.6 < first["ratio_ci95"][1]
+    assert first["interval_kind"] == "always-valid" and first["learns_differently_by"] == ["batch_size"]
+    assert [one["settings"]["batch_size"] for one in others] == [128, 16, 4000]
+    assert others[-1]["state"] == "refused" and "at most 1000" in others[-1]["reason"]
+    assert (found["file"], found["interrupted"]) == (str(file), None)
+    before = file.read_bytes()
+    again = tfmon("sweep", "--resume", file, "--csv")
+    assert again.code == 0, again.err
+    rows = list(csv.DictReader(io.StringIO(again.out)))
+    assert [row["batch_size"] for row in rows] == ["64", "128", "16", "4000"]
+    assert float(rows[0]["ratio"]) == first["ratio"]
+    assert file.read_bytes() == before, "nothing was left to measure"
+
+
+@pytest.mark.process
+def test_a_combination_whose_process_dies_fails_after_three_times_and_the_sweep_goes_on(
+    tfmon, scripted, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("DIES", "batch_size=16")
+    words = ("small-dense", "--over", "batch_size=16,64", "--slice", "0.2", "--until-ci", "20%")
+    done = tfmon("sweep", *words, "--headless", "--record", tmp_path / "x.sweep")
+    assert done.code == 1
+    assert "batch 16: failed: " in done.out and "SIGKILL" in done.out
+    died, lived = sweeps.read(tmp_path / "x.sweep").combinations
+    assert len(died.deaths) == 3 and lived.figures.examples_per_s > 0
+
+
+@pytest.mark.process
+def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted, tmp_path, monkeypatch):
+    process, told = os.getpid(), []
+    monkeypatch.setattr("tfmon.runner.sweep_headless.show_progress", told.append)
+
+    def interrupt() -> None:
+        wait_for(lambda: any("best batch" in text for text in told), 60, "a first figure")
+        os.kill(process, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    done = tfmon("sweep", *GRID, "--record", tmp_path / "night.sweep")
+    thread.join()
+    assert done.code == 130
+    assert "ended early: interrupted by SIGINT" in done.out
+    assert f"tfmon sweep --resume {tmp_path / 'night.sweep'} goes on with it" in done.out
+
+
+@pytest.mark.process
+def test_a_monitor_that_was_killed_leaves_a_file_to_go_on_with(tfmon, scripted, tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTER", FASTER)
+    file = tmp_path / "night.sweep"
+    command = [sys.executable, str(FAKE), "sweep", *GRID, "--until-ci", "5%", "--record", str(file)]
+    path = {"PYTHONPATH": os.pathsep.join((str(FAKE.parents[2]), str(FAKE.parents[1])))}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env={**os.environ, **path}, start_new_session=True, **quiet) as monitor:
+
+        def half_way() -> bool:
+            return (
+                file.exists() and b"VisitEnded" in (data := file.read_bytes()) and data.count(b"PairMeasured") > 9
+            )
+
+        wait_for(half_way, 60, "half of it")
+        os.kill(monitor.pid, signal.SIGKILL)
+    kept = sweeps.read(file).combinations
+    done = tfmon("sweep", "small-dense", "--resume", file, "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["best"] == {"cpu": {"batch_size": 64}}
+    for before, now in zip(kept, sweeps.read(file).combinations, strict=True):
+        assert now.pairs[: len(before.pairs)] == before.pairs
+    assert json.loads(done.out)["settled"] == 4
+
+
+@pytest.mark.process
+def test_two_places_of_this_machine_take_turns_and_a_gpu_has_a_ranking_of_its_own(
+    tfmon, scripted, tmp_path, monkeypatch
+):
+    from tfmon.probes.base import Gpu
+    from tfmon.probes.gpus import GpuSearch
+    from tfmon.runner import program
+
+    gpu = Gpu(index=0, uuid="GPU-1", name="NVIDIA H200", physical_gpu=0)
+    monkeypatch.setattr(program, "find_gpus", lambda python: GpuSearch((gpu,)))
+    monkeypatch.setattr(program, "choose_probes", lambda lanes, gpus: [])
+    monkeypatch.setenv("FASTER", FASTER)
+    words = ("small-dense", "--over", "batch_size=16,64", "--slice", "0.2", "--until-ci", "20%", "--on", "cpu,gpu")
+    done = tfmon("sweep", *words, "--json", "--record", tmp_path / "x.sweep")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["best"] == {"cpu": {"batch_size": 64}, "gpu": {"batch_size": 64}}
+    assert {one["place"] for one in found["combinations"]} == {"cpu", "gpu:0"}
+
+
+@pytest.mark.process
+def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_path, monkeypatch):
+    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": FASTER})
+    monkeypatch.setenv("FASTER", FASTER)
+    config = tmp_path / "config.toml"
+    config.write_text(f'[hosts.gpu2]\npython = "{sys.executable}"\n')
+    monkeypatch.setenv("TFMON_CONFIG", str(config))
+    words = (
+        "small-dense",
+        "--over",
+        "batch_size=16,64",
+        "--slice",
+        "0.2",
+        "--until-ci",
+        "20%",
+        "--on",
+        "gpu2/cpu,cpu",
+    )
+    done = tfmon("sweep", *words, "--json", "--record", tmp_path / "x.sweep")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["best"] == {"cpu": {"batch_size": 64}}
+    assert {one["place"] for one in found["combinations"]} == {"cpu", "gpu2/cpu"}
+
+
+@pytest.mark.tensorflow
+def test_a_real_scenario_is_swept(tfmon, tmp_path):
+    words = ("--over", "graph=on,off", "--slice", "0.2", "--until-ci", "30%", "--limit", "20")
+    done = tfmon("sweep", "small-dense", *words, "--json", "--record", tmp_path / "x.sweep")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    slow = found["combinations"][-1]
+    assert slow["settings"] == {"graph": False} and slow["ratio"] < 0.8
+    assert slow["memory_bytes"] > 1e8 and slow["examples_per_s"] > 0
+    assert "nothing is faster" in found["text"][0] or "best: the baseline" in found["text"][0]
+
+
+SCRIPT = """
+import keras, numpy as np
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.01), "mse")
+model.fit(np.zeros((512, 8)), np.zeros(512), batch_size=8, epochs=10_000, verbose=0)
+"""
+
+
+@pytest.mark.tensorflow
+def test_the_knobs_that_a_script_offers_are_swept(tfmon, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    words = ("--over", "learning_rate=1e-3,1e-4", "--slice", "0.2", "--until-ci", "30%")
+    done = tfmon("sweep", *words, "--json", "--record", tmp_path / "x.sweep", "--", sys.executable, script)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)["combinations"]
+    assert {one["settings"]["learning_rate"] for one in found} == {1e-3, 1e-4}
+    assert all(one["state"] in ("measured", "stopped early") and one["pairs"] >= 5 for one in found)
+
+
+TWO = ("--over", "batch_size=16,64")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "sweep a scenario, or a command of your own"),
+        (("small-dense",), "no knob is swept"),
+        (("small-dense", *TWO, "--", "python", "train.py"), "sweep a scenario, or a command"),
+        (("small-dens", *TWO), "there is no scenario"),
+        (("small-dense", "--over", "hue=1,2"), "there is no knob 'hue'"),
+        (("small-dense", "--over", "batch_size=64"), "one value; a sweep needs two"),
+        (("small-dense", "--over", "batch_size=16,many"), "batch_size=many is not possible"),
+        (("small-dense", "--over", "batch_size=9..12"), "fewer than two powers of two"),
+        (
+            ("small-dense", "--over", f"batch_size={','.join(map(str, range(1, 3_000)))}"),
+            "too many; 2000 is the most",
+        ),
+        (("small-dense", *TWO, "--on", "tpu"), "there is no device 'tpu'"),
+        (("small-dense", *TWO, "--on", "gpu"), "no driver"),
+        (("small-dense", *TWO, "--on", "cpu,"), "is no place"),
+        (("small-dense", *TWO, "--on", "cpu*0"), "is no place"),
+        (("small-dense", *TWO, "--on", "cpu*500"), "500 workers are too many"),
+        (("small-dense", *TWO, "--until-ci", "0.1%"), "not a percentage from 1% to 100%"),
+        (("small-dense", *TWO, "--set", "hue=1"), "there is no knob 'hue'"),
+        (("small-dense", *TWO, "--record", "/nowhere/x"), "/nowhere/x cannot be written"),
+        (("small-dense", *TWO, "--json", "--csv"), "exclude each other"),
+        (("--resume", "/nowhere/x"), "/nowhere/x cannot be"),
+        (("--resume", "x", "--record", "y"), "leave --record out"),
+    ],
+)
+def test_what_cannot_be_swept_gets_one_line_and_nothing_is_written(tfmon, tmp_path, monkeypatch, words, said):
+    monkeypatch.setenv("TFMON_RECORDINGS", str(tmp_path / "recordings"))
+    done = tfmon("sweep", *words, "--headless")
+    assert done.code in (2, 3) and said in done.err, done
+    assert not list(tmp_path.glob("sweeps/*"))
+
+
+def test_a_file_of_another_scenario_or_of_one_that_has_changed_is_refused(tfmon, tmp_path):
+    from support.sweeps import planned
+
+    from tfmon.model.records import replace
+
+    state = planned()
+    for name, plan, said in [
+        ("other", replace(state.plan, scenario="text-conv"), "is of another scenario: text-conv"),
+        ("changed", replace(state.plan, scenario="small-dense", source="0"), "has changed since"),
+        ("script", replace(state.plan, command=("python", "train.py")), "is of another command"),
+    ]:
+        file = tmp_path / name
+        sweeps.create(file, replace(state, plan=plan)).close()
+        before = file.read_bytes()
+        done = tfmon("sweep", "small-dense", "--resume", file, "--headless")
+        assert done.code == 2 and said in done.err
+        assert file.read_bytes() == before
+    file = tmp_path / "more"
+    sweeps.create(file, replace(state, plan=replace(state.plan, scenario="small-dense"))).close()
+    done = tfmon("sweep", "--resume", file, "--over", "batch_size=16,64", "--headless")
+    assert done.code == 2 and "goes on with the same combinations" in done.err

@@ -1,0 +1,176 @@
+"""Sweeps of simulated places whose speed follows a formula: what is found, in which order, and what goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+from support.sweeps import BASE, GRID, SimulatedStation, planned, speed_of
+from support.waiting import wait_for
+
+from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED, answer
+from tfmon.experiments.sweep import Sweep
+from tfmon.model.sweep import PairMeasured, VisitBegan, after
+
+
+def swept(state, *stations, write=lambda event: None):
+    sweep = Sweep(state, stations or [SimulatedStation()], write)
+    sweep.start()
+    assert sweep.join(60)
+    return sweep.found
+
+
+def settings_of(row):
+    return row.combination.settings
+
+
+def test_the_best_of_a_known_formula_is_found_and_so_is_the_ranking():
+    found = swept(planned(everything=True, until_ci=0.02))
+    best = found.best("cpu")
+    assert settings_of(best) == {"batch_size": 64, "mixed_precision": "bfloat16"}
+    assert best.ratio.low < 1.6 * 1.15 < best.ratio.high and best.outcome == MEASURED
+    wanted = sorted((settings_of(row) for row in found.rows), key=speed_of, reverse=True)
+    assert [settings_of(row) for row in found.ranked] == wanted
+    assert [row.outcome for row in found.rows].count(BASELINE) == 1
+    assert "batch_size=64 mixed_precision=bfloat16" in answer(found)[0]
+    assert "it does not learn the same: another batch size and another mixed precision" in answer(found)[0]
+    assert (found.state.over, found.state.ended) == (True, "")
+
+
+def test_what_cannot_win_is_stopped_early_and_the_rest_is_measured_in_several_visits():
+    found = swept(planned(until_ci=0.012))
+    by_batch = {row.combination.settings["batch_size"]: row for row in found.rows if row.outcome != BASELINE}
+    assert by_batch[16].outcome == BEATEN and by_batch[16].combination.visits == 1
+    best = found.best("cpu")
+    assert best.outcome == MEASURED and best.combination.visits > by_batch[16].combination.visits
+    assert all(row.ratio.high < best.ratio.low for row in found.rows if row.outcome == BEATEN)
+
+
+def test_all_get_one_visit_before_any_gets_another():
+    station = SimulatedStation(noise=0.05)
+    swept(planned(until_ci=0.03, each_s=1e9), station)
+    first = station.visited[: len({str(one) for one in station.visited})]
+    assert len({str(one) for one in first}) == len(first) == 7
+
+
+def test_each_is_raced_for_so_long_at_most(monkeypatch):
+    found = swept(planned(until_ci=0.01, each_s=0.02), SimulatedStation(noise=0.3, pause_s=0.002))
+    assert {row.outcome for row in found.rows} <= {LIMIT, BASELINE, BEATEN}
+    assert any(row.outcome == LIMIT for row in found.rows)
+
+
+def test_what_the_scenario_refuses_has_the_reason_and_is_not_tried():
+    station = SimulatedStation(dies=lambda own, visit: "failed: no such layout" if own["batch_size"] == 16 else "")
+    found = swept(planned({"batch_size": (16, 64, 4_096)}), station)
+    assert [(row.outcome, row.reason) for row in found.rows] == [
+        (REFUSED, "no such layout"),
+        (MEASURED, ""),
+        (REFUSED, "too large"),
+    ]
+    assert station.visited.count({"batch_size": 16}) == 1 and {"batch_size": 4_096} not in station.visited
+
+
+def test_one_whose_process_dies_is_tried_again_twice_and_the_sweep_goes_on():
+    always = SimulatedStation(dies=lambda own, visit: "died" if own["batch_size"] == 16 else "")
+    found = swept(planned({"batch_size": (16, 64)}), always)
+    assert found.rows[0].outcome == FAILED and "SIGKILL" in found.rows[0].reason
+    assert always.visited.count({"batch_size": 16}) == 3
+    assert found.rows[1].outcome == MEASURED
+    once = SimulatedStation(dies=lambda own, visit: "died" if visit == 1 else "")
+    found = swept(planned({"batch_size": (16, 64)}), once)
+    assert [row.outcome for row in found.rows] == [BEATEN, MEASURED]
+    assert len(found.rows[0].combination.deaths) == 1
+
+
+def test_places_of_one_machine_take_turns_and_those_of_others_work_meanwhile():
+    together = []
+
+    def watched(own):
+        together.append(sum(bool(one.training) for one in stations[:2]))
+        return speed_of(own)
+
+    stations = [
+        SimulatedStation("cpu", machine="one", speed=watched),
+        SimulatedStation("cpu #2", machine="one", speed=watched),
+        SimulatedStation("far/cpu", machine="two"),
+    ]
+    found = swept(planned(until_ci=0.015), *stations)
+    assert max(together) <= 1
+    assert all(station.visited for station in stations)
+    assert found.best("cpu").combination.settings == {"batch_size": 64, "mixed_precision": "bfloat16"}
+
+
+def test_each_kind_of_device_has_its_own_ranking():
+    def on_gpu(own):
+        return 100.0 * int(own["batch_size"])
+
+    cpu = SimulatedStation("cpu", machine="one")
+    gpu = SimulatedStation("gpu:0", "gpu", "one", speed=on_gpu)
+    found = swept(planned(kinds=("cpu", "gpu")), cpu, gpu)
+    assert found.best("cpu").combination.settings["batch_size"] == 64
+    assert found.best("gpu").combination.settings["batch_size"] == 128
+    assert len(found.rows) == 16 and len(answer(found)) == 2
+
+
+def test_a_place_that_cannot_be_used_is_left_and_the_others_do_its_work():
+    bad = SimulatedStation("bad/cpu", machine="bad", unusable="bad is gone")
+    found = swept(planned(), bad, SimulatedStation())
+    assert found.state.lost == {"bad/cpu": "bad is gone"} and found.state.ended == ""
+    assert not any(row.combination.deaths for row in found.rows)
+    found = swept(planned(), bad)
+    assert "no place is left: bad/cpu: bad is gone" in found.state.ended
+    assert all(row.outcome in (OPEN, BASELINE) for row in found.rows)
+
+
+def test_a_baseline_that_fails_is_not_blamed_on_the_combinations():
+    station = SimulatedStation(dies=lambda own, visit: "failed: no memory left", dying=BASE)
+    found = swept(planned(), station)
+    assert "the baseline: no memory left" in found.state.ended
+    assert len(station.visited) == 3
+    assert not any(row.reason for row in found.rows)
+
+
+def test_stopping_keeps_what_there_is_and_going_on_measures_nothing_twice():
+    events = []
+    state = planned(until_ci=0.012)
+    sweep = Sweep(state, [SimulatedStation(pause_s=0.001)], events.append)
+    sweep.start()
+    wait_for(lambda: sum(isinstance(event, PairMeasured) for event in events) > 40, what="40 pairs")
+    sweep.stop("interrupted by SIGINT")
+    assert sweep.join(10)
+    assert sweep.found.state.ended == "interrupted by SIGINT"
+    for event in events:
+        state = after(state, event)
+    assert state.combinations == sweep.found.state.combinations
+    before = [one.pairs for one in state.combinations]
+    station = SimulatedStation()
+    found = swept(state, station)
+    assert all(one.pairs[: len(was)] == was for one, was in zip(found.state.combinations, before, strict=True))
+    settled = [row for row in sweep.found.rows if row.outcome in (MEASURED, BASELINE)]
+    assert all(row.combination.settings not in station.visited for row in settled)
+    assert found.best("cpu").outcome == MEASURED
+
+
+def test_a_knob_that_the_lane_does_not_have_is_refused():
+    class Deaf(SimulatedStation):
+        def begin(self, settings):
+            return super().begin({})
+
+    found = swept(planned({"batch_size": (16, 64)}), Deaf())
+    assert [row.reason for row in found.rows] == ["batch_size=32 stays", "batch_size=32 stays"]
+
+
+def test_the_grid_is_what_was_asked_for():
+    events = []
+    found = swept(planned(GRID), SimulatedStation(), write=events.append)
+    assert len(found.rows) == 8
+    assert {event.number for event in events if isinstance(event, VisitBegan)} == {
+        row.number for row in found.rows if row.outcome != BASELINE
+    }
+    assert found.settled == 8 and found.left_s is not None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_equal_combinations_are_not_told_apart(seed):
+    station = SimulatedStation(f"cpu {seed}", speed=lambda own: 1_000.0)
+    found = swept(planned(everything=True), station)
+    best = found.best("cpu")
+    assert len(found.rivals(best)) == 7

@@ -1,0 +1,122 @@
+"""What the driver is slow to answer is asked less often; the rest, and other GPUs, as before."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.events import gpu_sample
+from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
+
+from tfmon.model.gpu_accounting import GpuEnergy
+from tfmon.model.readings import SlowReading
+from tfmon.probes.nvidia.backoff import Backoff
+from tfmon.probes.nvidia.probe import NvidiaProbe
+
+MS = 1_000_000
+
+
+class RunningClock(Clock):
+    """The real clock, which also moves in `pass_s`."""
+
+    def __call__(self) -> int:
+        return self.now_ns + time.monotonic_ns()
+
+
+@pytest.mark.process
+def test_a_slow_call_is_repeated_seldom_and_only_for_its_gpu(driver):
+    clock = RunningClock()
+    slow = TWO_GPUS + "delay DeviceGetUtilizationRates 80 0\n"
+    driver.play(slow)
+    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
+    assert take(probe)[0].slow == (), "one slow call may have waited for a core"
+    clock.pass_s(1)
+    busy, idle = take(probe)
+    (one,) = busy.slow
+    assert (one.name, one.took_ms >= 80, 8 <= one.every_s <= 60, idle.slow) == ("load", True, True, ())
+    driver.play(slow.replace("util 0 87", "util 0 12"))
+    clock.pass_s(3)
+    begun = time.monotonic()
+    busy, _ = take(probe)
+    assert time.monotonic() - begun < 0.08
+    assert (busy.busy_pct, round(busy.age_s("load")), busy.age_s("memory")) == (87, 3, 0)
+    clock.pass_s(one.every_s)
+    busy, _ = take(probe)
+    assert (busy.busy_pct, round(busy.age_s("load"))) == (12, 0)
+    driver.play(TWO_GPUS)
+    clock.pass_s(61)
+    assert take(probe)[0].slow == (), "a driver that is fast again is asked as before"
+    probe.close()
+
+
+@pytest.mark.process
+def test_messages_that_come_slowly_are_asked_for_seldom_for_all_gpus_at_once(driver):
+    clock = RunningClock()
+    driver.play(TWO_GPUS + "delay EventSetWait 80\n")
+    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
+    take(probe)
+    clock.pass_s(1)
+    busy, idle = take(probe)
+    assert [one.name for one in busy.slow] == [one.name for one in idle.slow] == ["messages"]
+    driver.play(TWO_GPUS + "xid 0 79\n")
+    clock.pass_s(3)
+    assert take(probe)[0].faults == ()
+    clock.pass_s(60)
+    assert [fault.code for fault in take(probe)[0].faults] == [79]
+    probe.close()
+
+
+class TestBackoff:
+    @pytest.fixture
+    def clock(self):
+        return Clock()
+
+    @pytest.fixture
+    def read(self, clock):
+        """Return a function that reads a name in so many ms, so many s after the time before."""
+        backoff, times = Backoff(clock), []
+
+        def read(name="load", *, ms: float, after_s: float = 1) -> tuple[SlowReading, ...]:
+            clock.pass_s(after_s)
+
+            def work():
+                clock.pass_s(ms / 1000)
+                times.append(name)
+                return {"busy_pct": len(times)}
+
+            backoff.read(name, work)
+            return backoff.slow
+
+        read.times = times
+        return read
+
+    def test_the_time_between_is_in_proportion_with_limits(self, read):
+        read(ms=60)
+        assert [one.every_s for one in read(ms=60)] == [6]
+        assert [one.every_s for one in read(ms=300, after_s=6)] == [30]
+        assert [one.every_s for one in read(ms=9_000, after_s=30)] == [60]
+        assert read(ms=1, after_s=60) == ()
+
+    def test_slow_ones_far_apart_or_of_different_names_do_not_count(self, read):
+        for _ in range(3):
+            assert read(ms=60, after_s=20) == ()
+        read("memory", ms=60)
+        assert read("power", ms=60) == ()
+        assert len(read.times) == 5
+
+    def test_one_that_is_read_every_other_time_counts_too(self, read):
+        for ms in (60, 1):
+            assert read(ms=ms) == ()
+        assert len(read(ms=60)) == 1
+
+
+def test_energy_of_a_slow_driver_belongs_to_the_time_when_it_was_read():
+    def plus(energy: GpuEnergy, at_s: float, read_s: float, joules: float) -> GpuEnergy:
+        slow = (SlowReading("power", 60, 5, int(read_s * 1e9)),)
+        return energy.plus(gpu_sample(at_ns=int(at_s * 1e9), energy_j=joules, slow=slow), (), shared=False)
+
+    energy = GpuEnergy()
+    for at_s, read_s, joules in ((1, 1, 100), (2, 1, 100), (3, 1, 100), (4, 4, 400)):
+        energy = plus(energy, at_s, read_s, joules)
+    (draw,) = energy.waiting
+    assert (draw.since_ns, draw.until_ns, draw.joules) == (1e9, 4e9, 300)

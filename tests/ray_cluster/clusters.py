@@ -1,0 +1,103 @@
+"""Clusters whose nodes are this machine, at addresses of their own on its loopback interface."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+from dataclasses import replace
+from typing import Any
+
+import psutil
+from support.hosts import Linked
+
+from tfmon.hosts.host import Host
+from tfmon.hosts.ray_cluster import RayCluster
+
+ADDRESSES = (f"127.0.0.{last}" for last in itertools.count(2))
+
+
+class Nodes:
+    """A cluster that a test may do anything to, and the connections into it."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.head = next(ADDRESSES)
+        words = {"num_cpus": 2, "num_gpus": 0, "node_ip_address": self.head, "include_dashboard": False}
+        self._cluster = Cluster(initialize_head=True, head_node_args=words)
+        self._nodes: dict[str, Any] = {self.head: self._cluster.head_node}
+        self._links: list[Linked] = []
+        self.address = str(self._cluster.address)
+        self.ray = RayCluster(self.address)
+
+    @property
+    def last(self) -> str:
+        """The node that was added last."""
+        return list(self._nodes)[-1]
+
+    def add(self, gpus: int = 0, kind: str = "") -> str:
+        """Add a node, and return its address."""
+        address = next(ADDRESSES)
+        kinds = {f"accelerator_type:{kind}": 1} if kind else {}
+        self._nodes[address] = self._cluster.add_node(
+            num_cpus=2, num_gpus=gpus, node_ip_address=address, resources=kinds
+        )
+        return address
+
+    def link(self, name: str, gpus: int = 0, **more: object) -> Linked:
+        """Return a connection to a part of it that is not open yet."""
+        host = self.ray.host(name, gpus)
+        return self.adopt(replace(host, ray=replace(host.ray, **more)))
+
+    def adopt(self, host: Host) -> Linked:
+        """Return a connection that is closed at the end of the test."""
+        self._links.append(Linked(host))
+        return self._links[-1]
+
+    def connect(self, name: str, gpus: int = 0, **more: object) -> Linked:
+        """Return an open connection."""
+        link = self.link(name, gpus, **more)
+        link.open()
+        return link
+
+    def close_links(self) -> None:
+        while self._links:
+            self._links.pop().close()
+
+    # ---------------------------------------------------------------- what dies
+
+    def processes(self, address: str) -> list[psutil.Process]:
+        """All processes of a node, with what they have started."""
+        roots = [one.process.pid for kind in self._nodes[address].all_processes.values() for one in kind]
+        found = []
+        for pid in roots:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                root = psutil.Process(pid)
+                found += [root, *root.children(recursive=True)]
+        return found
+
+    def signal(self, processes: list[psutil.Process], number: signal.Signals) -> None:
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def kill(self, address: str) -> list[psutil.Process]:
+        """Kill what Ray runs on a node, and return all that was there."""
+        there = self.processes(address)
+        raylet = self._nodes[address].all_processes["raylet"][0].process
+        raylet.kill()
+        raylet.wait()
+        return there
+
+    def kill_head(self) -> None:
+        """Kill the process of the head that knows the cluster."""
+        self._nodes[self.head].kill_gcs_server()
+
+    def forget(self, address: str) -> None:
+        """Remove what is left of a node."""
+        self._cluster.remove_node(self._nodes.pop(address), allow_graceful=False)
+
+    def end(self) -> None:
+        self.close_links()
+        self._cluster.shutdown()

@@ -1,0 +1,230 @@
+"""Lanes on the nodes of a Ray cluster: where they run, what they find there, and that they race as others do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from support.lanes import CHILDREN, RacingGroup
+from support.nvml import BUSY, IDLE
+from support.waiting import wait_for
+
+from tfmon.cli.main import cli
+from tfmon.errors import TfmonError
+from tfmon.hosts.questions import read_gpus_answer
+from tfmon.hosts.ray_cluster import RayCluster
+from tfmon.model.events import HostConnected, SliceGranted
+from tfmon.model.lane_events import Hello
+from tfmon.model.lane_state import DONE
+from tfmon.model.race import TURNS
+
+pytestmark = [pytest.mark.ray, pytest.mark.process]
+
+FAKE_TFMON = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
+
+
+def look(link, **environment: str | None) -> dict[str, object]:
+    """Return what a child there finds around it, after its hello."""
+    child = link.start("a_look_around", **environment)
+    wait_for(lambda: child.printed, what="it prints its surroundings")
+    (hello,) = [event for event in child.events if isinstance(event, Hello)]
+    return {**json.loads(child.printed[0]), "unlike": hello.unlike}
+
+
+def look_here(**environment: str) -> dict[str, object]:
+    """Return what the same child finds when it is started here."""
+    read, write = os.pipe()
+    script = str(CHILDREN / "speaker.py")
+    variables = {**os.environ, "SAYS": "a_look_around", **environment}
+    command = [sys.executable, script, str(write), str(read)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pass_fds=(read, write), env=variables) as child:
+        found = json.loads(child.stdout.readline())
+        child.kill()
+    return found
+
+
+@pytest.mark.parametrize("threads", [None, "3"])
+def test_a_lane_has_the_surroundings_of_one_that_is_started_here(cluster, monkeypatch, threads):
+    """Ray gives what it runs a nice value of 15 and OMP_NUM_THREADS=1."""
+    if threads:
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    found = look(cluster.connect(f"ray:{cluster.last}"), CUDA_VISIBLE_DEVICES="-1")
+    here = look_here(CUDA_VISIBLE_DEVICES="-1")
+    assert found.pop("unlike") == ()
+    assert found.pop("rays") == [] != here.pop("rays"), "Ray's own are for its processes alone"
+    assert found == here
+    assert found["OMP_NUM_THREADS"] == threads
+
+
+def test_a_lane_whose_surroundings_could_not_be_put_right_says_so(cluster):
+    link = cluster.connect("ray")
+    link.host = replace(link.host, ray=replace(link.host.ray, nice=-3))
+    assert look(link, CUDA_VISIBLE_DEVICES="-1")["unlike"] == ("nice value 0 in place of -3",)
+
+
+def test_lanes_of_one_name_share_a_node_and_its_gpus_which_no_other_lane_gets(cluster):
+    first = cluster.connect("ray:H100", gpus=1)
+    second = cluster.connect("ray:h100:2", gpus=1)
+    assert first.host.ray.node == second.host.ray.node != ""
+    assert sorted([first.host.ray.visible, second.host.ray.visible]) == ["0", "1"]
+    (gpu,) = read_gpus_answer(first.ask("gpus")).gpus
+    (other,) = read_gpus_answer(second.ask("gpus")).gpus
+    assert {gpu.uuid, other.uuid} == {BUSY.uuid, IDLE.uuid} and (gpu.index, other.index) == (0, 0)
+    assert cluster.ray.workers("ray:H100/gpu") == 0
+    with pytest.raises(TfmonError, match=r"no node has a free GPU now: after 1 s of waiting 0 of 2 GPUs are free"):
+        cluster.connect("ray:H100:3", gpus=1, wait_s=1.0)
+    first.close()
+    wait_for(lambda: cluster.ray.workers("ray:H100/gpu") == 1, what="its GPU is free again")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "said"),
+    [
+        ("ray:A100", {"gpus": 1}, "no node has an A100; there are: 2 × H100, 4 CPUs"),
+        ("ray:node7", {}, "no node is called node7 or has such a GPU; there are: 2 × H100, 4 CPUs"),
+        ("ray:H100", {"gpus": 3}, "no node H100 has 3 GPUs; there are: 2 × H100, 4 CPUs"),
+        ("ray", {"cpus": 64}, "no node has 64 CPUs; there are: 2 × H100, 4 CPUs"),
+    ],
+)
+def test_what_no_node_has_is_not_asked_for(cluster, name, more, said):
+    with pytest.raises(TfmonError) as refused:
+        cluster.connect(name, **more)
+    assert refused.value.message == said
+
+
+def test_the_nodes_are_listed_with_what_is_free(cluster):
+    wait_for(
+        lambda: sum(node.free_cpus for node in cluster.ray.nodes()) == 4,
+        what="what the tests before had is free again",
+    )
+    found = CliRunner().invoke(cli, ["hosts", "--ray", cluster.address, "--json"])
+    assert found.exit_code == 0, found.output
+    head, other = json.loads(found.stdout)["nodes"]
+    assert (head["address"], head["cpus"], head["free_cpus"], head["gpus"]) == (cluster.head, 2, 2, 0)
+    assert (other["address"], other["gpus"], other["free_gpus"], other["kinds"]) == (cluster.last, 2, 2, ["H100"])
+    text = CliRunner().invoke(cli, ["hosts", "--ray", cluster.address]).stdout
+    assert "2 of 2 free" in text and "H100" in text
+
+
+class RayGroup(RacingGroup):
+    """A group of fake trainers on nodes that count as machines of their own, if `apart`."""
+
+    def __init__(self, logs, cluster, *hosts: str, apart: bool) -> None:
+        super().__init__(logs)
+        self.links = {host: cluster.link(host) for host in hosts}
+        for host, link in self.links.items():
+            link.listener = self.session.accept
+            link.open()
+            if apart:
+                self.session.accept(HostConnected(at_ns=1, host=host, machine=replace(link.machine, boot=host)))
+        self._children._place_of = self.links.__getitem__
+
+    def plan(self, *lanes: str, **more):
+        found = super().plan(*lanes, **more)
+        logged = [replace(one, environment={"LOG": os.devnull}) for one in found.lanes]
+        return replace(found, lanes=tuple(logged))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_race_over_both_nodes_takes_turns_on_one_machine_and_runs_at_once_on_two(cluster, tmp_path, apart):
+    group = RayGroup(tmp_path, cluster, "ray", "ray:2", apart=apart)
+    granted = []
+    group.session.listen(lambda event: granted.append(event) if isinstance(event, SliceGranted) else None)
+    names = ("ray/cpu", "ray:2/cpu")
+    try:
+        assert len({link.host.ray.node for link in group.links.values()}) == 2, "Ray spreads them"
+        group.begin(group.plan(*names, mode=TURNS))
+        for name in names:
+            group.wait_for_steps(name, 60)
+        rounds = [{one.round for one in group.lane(name).slices} for name in names]
+        assert len(rounds[0] ^ rounds[1]) <= 2
+        assert any(event.lane and event.beside for event in granted) is apart
+        group.set_knob("ray:2/cpu", "prefetch", "auto")
+        wait_for(
+            lambda: group.lane("ray:2/cpu").settings["prefetch"] == "auto", what="the knob is in effect there"
+        )
+        group.finish()
+        group.wait_for(DONE, *names)
+    finally:
+        group.stop()
+
+
+def test_a_race_of_the_whole_program_prints_its_result_and_no_word_of_rays(cluster):
+    lanes = ["--lane", "cpu", "--lane", f"ray:{cluster.head}/cpu", "--lane", "ray:H100/gpu"]
+    command = [sys.executable, str(FAKE_TFMON), "race", "small-dense", *lanes, "--ray", cluster.address]
+    done = subprocess.run(
+        [*command, "--seconds", "3", "--no-record", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert [lane["host"] for lane in told["lanes"]] == ["", f"ray:{cluster.head}", "ray:H100"]
+    assert all(lane["steps"] and not lane["disturbed_by"] for lane in told["lanes"])
+    assert told["lanes"][2]["device_name"] in ("NVIDIA Busy", "NVIDIA Idle")
+    assert told["hosts"]["ray:H100"]["machine"]["nice"] == told["machine"]["nice"]
+
+
+def test_a_sweep_has_a_worker_on_each_node_that_has_room(cluster, tmp_path):
+    command = [
+        sys.executable,
+        str(FAKE_TFMON),
+        "sweep",
+        "small-dense",
+        "--over",
+        "batch_size=16,64",
+        "--on",
+        "ray/cpu",
+    ]
+    done = subprocess.run(
+        [*command, "--ray", cluster.address, "--until-ci", "20%", "--slice", "0.2", "--json"],
+        env={**os.environ, "TFMON_STATE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    found = json.loads(done.stdout)
+    assert len(found["places"]) == 2, found["places"]
+    assert all(one["ratio"] > 0 and one["state"] != "failed" for one in found["combinations"]), found
+
+
+def test_a_cluster_of_our_own_listens_on_the_loopback_interface_alone_and_leaves_nothing(cluster, monkeypatch):
+    monkeypatch.delenv("RAY_AUTH_TOKEN")
+    monkeypatch.delenv("RAY_AUTH_MODE")
+    own = RayCluster("local")
+    try:
+        host = own.host("ray")
+        link = cluster.adopt(host)
+        link.open()
+        link.start("a_beat").wait_for_phase("listening")
+        head = psutil.Process(own._head.pid)
+        processes = [head, *head.children(recursive=True)]
+        listening = {
+            connection.laddr.ip
+            for process in processes
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening and all(ip in ("127.0.0.1", "::1", "::ffff:127.0.0.1") for ip in listening)
+        token = Path(host.ray.token)
+        assert token.stat().st_mode & 0o077 == 0
+        assert not any(token.read_text() in " ".join(process.cmdline()) for process in processes)
+        link.close()
+    finally:
+        began = time.monotonic()
+        own.close()
+    assert time.monotonic() - began < 10
+    assert not token.parent.exists()
+    wait_for(lambda: not any(process.is_running() for process in processes), 12, "all of it has ended")

@@ -1,0 +1,144 @@
+"""What dies in a Ray cluster, and what dies with it: children that listen, that defy signals, suspended ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from support.hosts import all_gone, read_pids, start_all_kinds
+from support.processes import gone
+from support.waiting import wait_for
+
+from tfmon.errors import TfmonError
+from tfmon.model.lane_state import HOST_LOST
+from tfmon.model.requests import Stop
+
+from .clusters import Nodes
+
+pytestmark = [pytest.mark.ray, pytest.mark.process]
+
+MONITOR = Path(__file__).with_name("monitor.py")
+TOLD_S = 6.0
+GONE_S = 12.0
+LATE_S = 3.0
+"""What a busy machine may add."""
+
+
+def until(condition, timeout_s: float, what: str) -> float:
+    began = time.monotonic()
+    wait_for(condition, timeout_s, what)
+    return time.monotonic() - began
+
+
+def test_a_node_that_is_killed_fails_its_lanes_only_and_leaves_nothing(cluster):
+    address = cluster.add()
+    there, here = cluster.connect(f"ray:{address}"), cluster.connect(f"ray:{cluster.head}")
+    children, other = start_all_kinds(there), here.start("a_beat")
+    other.wait_for_phase("listening")
+    processes = cluster.kill(address)
+    told = there.wait_for_loss(TOLD_S + LATE_S)
+    assert told.reason == f"Ray lost its process on {address}"
+    assert all(child.failure.kind == HOST_LOST for child in children)
+    until(lambda: all_gone(children, *(one.pid for one in processes)), GONE_S, "all of the node is gone")
+    assert not here.lost and other.process.send(Stop())
+    other.wait_for_phase("heard")
+    cluster.forget(address)
+    wait_for(lambda: address not in [one.address for one in cluster.ray.nodes()], 30, "Ray knows of it")
+    with pytest.raises(TfmonError, match="the node of this lane is no longer in the cluster"):
+        there.ensure()
+
+
+def test_a_node_that_is_stopped_is_told_within_six_seconds_and_ends_its_lanes_when_it_goes_on(cluster):
+    """Ray itself notices a silent node after 65 s."""
+    address = cluster.add()
+    link = cluster.connect(f"ray:{address}")
+    children, agent = start_all_kinds(link), link.agent
+    there = cluster.processes(address)
+    try:
+        cluster.signal(there, signal.SIGSTOP)
+        took_s = until(lambda: link.lost, TOLD_S + LATE_S, "the loss is told")
+        assert took_s > 4
+        assert link.wait_for_loss().reason == "nothing was heard for 5 s"
+        assert not gone(agent.pid), "it is stopped"
+    finally:
+        cluster.signal(there, signal.SIGCONT)
+    until(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
+    cluster.forget(address)
+
+
+@pytest.mark.parametrize("dies", ["bridge", "agent", "Ray's process"])
+def test_what_carries_a_lane_dies_and_the_lane_with_it_and_r_connects_again_to_the_same_node(cluster, dies):
+    link = cluster.connect("ray")
+    children, agent, node = start_all_kinds(link), link.agent, link.host.ray.node
+    if dies == "bridge":
+        os.kill(link._wire.popen.pid, signal.SIGKILL)
+    elif dies == "agent":
+        agent.kill()
+    else:
+        (worker,) = [one for one in agent.parents() if one.name().startswith("ray::")]
+        worker.kill()
+    link.wait_for_loss(TOLD_S + LATE_S)
+    until(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
+    link.ensure()
+    assert not link.lost and link.host.ray.node == node
+    link.start("a_beat").wait_for_phase("listening")
+
+
+def test_a_lane_never_goes_on_with_another_gpu(cluster):
+    link, other = cluster.connect("ray:H100", gpus=1), cluster.connect("ray:H100:2", gpus=1)
+    before, taken = link.host, other.host.ray.visible
+    os.kill(link._wire.popen.pid, signal.SIGKILL)
+    link.wait_for_loss()
+    link.host = replace(before, ray=replace(before.ray, visible=taken))
+    with pytest.raises(TfmonError, match=r"Ray gives another GPU of .* than before"):
+        link.ensure()
+    link.host = before
+    link.ensure()
+    assert link.host.ray.visible == before.ray.visible != taken
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_monitor_that_is_killed_leaves_nothing_on_the_node_and_prints_no_word_of_rays(cluster, how):
+    address = cluster.add()
+    before = {one.pid for one in cluster.processes(address)}
+    command = [sys.executable, str(MONITOR), f"ray:{address}"]
+    environment = {**os.environ, "RAY_ADDRESS": cluster.address}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as monitor:
+        pids = read_pids(monitor)
+        assert len(pids) > 4, monitor.stderr.read()
+        monitor.send_signal(how)
+        out, err = monitor.communicate()
+        assert (out, err) == ("", "")
+    until(lambda: all(map(gone, pids)), GONE_S, "the lanes are gone")
+
+    def others() -> list[psutil.Process]:
+        names = ("ray::IDLE", "ray::Dashboard", "ray::RuntimeEnv")
+        new = [one for one in cluster.processes(address) if one.pid not in before]
+        return [one for one in new if not gone(one.pid) and not one.name().startswith(names)]
+
+    until(lambda: not others(), GONE_S, "nothing of it is left on the node")
+    cluster.forget(address)
+
+
+def test_a_head_that_is_killed_is_named_and_nothing_is_left(cluster, monkeypatch):
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "4")
+    own = Nodes()
+    try:
+        link = own.connect(f"ray:{own.add()}")
+        children, agent = start_all_kinds(link), link.agent
+        own.kill_head()
+        told = link.wait_for_loss(30)
+        assert told.reason == f"the head of the Ray cluster, {own.address}, is gone"
+        assert all(child.failure.kind == HOST_LOST for child in children)
+        until(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
+    finally:
+        own.end()

@@ -1,0 +1,106 @@
+"""The file of a sweep: what was written comes back, and what is wrong with a file gets one clear line."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from support.sweeps import SimulatedStation, planned
+
+from tfmon.errors import TfmonError, UsageError
+from tfmon.experiments.sweep import Sweep
+from tfmon.model import codec
+from tfmon.model.sweep import Pair, PairMeasured, VisitBegan
+from tfmon.recordings import sweeps
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A file of a whole sweep, and what it came to."""
+    state = planned({"batch_size": (16, 64, 4_096)})
+    file = sweeps.create(tmp_path / "night.sweep", state)
+    sweep = Sweep(state, [SimulatedStation()], file.write)
+    sweep.start()
+    assert sweep.join(60)
+    file.close()
+    return file.path, sweep.found.state
+
+
+def test_what_was_measured_comes_back_as_it_was(measured):
+    path, state = measured
+    again = sweeps.read(path)
+    assert again.combinations == state.combinations and again.plan == state.plan
+    assert sum(len(one.pairs) for one in again.combinations) > 10
+
+
+@pytest.mark.parametrize("cut", [1, 7, 150])
+def test_a_line_that_was_cut_off_is_dropped_and_the_file_goes_on_after_the_one_before(measured, cut):
+    path, _ = measured
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    state, file = sweeps.resume(path)
+    lines = path.read_bytes()
+    assert lines == whole[: whole.rfind(b"\n", 0, len(whole) - cut) + 1] and state.running == {}
+    file.write(VisitBegan(0, "cpu"))
+    file.write(PairMeasured(0, Pair(0.1, True, 9, 1.0)))
+    file.close()
+    assert sweeps.read(path).combinations[0].pairs == (*state.combinations[0].pairs, Pair(0.1, True, 9, 1.0))
+
+
+def test_one_file_has_one_writer(measured):
+    path, _ = measured
+    _, file = sweeps.resume(path)
+    with pytest.raises(TfmonError, match="another tfmon writes"):
+        sweeps.resume(path)
+    file.close()
+    sweeps.resume(path)[1].close()
+
+
+def test_no_file_is_overwritten_and_one_that_cannot_be_written_says_so(measured, tmp_path):
+    path, state = measured
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="is there already"):
+        sweeps.create(path, state)
+    assert path.read_bytes() == before
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        sweeps.create(tmp_path / "nowhere" / "night.sweep", state)
+    with pytest.raises(UsageError, match="cannot be written: No such file"):
+        sweeps.resume(tmp_path / "no.sweep")
+
+
+def test_a_disk_that_is_full_ends_no_sweep(tmp_path):
+    state = planned({"batch_size": (16, 64)})
+    full = sweeps.SweepFile(tmp_path / "x", os.open("/dev/full", os.O_WRONLY))
+    sweep = Sweep(state, [SimulatedStation()], full.write)
+    sweep.start()
+    assert sweep.join(60) and sweep.found.settled == 2
+    assert "cannot be written any more: No space left" in full.failure
+    full.close()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda data: b"", "is no sweep"),
+        (lambda data: b"\x00" * 5_000 + b"\n", "is no sweep"),
+        (lambda data: b'{"type":"Race"}\n', "is no sweep"),
+        (lambda data: data.replace(b'"schema":1', b'"schema":7', 1), "in a form that this one cannot read"),
+        (lambda data: data.replace(b'"number":1', b'"number":5', 1), "combinations are not in order"),
+        (lambda data: data.replace(b'"PairMeasured"', b'"Nonsense"', 1), "line 3: unknown type"),
+    ],
+)
+def test_what_is_no_sweep_gets_one_line_and_stays_as_it_is(measured, spoil, said):
+    path, _ = measured
+    spoilt = spoil(path.read_bytes())
+    path.write_bytes(spoilt)
+    for act in (sweeps.read, sweeps.resume):
+        with pytest.raises(TfmonError) as caught:
+            act(path)
+        assert said in caught.value.message and "\n" not in caught.value.message
+    assert path.read_bytes() == spoilt
+
+
+def test_the_header_is_one_line(measured):
+    path, _ = measured
+    header = codec.read(codec.parse(path.read_bytes().splitlines()[0]), sweeps.SweepHeader)
+    assert header.plan.over == {"batch_size": (16, 64, 4_096)}

@@ -1,0 +1,54 @@
+"""Other people's users and command lines stay out of what is handed on, and are in what its owner keeps."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.recordings import record
+from support.shared_gpu import ANA, shared_demo
+
+from tfmon.analysis.analysis import analyse
+from tfmon.model.lane_events import LaneFailed
+from tfmon.recordings.export import samples_of
+from tfmon.reports.html import library, report
+from tfmon.reports.html.private import HIDDEN, hider, strangers_in
+from tfmon.reports.html.report import Wanted
+from tfmon.reports.race import to_json
+
+
+def happened():
+    """Ana's process takes half of the GPU, and in the end its memory."""
+    demo = shared_demo([0, 50, 50, 50])
+    message = "out of memory: net.py:9: ResourceExhaustedError: OOM"
+    demo.session.accept(LaneFailed(lane="gpu:0", at_ns=demo.clock(), kind="out_of_memory", message=message))
+    return demo
+
+
+@pytest.fixture
+def page(tmp_path, monkeypatch):
+    monkeypatch.setattr(library, "script", lambda: "")
+    file = tmp_path / "race.jsonl"
+    record(file, happened)
+    return lambda **wanted: report.of_race(file, Wanted(**wanted))[0]
+
+
+def test_a_report_tells_what_others_took_but_not_who_they_are(page):
+    handed_on, kept = page(), page(everything=True)
+    assert "another process took 50 % of gpu:0" in handed_on and HIDDEN in handed_on
+    assert "another process holds 60.0 of the 80.0 GiB" in handed_on
+    assert ANA.command not in handed_on and "ana:" not in handed_on
+    assert f"(ana: {ANA.command})" in kept
+
+
+def test_the_json_of_a_race_says_who_for_its_owner():
+    found = analyse(happened().session.snapshot())
+    assert ANA.command in json.dumps(to_json(found))
+    hide = hider({"node7"}, strangers_in(found.snapshot))
+    assert hide("the most: ana: python train.py --epochs 300; banana") == f"the most: {HIDDEN}: {HIDDEN}; banana"
+
+
+def test_an_export_has_numbers_only():
+    demo = happened()
+    names = {sample.name for gpu in demo.session.snapshot().gpus for sample in samples_of(gpu)}
+    assert "busy_pct" in names and not {name for name in names if "shares" in name or "process" in name}

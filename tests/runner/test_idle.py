@@ -1,0 +1,180 @@
+"""Bare `gpu`, and waiting until one is free: planned against samples, and against the fake driver."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.eight_gpus import GPUS, samples, script
+from support.nvml import build_fake_nvml, driver, load_driver
+
+from tfmon.errors import EXIT_BUSY, GpusBusyError
+from tfmon.model.spec import LaneSpec
+from tfmon.probes.gpus import GpuSearch
+from tfmon.probes.look import look
+from tfmon.runner.idle import Idle
+from tfmon.runner.planner import RaceOptions, plan_race
+
+from .test_planner import INFO
+
+__all__ = ["build_fake_nvml", "driver", "load_driver"]
+
+EIGHT = GpuSearch(gpus=GPUS)
+
+
+class Machine:
+    """Eight GPUs, a clock, and what was told."""
+
+    def __init__(self, **more) -> None:
+        self.now_s, self.looks, self.told = 0.0, 0, []
+        self.samples = samples(1)
+        self.idle = Idle(self.look, clock_s=lambda: self.now_s, sleep=self.sleep, tell=self.told.append, **more)
+
+    def look(self, host, gpus):
+        self.looks += 1
+        wanted = {gpu.uuid for gpu in gpus}
+        return [sample for sample in self.samples if sample.key in wanted]
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def plan(self, *lanes: str, gpus=GPUS):
+        options = RaceOptions(lanes=lanes)
+        return plan_race(INFO, options, lambda _: GpuSearch(gpus=gpus), idle=self.idle)[0]
+
+
+def test_a_lane_that_names_no_gpu_gets_the_idlest_and_says_why_and_one_that_names_the_first_gets_it():
+    plan = Machine().plan("gpu", "gpu:0")
+    assert [lane.spec.device for lane in plan.lanes] == ["gpu:1", "gpu:0"]
+    assert plan.lanes[0].environment["CUDA_VISIBLE_DEVICES"] == GPUS[1].uuid
+    assert [lane.spec.chosen for lane in plan.lanes] == [
+        "the idlest of 8 GPUs: no process, 0 % busy, 80 GiB free", "",
+    ]  # fmt: skip
+
+
+def test_several_gpus_of_no_name_are_the_idlest_ones_and_all_of_them_need_no_look():
+    machine = Machine()
+    (lane,) = machine.plan("2xgpu").lanes
+    assert lane.spec.device == "gpu:1+6"
+    assert lane.environment["CUDA_VISIBLE_DEVICES"] == f"{GPUS[1].uuid},{GPUS[6].uuid}"
+    assert lane.spec.chosen.startswith("the 2 idlest of 8 GPUs: gpu:1 no process, 0 % busy, 80 GiB free; gpu:6 ")
+    assert machine.looks == 1
+    everyone = machine.plan("gpu:all", "8xgpu")
+    assert [lane.spec.device for lane in everyone.lanes] == ["gpu:0+1+2+3+4+5+6+7"] * 2
+    assert [lane.spec.chosen for lane in everyone.lanes] == ["", ""] and machine.looks == 1
+
+
+@pytest.mark.parametrize(
+    ("lane", "said"),
+    [
+        ("gpu:1+2", "within 1 min: gpu:2 1 process of bob, 88 % busy"),
+        ("gpu:all", "within 1 min: gpu:0 .*; gpu:2 .*; gpu:3 "),
+        ("4xgpu", "within 1 min: 2 of 8 GPUs free, and 4 are needed$"),
+    ],
+)
+def test_several_gpus_are_waited_for_until_each_is_free(lane, said):
+    with pytest.raises(GpusBusyError, match=said):
+        Machine(wait_s=60.0).plan(lane)
+
+
+def test_two_free_gpus_are_not_waited_for():
+    (lane,) = Machine(wait_s=60.0).plan("2xgpu").lanes
+    assert lane.spec.device == "gpu:1+6"
+
+
+def test_the_default_lanes_are_the_cpu_and_the_idlest_gpu():
+    plan = Machine().plan()
+    assert [lane.spec.name for lane in plan.lanes] == ["cpu", "gpu:1"]
+
+
+def test_all_lanes_of_a_run_get_the_same_gpu_also_when_it_has_become_busy():
+    machine = Machine()
+    first = machine.plan("gpu", "gpu,batch_size=64")
+    machine.samples = [replace(one, busy_pct=90.0) for one in machine.samples]
+    again = machine.plan("gpu")
+    assert {lane.spec.device for lane in (*first.lanes, *again.lanes)} == {"gpu:1"}
+    assert machine.looks == 1
+
+
+def test_without_a_choice_nothing_is_looked_at():
+    machine = Machine()
+    (lane,) = machine.plan("gpu", gpus=GPUS[:1]).lanes
+    assert (lane.spec.device, lane.spec.chosen, machine.looks) == ("gpu:0", "", 0)
+
+
+def test_waiting_ends_when_a_gpu_is_free_and_says_what_it_waits_for():
+    machine = Machine(wait_s=600.0)
+    busy, free = samples(1), samples(1)
+    machine.samples = [one for one in busy if one.index not in (1, 6)]
+    sleep = machine.sleep
+
+    def later(seconds: float) -> None:
+        sleep(seconds)
+        if machine.now_s > 12:
+            machine.samples = free
+
+    machine.idle.sleep = later
+    (lane,) = machine.plan("gpu").lanes
+    assert lane.spec.device == "gpu:1" and 12 < machine.now_s < 20
+    assert machine.told[0] == (
+        "waiting for a free GPU (10:00 left, Ctrl-C leaves): the idlest of 8, gpu:4: 1 process of dmitri, "
+        "0 % busy, 78 GiB free"
+    )
+    assert machine.told[-1] == ""
+
+
+def test_a_named_gpu_is_waited_for_itself_and_after_the_minutes_one_line_says_who_has_it():
+    machine = Machine(wait_s=60.0)
+    with pytest.raises(
+        GpusBusyError, match=r"no GPU was free within 1 min: gpu:2 1 process of bob, 88 % busy"
+    ) as told:
+        machine.plan("cpu", "gpu:2")
+    assert machine.now_s == 60.0 and told.value.exit_code == EXIT_BUSY
+    assert "--wait-idle" in told.value.hint
+    machine.plan("cpu", "gpu:1")  # that one is free
+    assert machine.now_s == 60.0
+
+
+def test_zero_minutes_look_once():
+    machine = Machine(wait_s=0.0)
+    with pytest.raises(GpusBusyError):
+        machine.plan("gpu:0")
+    assert machine.looks == 1 and machine.now_s == 0
+
+
+def test_lanes_on_the_cpu_wait_for_nothing():
+    machine = Machine(wait_s=60.0)
+    machine.plan("cpu")
+    assert machine.looks == 0
+
+
+def test_the_idlest_of_each_host_is_chosen_there():
+    machine = Machine()
+    specs = [LaneSpec("gpu", host="a"), LaneSpec("gpu", host="b")]
+    settled = machine.idle.settle(specs, lambda _: EIGHT)
+    assert [spec.place for spec in settled] == ["a/gpu:1", "b/gpu:1"] and machine.looks == 2
+
+
+@pytest.mark.process
+def test_a_look_through_the_driver_has_the_load_of_the_last_seconds_and_who_is_there(driver):
+    driver.play(script())
+    found = look(GPUS)
+    assert [sample.busy_pct for sample in found] == [97, 0, 88, 0, 0, 41, 3, 100]
+    assert found[0].busy_by_pid == {7001: 61, 7002: 36}
+    assert found[0].busy_source == "samples"
+    plan = plan_race(INFO, RaceOptions(lanes=("gpu",)), lambda _: EIGHT, idle=Idle(lambda _, gpus: look(gpus)))[0]
+    assert plan.lanes[0].spec.device == "gpu:1"
+
+
+@pytest.mark.process
+def test_a_driver_that_hangs_leaves_the_first_gpu_with_the_reason(driver):
+    driver.play(script() + "hang DeviceGetMemoryInfo_v2\n")
+    found = look(GPUS[:2], timeout_s=0.2)
+    driver.play(script())
+    assert [sample.used_bytes.reason for sample in found] == ["the driver does not answer"] * 2
+
+
+def test_one_that_was_chosen_and_one_that_was_named_are_told_apart_by_numbers():
+    machine = Machine()
+    plan = machine.plan("gpu", "gpu:1")
+    assert [lane.spec.name for lane in plan.lanes] == ["gpu:1 #1", "gpu:1 #2"]

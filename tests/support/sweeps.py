@@ -1,0 +1,146 @@
+"""Places of a sweep that start nothing: lanes whose speed follows a formula, simulated."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tfmon.analysis.sweep import combine
+from tfmon.errors import TfmonError
+from tfmon.model import lane_statistics as histogram
+from tfmon.model.codec import decode_event, encode_message
+from tfmon.model.events import LaneEnded, LaneStarted
+from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.lane_events import Built, LaneFailed, PhaseEntered, SliceEnded, Window
+from tfmon.model.race import TURNS, Machine, Race
+from tfmon.model.session import Session
+from tfmon.model.spec import LaneSpec
+from tfmon.model.sweep import SweepPlan, SweepState
+
+BASELINE = {"batch_size": 32, "mixed_precision": "off"}
+GRID: dict[str, tuple[KnobValue, ...]] = {"batch_size": (16, 32, 64, 128), "mixed_precision": ("off", "bfloat16")}
+WINDOW_NS = 100_000_000
+BASE, CHANGED = "base", "changed"
+
+
+def speed_of(settings: Settings) -> float:
+    """A formula with one best: batch 64 and bfloat16."""
+    batch = {16: 0.7, 32: 1.0, 64: 1.6, 128: 1.3}.get(int(settings["batch_size"]), 1.0)
+    return 1_000 * batch * (1.15 if settings["mixed_precision"] == "bfloat16" else 1.0)
+
+
+def planned(
+    over: Mapping[str, tuple[KnobValue, ...]] = GRID, kinds: tuple[str, ...] = ("cpu",), **more: object
+) -> SweepState:
+    plan = SweepPlan(
+        "simulated",
+        dict(over),
+        dict(BASELINE),
+        places=kinds,
+        words=kinds,
+        kinds=kinds,
+        **more,  # type: ignore[arg-type]
+    )
+    return SweepState(
+        plan, combine(plan, BASELINE, lambda settings: "too large" * (settings["batch_size"] == 4_096))
+    )
+
+
+@dataclass(eq=False)
+class SimulatedStation:
+    """A place whose lanes train by themselves in a thread, as quickly as they are told to."""
+
+    place: str = "cpu"
+    kind: str = "cpu"
+    machine: str = ""
+    speed: Callable[[Settings], float] = speed_of
+    noise: float = 0.01
+    dies: Callable[[Settings, int], str] = lambda settings, visit: ""
+    """Why the combination's process dies in this visit of the place; "failed: …" if it says so itself."""
+    dying: str = CHANGED
+    """The lane whose process that is."""
+    windows: int = 2
+    """Windows of a slice."""
+    pause_s: float = 0.0
+    """Time from one window to the next."""
+    visited: list[dict[str, KnobValue]] = field(default_factory=list)
+    unusable: str = ""
+    training: int = 0
+    """How many of its lanes train now."""
+    most_pairs: int = 1_000
+    made_s: float = 0.0
+    """CPU time that the lanes themselves took: making messages, and waking up for them."""
+
+    def __post_init__(self) -> None:
+        self.session = Session(Machine(), time.monotonic_ns)
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+        self._random = random.Random(self.place)
+        self._used_s = 0.0
+
+    def begin(self, settings: Settings) -> tuple[str, str]:
+        if self.unusable:
+            raise TfmonError(self.unusable)
+        self.visited.append(dict(settings))
+        self._ending.clear()
+        specs = [LaneSpec("cpu", name=BASE, id="A"), LaneSpec("cpu", name=CHANGED, id="B")]
+        self.session.begin(Race(scenario="simulated", mode=TURNS), specs)
+        values = {BASE: dict(BASELINE), CHANGED: {**BASELINE, **settings}}
+        for name, own in values.items():
+            now = time.monotonic_ns()
+            self.session.accept(LaneStarted(lane=name, at_ns=now, pid=1, settings=own))
+            self.session.accept(Built(lane=name, at_ns=now, parameters=1, examples=1_000, settings=own))
+            self.session.accept(PhaseEntered(lane=name, at_ns=now, phase="racing"))
+        apart = self._random.gauss(0, self.noise / 2)
+        self._thread = threading.Thread(target=self._train, args=(values, apart), daemon=True)
+        self._thread.start()
+        return BASE, CHANGED
+
+    def end(self) -> None:
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _train(self, values: Mapping[str, dict[str, KnobValue]], apart: float) -> None:
+        death, at_ns = self.dies(values[CHANGED], len(self.visited)), time.monotonic_ns()
+        speeds = {name: self.speed(own) for name, own in values.items()}
+        speeds[CHANGED] *= 1 + apart
+        self.training += 1
+        self._used_s = time.thread_time()
+        for number in range(1, self.most_pairs):
+            if death and number == 3:
+                self._die(death)
+                break
+            for name in (BASE, CHANGED) if number % 2 else (CHANGED, BASE):
+                for _ in range(self.windows):
+                    at_ns += WINDOW_NS
+                    if self._ending.wait(self.pause_s):
+                        self.training -= 1
+                        return
+                    line = encode_message(self._window(name, values[name], speeds[name], number, at_ns))
+                    began_s = time.thread_time()
+                    self.made_s += began_s - self._used_s
+                    self.session.accept(decode_event(line, name))
+                    self._used_s = time.thread_time()
+                self.session.accept(SliceEnded(lane=name, at_ns=at_ns, round=number))
+        self.training -= 1
+
+    def _window(self, name: str, settings: dict[str, KnobValue], speed: float, number: int, at_ns: int) -> Window:
+        examples = round(speed * 1_000 * WINDOW_NS / 1e9 * (1 + self._random.gauss(0, self.noise)))
+        spent = dict.fromkeys(("input_ns", "sync_ns", "report_ns"), 1_000)
+        return Window(
+            lane=name, at_ns=at_ns, span_ns=WINDOW_NS, steps=10, examples=examples, step=10 * number,
+            call_ns=WINDOW_NS // 2, longest_ns=WINDOW_NS // 10, histogram=histogram.count([WINDOW_NS / 10] * 10),
+            loss=1.0, settings=settings, round=number, **spent,
+        )  # fmt: skip
+
+    def _die(self, why: str) -> None:
+        now = time.monotonic_ns()
+        said = why.removeprefix("failed: ")
+        if said != why:
+            self.session.accept(LaneFailed(lane=self.dying, at_ns=now, kind="scenario", message=said))
+        ended = LaneEnded(lane=self.dying, at_ns=now, exit_code=None, signal="SIGKILL", requested=False)
+        self.session.accept(ended)

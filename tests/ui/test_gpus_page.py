@@ -1,0 +1,237 @@
+"""The page of the GPUs: what it lists, marks, sorts and filters, and what it says without a GPU."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from support.eight_gpus import PEOPLE, samples
+from support.shared_gpu import shared_demo
+from support.ui import CPU_MACHINE, HOSTS, SECOND, Demo, connect
+
+from tfmon.analysis.idlest import why
+from tfmon.model.readings import Missing, ProcessName
+from tfmon.model.spec import LaneSpec
+from tfmon.ui.render.gpus import gpu_rows, gpus_of, process_entries, summary
+from tfmon.ui.render.rows import cells, plain
+
+from .pilot import app_of, press, shown, until
+
+SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)], ids=lambda size: "{}x{}".format(*size))
+
+
+def eight(**changes) -> Demo:
+    """A race on gpu:1 of eight, in its 20th second."""
+    specs = [LaneSpec("cpu"), LaneSpec("gpu:1", chosen="the idlest of 8 GPUs: no process, 0 % busy, 80 GiB free")]
+    demo = Demo(specs, mode="turns", **changes)
+    for lane in demo.names:
+        demo.enter(lane, "importing")
+        demo.build(lane)
+        demo.enter(lane, "racing")
+    demo.clock.ahead(4)
+    demo.session.start_clock(demo.clock())
+    for _ in range(10):
+        demo.race(2)
+        demo.session.restore(without_demo_gpu(demo.session.snapshot()))
+        take(demo)
+    return demo
+
+
+def without_demo_gpu(known):
+    here = known.hosts[""]
+    return replace(
+        known, hosts={**known.hosts, "": replace(here, gpus=tuple(g for g in here.gpus if g.key != "GPU-1"))}
+    )
+
+
+def take(demo: Demo, **more) -> None:
+    since_ns = demo.clock() - 2 * SECOND
+    for sample in samples(demo.clock(), ours={1: (4_001, 55, 8)}, since_ns=since_ns, **more):
+        demo.session.accept(sample)
+
+
+def lines(demo: Demo, width: int) -> list[str]:
+    return plain(gpu_rows(gpus_of(demo.session.snapshot()), width))
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+def test_a_row_for_each_gpu_has_load_memory_and_heat_at_any_width(width):
+    demo = eight()
+    rows = gpu_rows(gpus_of(demo.session.snapshot()), width)
+    assert len(rows) == 9 and all(cells(row) <= width + 2 for row in rows)
+    head, first, second, *_ = plain(rows)
+    assert all(word in head for word in ("load", "heat"))
+    assert "97 %" in first and "62 °C" in first
+    assert second.split()[:2] == ["gpu:1", "G"]
+
+
+def test_a_wide_row_has_every_reading():
+    first = lines(eight(), 200)[1]
+    for reading in ("97 %", "76.0 of 80.0 GiB", "682/700 W", "62 °C", "1980 MHz", "2619 MHz", "5 ×16", "H100"):
+        assert reading in first, first
+    assert "1.5 GiB/s ↓ 97 MiB/s ↑" in first
+
+
+def test_a_gpu_that_cannot_be_read_says_why_and_one_that_is_stale_since_when():
+    demo = eight()
+    lost = replace(
+        samples(demo.clock())[2], busy_pct=Missing("the GPU is lost"), used_bytes=Missing("the GPU is lost")
+    )
+    demo.session.accept(lost)
+    demo.clock.ahead(9)
+    take(demo, gpus=1)
+    told = lines(demo, 120)
+    assert "97 %" in told[1] and "stale: read 9.0 s ago" in told[4]
+    demo.session.accept(replace(lost, at_ns=demo.clock()))
+    assert "n/a (the GPU is lost)" in lines(demo, 120)[3]
+
+
+def test_every_process_is_listed_with_its_user_and_own_lanes_are_marked():
+    demo = eight()
+    known = demo.session.snapshot()
+    entries = process_entries(known, gpus_of(known))
+    texts = {entry.id[2]: [text.strip() for text, _ in entry.cells] for entry in entries}
+    assert texts[7001] == ["gpu:0", "7001", "ana", "", "61 %", "70 GiB", PEOPLE[7001].command]
+    assert texts[4001] == ["gpu:1", "4001", "me", "G", "55 %", "8.0 GiB", "python -m tfmon"]
+    assert texts[7007][2::4] == ["–", "not visible to this user"]
+    assert [entry.id[2] for entry in entries if entry.mark != " "] == [4001]
+
+
+def test_in_a_container_the_reason_stands_for_the_names():
+    demo = eight()
+    hidden = "hidden by the container (run it with --pid=host)"
+    for sample in samples(demo.clock()):
+        demo.session.accept(replace(sample, processes={}, no_names_reason=hidden))
+    known = demo.session.snapshot()
+    assert {entry.cells[-1][0] for entry in process_entries(known, gpus_of(known)) if entry.mark == " "} == {
+        hidden
+    }
+
+
+def test_how_many_are_free_does_not_count_those_of_the_lanes():
+    assert summary(gpus_of(eight().session.snapshot())) == "8 GPUs, 1 free"
+
+
+def test_gpus_of_other_machines_are_listed_by_their_host_and_a_machine_of_two_names_once():
+    demo = Demo([LaneSpec("gpu:0"), LaneSpec("gpu:0", host="gpu2"), LaneSpec("gpu:1", host="again")])
+    connect(demo, "gpu2")
+    connect(demo, "again", HOSTS["gpu2"])
+    for host, count in (("", 1), ("gpu2", 2), ("again", 2)):
+        for sample in samples(demo.clock(), host=host, gpus=count):
+            demo.session.accept(sample)
+    rows = gpus_of(demo.session.snapshot())
+    assert [row.place for row in rows] == ["gpu:0", "gpu2/gpu:0", "gpu2/gpu:1"]
+    assert [[lane.spec.id for _, lane in row.lanes] for row in rows] == [["A"], ["B"], ["C"]]
+
+
+def test_the_page_sorts_and_filters_and_says_what_is_chosen():
+    async def act():
+        async with app_of(eight()).run_test(size=(120, 36)) as pilot:
+            await press(pilot, "G")
+            await until(pilot, lambda: "8 GPUs, 1 free" in shown(pilot))
+            assert shown(pilot).count("ana") == 2 and "▪" in shown(pilot)
+            await press(pilot, "slash", *"bob")
+            await until(pilot, lambda: "2 of 8 processes" in shown(pilot))
+            assert "jupyter" not in shown(pilot)
+            await press(pilot, "enter", *"ooooo")
+            rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
+            assert [row.split()[-1] != "" and ("serve.py" in row) for row in rows] == [
+                True,
+                False,
+            ]  # 41 %, then 88 %
+            await press(pilot, "O")
+            rows = [line for line in shown(pilot).splitlines() if "bob" in line and "gpu:" in line]
+            assert ["serve.py" in row for row in rows] == [False, True]
+            await press(pilot, "escape", "G")
+            await until(pilot, lambda: "8 GPUs" not in shown(pilot))
+
+    asyncio.run(act())
+
+
+def test_tab_shows_the_gpus_that_have_no_room():
+    async def act():
+        demo = eight()
+        connect(demo, "gpu2")
+        for sample in samples(demo.clock(), host="gpu2"):
+            demo.session.accept(sample)
+        async with app_of(demo).run_test(size=(80, 24)) as pilot:
+            await press(pilot, "G")
+            await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
+            assert "gpu2/gpu:7" not in shown(pilot).split("processes")[0]
+            await press(pilot, "tab")
+            await until(pilot, lambda: "12 to 16 of 16 GPUs" in shown(pilot))
+            assert "gpu2/gpu:7" in shown(pilot).split("processes")[0]
+            await press(pilot, "tab")
+            await until(pilot, lambda: "1 to 11 of 16 GPUs" in shown(pilot))
+
+    asyncio.run(act())
+
+
+def test_without_a_gpu_the_page_says_so_and_why():
+    async def act():
+        demo = Demo([LaneSpec("cpu")], CPU_MACHINE)
+        app = app_of(demo, watch_gpus=lambda: "no NVIDIA driver (libnvidia-ml.so.1 was not found)")
+        async with app.run_test(size=(120, 36)) as pilot:
+            await press(pilot, "G")
+            await until(pilot, lambda: "no GPU on this machine: no NVIDIA driver" in shown(pilot))
+
+    asyncio.run(act())
+
+
+def test_a_command_line_that_would_steer_the_terminal_is_shown_without_controls():
+    demo = eight()
+    sample = samples(demo.clock())[0]
+    evil = ProcessName("ana\x1b[2J", "python\x07 \x1b[31mtrain")
+    demo.session.accept(replace(sample, processes={7001: evil}))
+
+    async def act():
+        async with app_of(demo).run_test(size=(120, 36)) as pilot:
+            await press(pilot, "G")
+            await until(pilot, lambda: "8 GPUs" in shown(pilot))
+            assert shown(pilot).replace("\n", "").isprintable()
+
+    asyncio.run(act())
+
+
+@SIZES
+def test_eight_gpus(snap_compare, size):
+    assert snap_compare(app_of(eight()), terminal_size=size, press=["G"])
+
+
+@SIZES
+def test_the_panes_of_a_race_on_one_of_eight_gpus(snap_compare, size):
+    assert snap_compare(app_of(eight()), terminal_size=size)
+
+
+def test_eight_gpus_in_a_light_theme(snap_compare):
+    assert snap_compare(app_of(eight(), theme="textual-light"), terminal_size=(120, 36), press=["G"])
+
+
+def test_eight_gpus_without_colour_and_in_ascii(snap_compare, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(app_of(eight(), characters="ascii"), terminal_size=(80, 24), press=["G"])
+
+
+def test_the_pane_of_a_lane_that_gets_ready_and_its_page_say_why_it_has_its_gpu():
+    async def act():
+        demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:1", chosen=why(samples(1)[1], samples(1)))])
+        demo.enter("gpu:1", "importing")
+        async with app_of(demo).run_test(size=(120, 50)) as pilot:
+            await until(pilot, lambda: "device  the idlest of 8 GPUs: no process, 0 % busy" in shown(pilot))
+            await press(pilot, "tab", "tab", "i")
+            await until(pilot, lambda: "gpu:1: the idlest of 8 GPUs" in shown(pilot))
+
+    asyncio.run(act())
+
+
+def test_the_page_of_a_lane_tells_what_others_take_and_how_many_windows_are_marked():
+    async def act():
+        async with app_of(shared_demo([0, 40, 0])).run_test(size=(120, 90)) as pilot:
+            await press(pilot, "tab", "tab", "i")
+            await until(pilot, lambda: "another process took 40 % of gpu:0 during" in shown(pilot))
+            assert "windows are marked" in shown(pilot) and "ana: python train.py" in shown(pilot)
+            await press(pilot, "escape", "escape")
+            await until(pilot, lambda: "others 40 %" in shown(pilot))
+
+    asyncio.run(act())

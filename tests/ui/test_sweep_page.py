@@ -1,0 +1,147 @@
+"""The screen of a sweep: its table, the curve, sorting, a filter, and how it ends."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+
+import pytest
+from support.sweeps import planned
+from support.ui import GPU_MACHINE, Clock
+
+from tfmon.analysis.sweep import Found, rank
+from tfmon.model.race import Race
+from tfmon.model.records import replace
+from tfmon.model.session import Session
+from tfmon.model.sweep import (
+    CombinationDied,
+    Figures,
+    Pair,
+    PairMeasured,
+    SweepState,
+    VisitBegan,
+    VisitEnded,
+    after,
+)
+from tfmon.ui.screens.sweep import SweepApp, SweepPage
+
+from .pilot import press, shown, until
+
+GRID = {"batch_size": (16, 32, 64, 128, 4_096), "mixed_precision": ("off", "bfloat16")}
+RATIOS = {0: 0.8, 1: 0.9, 3: 1.1, 4: 1.62, 5: 1.8, 6: 1.4}
+
+
+def half_way(kinds: tuple[str, ...] = ("cpu",)) -> SweepState:
+    """A sweep of which some combinations are measured, one is under way and one has died."""
+    state = planned(GRID, kinds)
+    for number, ratio in RATIOS.items():
+        state = after(state, VisitBegan(number, "cpu"))
+        rng = random.Random(number)
+        for place in range(16):
+            log = math.log(ratio) + rng.gauss(0, 0.01)
+            state = after(state, PairMeasured(number, Pair(log, bool(place % 2), 1, 1.0)))
+        figures = Figures("cpu", 7_663 * ratio, 7_663.0, 1.2, (300 + 20 * number) * 2.0**20)
+        state = after(state, VisitEnded(number, replace(figures, bottleneck="input")))
+    state = after(state, CombinationDied(7, "the lane was ended by SIGKILL"))
+    state = after(state, VisitBegan(7, "cpu"))
+    return replace(state, visits_s=(20.0,))
+
+
+class Ends:
+    def __init__(self) -> None:
+        self.stopped = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def app(state: SweepState | None = None, **more) -> SweepApp:
+    found: Found = rank(state or half_way())
+    session = Session(GPU_MACHINE, Clock())
+    session.begin(Race(scenario="small-dense"), ())
+    return SweepApp(session, lambda: found, Ends(), **{"characters": "braille", **more})
+
+
+def first_column(text: str) -> list[str]:
+    return re.findall(r"^[▸ ][•✗ ]  ?(\d+) +(?:off|bfloat16)", text, re.MULTILINE)
+
+
+async def test_the_best_is_on_top_and_a_column_sorts():
+    async with app().run_test(size=(120, 36)) as pilot:
+        await until(pilot, lambda: "1.79×" in shown(pilot))
+        assert first_column(shown(pilot))[:3] == ["64", "64", "128"]
+        assert "8 of 10 settled, about 40 s left" in shown(pilot)
+        assert "refused: too large" in shown(pilot) and "• 128" in shown(pilot)
+        await press(pilot, "o")
+        assert first_column(shown(pilot))[:2] == ["16", "16"]
+        await press(pilot, "O")
+        assert first_column(shown(pilot))[0] == "4096"
+
+
+async def test_a_filter_leaves_what_matches_and_escape_takes_it_back_without_leaving():
+    async with app().run_test(size=(120, 36)) as pilot:
+        await press(pilot, "slash", *"bfloat16", "enter")
+        assert "5 of 10 combinations" in shown(pilot)
+        await press(pilot, "escape")
+        assert "10 combinations" in shown(pilot) and isinstance(pilot.app.screen, SweepPage)
+        await press(pilot, "escape")
+        assert isinstance(pilot.app.screen, SweepPage)
+
+
+async def test_the_curve_of_a_number_is_shown_and_hidden():
+    async with app().run_test(size=(120, 36)) as pilot:
+        await press(pilot, "c")
+        assert "ratio to the baseline over batch size" in shown(pilot)
+        assert "A mixed_precision=bfloat16" in shown(pilot)
+        await press(pilot, "c")
+        assert "ratio to the baseline" not in shown(pilot)
+
+
+async def test_quit_ends_the_sweep_before_the_app_leaves():
+    sweeping = app()
+    async with sweeping.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "q")
+        await until(pilot, lambda: sweeping.controls.stopped)
+
+
+async def test_other_keys_and_tiny_terminals_do_no_harm():
+    async with app(half_way(("cpu", "gpu"))).run_test(size=(120, 36)) as pilot:
+        for key in (
+            "p",
+            "P",
+            "i",
+            "l",
+            "k",
+            "d",
+            "R",
+            "space",
+            "y",
+            "down",
+            "end",
+            "home",
+            "question_mark",
+            "escape",
+        ):
+            await press(pilot, key)
+        assert isinstance(pilot.app.screen, SweepPage)
+        await press(pilot, "colon")
+        await press(pilot, "escape")
+        await press(pilot, "c")
+        for size in ((20, 5), (40, 10), (300, 100)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert shown(pilot)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+@pytest.mark.parametrize("curve", [False, True])
+def test_pictures(snap_compare, size, curve):
+    keys = ["c"] if curve else ["down"]
+    assert snap_compare(app(), terminal_size=size, press=keys)
+
+
+@pytest.mark.parametrize("look", ["light", "ascii"])
+def test_pictures_of_other_looks(snap_compare, look):
+    more = {"theme": "textual-light"} if look == "light" else {"characters": "ascii"}
+    assert snap_compare(app(half_way(("cpu", "gpu")), **more), terminal_size=(120, 36), press=["c"])

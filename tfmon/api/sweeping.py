@@ -1,0 +1,239 @@
+"""`tfmon.sweep`: many combinations of settings, each raced against the baseline, from Python."""
+
+from __future__ import annotations
+
+import html
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfmon.analysis.sweep import LEAST_CI, Found
+from tfmon.api.progress import teller
+from tfmon.api.racing import LEAST_SLICE_S, LONGEST_SLICE_S, share, span
+from tfmon.api.result import Interval
+from tfmon.api.turnstile import alone
+from tfmon.errors import TfmonError, UsageError
+from tfmon.model.knobs import KnobValue, show
+from tfmon.reports.sweep import progress_line, to_json, to_text
+from tfmon.runner.headless import POLL_S, TOLD_EVERY_S
+from tfmon.runner.planner import RaceOptions, interpreter
+from tfmon.runner.settings import LONGEST_S, resolve
+from tfmon.runner.sweep import SweepOptions, SweepProgram
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationResult:
+    """One combination of a sweep. What is not known is None."""
+
+    settings: Mapping[str, KnobValue]
+    """The knobs that were swept."""
+    device: str
+    """The kind of device: `cpu`, `gpu`."""
+    ratio: float | None
+    """Its throughput over that of the baseline on the same device."""
+    ratio_ci95: Interval | None
+    examples_per_s: float | None
+    memory_bytes: float | None
+    bottleneck: str | None
+    place: str | None
+    """Where it was measured last."""
+    state: str
+    """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `waiting`."""
+    reason: str | None
+    """Why it was refused, or failed."""
+    data: Mapping[str, Any] = field(repr=False)
+    """All that the JSON object has of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """The result of a sweep. `print` shows the table of the command."""
+
+    scenario: str
+    combinations: tuple[CombinationResult, ...]
+    """The best first."""
+    text: str
+    """Which is the best, in words."""
+    file: Path | None
+    """Where it is kept; `resume` goes on with it."""
+    interrupted: str | None
+    """Why it ended before all was measured."""
+    table: str = field(repr=False)
+    """The table that the command prints."""
+    data: Mapping[str, Any] = field(repr=False)
+    """The JSON object that the command prints."""
+
+    def best(self, device: str | None = None) -> CombinationResult:
+        """Return the best combination, on a kind of device where there are several.
+
+        Raises:
+            TfmonError: nothing was measured there.
+        """
+        known = [one for one in self.combinations if one.ratio is not None and device in (None, one.device)]
+        kinds = sorted({one.device for one in known})
+        if not known:
+            raise TfmonError("nothing was measured" + (f" on {device}" if device else ""))
+        if len(kinds) > 1:
+            raise TfmonError("each kind of device has a best one", f"name one: {', '.join(kinds)}")
+        return known[0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return dict(self.data)
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas data frame: a row for each combination, the best first, and a column for each knob.
+
+        Raises:
+            TfmonError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise TfmonError("to_frame needs pandas, which is not installed", "pip install pandas") from None
+        rows = []
+        for one in self.combinations:
+            ends = one.ratio_ci95 or (None, None)
+            figures = {
+                name: value
+                for name, value in one.data.items()
+                if name not in ("settings", "ratio_ci95", "deaths", "missing", "learns_differently_by", "number")
+            }
+            rows.append({**one.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
+        return pandas.DataFrame(rows)
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return f"<pre>{html.escape(self.table)}</pre>"
+
+
+def sweep(
+    scenario: str | os.PathLike[str] | None = None,
+    over: Mapping[str, Sequence[KnobValue] | str] | None = None,
+    *,
+    on: str | Sequence[str] = "cpu",
+    settings: Mapping[str, KnobValue] | None = None,
+    until_ci: float = 0.03,
+    limit_s: float = 60.0,
+    everything: bool = False,
+    slice_s: float | None = None,
+    command: Sequence[str] = (),
+    python: str | os.PathLike[str] | None = None,
+    record: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    progress: bool | Callable[[str], None] = True,
+    wait: bool = True,
+) -> SweepResult:
+    """Measure all combinations of the values of some knobs, as `tfmon sweep --headless` does.
+
+    Each is raced in turns against the baseline on the same device. No signal handler is set; at an exception, such
+    as KeyboardInterrupt, the lanes are ended before it goes on, and what was measured is in the file.
+
+    Args:
+        scenario: A name from `tfmon list`, or the file of a scenario; None for a command or with `resume`.
+        over: The values of each knob, such as `{"batch_size": [32, 128], "prefetch": ["off", "auto"]}`, or a range
+            as the command takes it, `{"batch_size": "16..4096"}`.
+        on: Where to measure, such as `"cpu"` or `["gpu:0", "gpu2/gpu"]`.
+        settings: Knobs of the baseline.
+        until_ci: Measure each until its ratio is known to within ± this share.
+        limit_s: Longest time that one is raced for.
+        everything: Whether those that cannot win any more are measured all the same.
+        slice_s: Length of a slice in seconds; None for what is set.
+        command: A training script of your own instead of a scenario, as a list of words.
+        python: The interpreter that trains; None for what is set, or else this one.
+        record: The new file to keep it in; None for one among your sweeps.
+        resume: The file of a sweep to go on with; nothing is measured twice.
+        progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
+        wait: Wait while a race or sweep that Python began is under way; False raises TfmonError.
+
+    Raises:
+        TfmonError: what was requested is not possible.
+    """
+    words = tuple(str(word) for word in command)
+    if resume is None and bool(words) is (scenario is not None):
+        raise UsageError("sweep a scenario or a command", "leave one of them out")
+    if resume is not None and record is not None:
+        raise UsageError("resume writes on into its own file", "leave record out")
+    options = SweepOptions(
+        over=tuple(f"{name}={_values(values)}" for name, values in (over or {}).items()),
+        places=() if resume is not None and on == "cpu" else (on,) if isinstance(on, str) else tuple(on),
+        race=RaceOptions(
+            settings=tuple(f"{name}={_exact(value)}" for name, value in (settings or {}).items()),
+            slice_s=span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
+            python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
+            watched=False,
+        ),
+        until_ci=share("until_ci", until_ci, LEAST_CI) or 0.03,
+        each_s=span("limit_s", limit_s, 1, LONGEST_S) or 60.0,
+        everything=everything,
+    )
+    with teller(progress) as tell, alone(wait, tell):
+        program = SweepProgram(
+            None if scenario is None else os.fspath(scenario),
+            words,
+            options,
+            file=None if record is None else Path(record),
+            resume=None if resume is None else Path(resume),
+        )
+        try:
+            _follow(program, tell)
+        finally:
+            program.close("ended by the program that began it")
+    return _result(program.sweep.found, program.file.path if program.file else None)
+
+
+def _follow(program: SweepProgram, tell: Callable[[str], None] | None) -> None:
+    program.sweep.start()
+    due_s = 0.0
+    while not program.sweep.join(POLL_S):
+        if tell is not None and time.monotonic() >= due_s:
+            due_s = time.monotonic() + TOLD_EVERY_S
+            tell(progress_line(program.sweep.found))
+
+
+def _values(values: Sequence[KnobValue] | str) -> str:
+    return values if isinstance(values, str) else ",".join(_exact(value) for value in values)
+
+
+def _exact(value: KnobValue) -> str:
+    return repr(value) if isinstance(value, float) else show(value)
+
+
+def _result(found: Found, file: Path | None) -> SweepResult:
+    data = to_json(found, str(file or ""))
+    same = (
+        "settings",
+        "device",
+        "ratio",
+        "examples_per_s",
+        "memory_bytes",
+        "bottleneck",
+        "place",
+        "state",
+        "reason",
+    )
+    return SweepResult(
+        scenario=data["scenario"],
+        combinations=tuple(
+            CombinationResult(
+                **{name: one[name] for name in same},
+                ratio_ci95=tuple(one["ratio_ci95"]) if one["ratio_ci95"] else None,
+                data=one,
+            )
+            for one in data["combinations"]
+        ),
+        text="\n".join(data["text"]),
+        file=file,
+        interrupted=data["interrupted"],
+        table=to_text(found, str(file or "")),
+        data=data,
+    )

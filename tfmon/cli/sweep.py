@@ -1,0 +1,164 @@
+"""`tfmon sweep`: many combinations of settings, each raced against the baseline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from tfmon.cli import options
+from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.runner import settings as configured
+from tfmon.runner.settings import Seconds
+
+if TYPE_CHECKING:
+    from tfmon.analysis.sweep import Found
+
+
+@click.command(cls=options.TakesCommand, short_help="Measure many combinations of settings.")
+@click.argument("scenario", required=False)
+@click.option(
+    "--over",
+    multiple=True,
+    metavar="KNOB=VALUES",
+    help="A knob and its values: batch_size=32,128 or batch_size=16..4096 (powers of two). Repeatable: all "
+    "combinations are measured.",
+)
+@click.option(
+    "--on",
+    "places",
+    multiple=True,
+    metavar="[HOST/]DEVICE",
+    help="Where to measure; repeatable, or with commas between. Default: cpu. A combination is measured on each "
+    "kind of device; HOST/gpu*2 is two workers there.",
+)
+@options.settings
+@click.option(
+    "--until-ci",
+    metavar="PERCENT",
+    default="3%",
+    show_default=True,
+    help="Measure each combination until its ratio is known to within ± PERCENT.",
+)
+@click.option(
+    "--limit", type=Seconds(min=1), default=60.0, show_default=True, help="Most seconds that one is raced for."
+)
+@click.option("--all", "everything", is_flag=True, help="Measure those fully, too, that cannot win any more.")
+@options.slice_s
+@click.option(
+    "--record", metavar="FILE", help="Keep the sweep in this new file; by default it is kept among your sweeps."
+)
+@click.option(
+    "--resume", metavar="FILE", help="Go on with a sweep that was interrupted; nothing is measured twice."
+)
+@options.headless
+@options.as_json
+@click.option("--csv", "as_csv", is_flag=True, help="Print the table as CSV. No screen is used.")
+@options.looks
+@options.python
+@options.ray
+def sweep(
+    scenario: str | None,
+    over: tuple[str, ...],
+    places: tuple[str, ...],
+    settings: tuple[str, ...],
+    until_ci: str,
+    limit: float,
+    everything: bool,
+    slice_s: float,
+    record: str | None,
+    resume: str | None,
+    headless: bool,
+    as_json: bool,
+    as_csv: bool,
+    theme: str | None,
+    mouse: bool | None,
+    python: str | None,
+) -> None:
+    """Measure SCENARIO under all combinations of the values of some knobs, and rank them.
+
+    Or your own script, unchanged: tfmon sweep --over learning_rate=1e-3,1e-4 -- python train.py
+
+    Each combination is raced in turns against the baseline (the scenario's settings, and --set) on the same
+    device, so that its ratio compares with those from other machines. What cannot win any more is stopped early.
+    Ctrl+C keeps what there is; --resume goes on with it.
+
+    \b
+    For example:
+      tfmon sweep large-dense --over batch_size=16..4096
+      tfmon sweep large-dense --over batch_size=32,128,512 --over mixed_precision=off,bfloat16 --on gpu
+      tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
+      tfmon sweep --resume FILE
+    """
+    from tfmon.analysis.sweep import LEAST_CI
+    from tfmon.runner.planner import RaceOptions
+    from tfmon.runner.sweep import SweepOptions, SweepProgram
+
+    command = options.own_command()
+    if resume is None and bool(command) is (scenario is not None):
+        raise UsageError("sweep a scenario, or a command of your own after --", "tfmon sweep large-dense --over …")
+    if resume is not None and record is not None:
+        raise UsageError("--resume writes on into its own file", "leave --record out")
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other", "leave one of them out")
+    headless = headless or as_json or as_csv
+    screen = configured.screen_settings(theme, mouse, None)
+    sweep_options = SweepOptions(
+        over=over,
+        places=places,
+        race=RaceOptions(
+            settings=settings,
+            slice_s=slice_s,
+            python=options.interpreter(python, command),
+            watched=False,
+            ray=options.ray_cluster(),
+        ),
+        until_ci=options.percentage("--until-ci", until_ci, LEAST_CI),
+        each_s=limit,
+        everything=everything,
+    )
+    if not headless and (why := options.why_no_screen()):
+        click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)
+        headless = True
+    with options.errors_as_json(as_json):
+        program = SweepProgram(
+            scenario,
+            command,
+            sweep_options,
+            file=None if record is None else Path(record),
+            resume=None if resume is None else Path(resume),
+        )
+    if headless:
+        from tfmon.runner.sweep_headless import run
+
+        interrupted = run(program)
+    else:
+        from tfmon.runner.sweep_live import run as run_live
+
+        interrupted = run_live(program, screen)
+    found, file = program.sweep.found, program.file
+    with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
+        click.echo(_report(found, str(file.path) if file else "", as_json=as_json, as_csv=as_csv))
+    if file is not None and file.failure:
+        raise TfmonError(file.failure, "what is printed was not all saved")
+    sys.exit(EXIT_INTERRUPTED if interrupted else _exit_code(found))
+
+
+def _report(found: Found, file: str, *, as_json: bool, as_csv: bool) -> str:
+    from tfmon.reports.sweep import to_csv, to_json, to_text
+
+    if as_json:
+        return json.dumps(to_json(found, file), indent=2, allow_nan=False)
+    return to_csv(found) if as_csv else to_text(found, file)
+
+
+def _exit_code(found: Found) -> int:
+    """Return 1 where a place was lost, or a combination failed."""
+    from tfmon.analysis.sweep import FAILED
+
+    failed = found.state.lost or any(row.outcome == FAILED for row in found.rows)
+    return EXIT_LANE_FAILED if failed else EXIT_FINE

@@ -1,0 +1,142 @@
+"""The way into a Ray cluster that is there, or the one line that says why there is none.
+
+Used by the bridge, so it imports the standard library only and stays readable for Python 3.9.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tfmon.hosts.ray_nodes import Refusal
+
+CONNECT_S = 25.0
+"""How long connecting may take: Ray itself would try for minutes, in silence."""
+REACH_S = 4.0
+HEAD_AWAY_S = 20
+"""How long the bridge goes on without the head of the cluster."""
+NONE_RUNS = (
+    "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
+    "`ray start --head` starts one, --ray HOST:PORT names one, --ray local starts one for this run",
+)
+
+
+def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  # noqa: ANN401 - Ray, which has no types here
+    """Return Ray, connected to a cluster that is there.
+
+    Args:
+        fail: Called in another thread where Ray does not answer, and ends the process.
+        words: Those of the reservation.
+
+    Raises:
+        Refusal: There is none, or it does not take this process.
+    """
+    given = words["address"] or os.environ.get("RAY_ADDRESS", "")
+    address = "" if given == "auto" else given
+    named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
+    slow = Refusal(f"{named} did not answer within {CONNECT_S:.0f} s", "`ray status` on its head says how it is")
+    watch = threading.Timer(CONNECT_S, fail, (slow,))
+    watch.daemon = True
+    watch.start()
+    if address:
+        reach(address)
+    elif (stale := last_started()) and not answers(stale):
+        raise Refusal(*NONE_RUNS)
+    ray = load(words)
+    try:
+        ray.init(address=address or "auto", log_to_driver=False, configure_logging=False, namespace="tfmon")
+    except ConnectionError as error:
+        if not address:
+            raise Refusal(*NONE_RUNS) from error
+        raise Refusal(f"{named} cannot be used: {error}") from error
+    except Exception as error:
+        raise refused(named, error) from error
+    watch.cancel()
+    return ray
+
+
+def last_started() -> str:
+    """Return the address of the cluster that was started last on this machine, as Ray notes it; empty for none."""
+    try:
+        return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
+    except OSError:
+        return ""
+
+
+def answers(address: str) -> bool:
+    """Return whether something listens at an address; True for one that cannot be read."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except OSError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+def load(words: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return Ray; raises Refusal where this Python has none."""
+    if words["token"]:
+        # Of a cluster of our own: Ray listens on the loopback interface alone where it takes the machine for one
+        # that is no part of a larger cluster.
+        os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN_PATH"] = "token", words["token"]
+        os.environ.pop("RAY_AUTH_TOKEN", None)
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_AWAY_S))
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        import ray
+    except ImportError as error:
+        if error.name != "ray":
+            raise Refusal(f"Ray cannot be loaded by {sys.executable}: {error}") from error
+        hint = "pip install 'tfmon[ray]', or --ray-python names a Python that has it"
+        raise Refusal(f"{sys.executable} has no Ray", hint) from error
+    return ray
+
+
+def reach(address: str) -> None:
+    """Raise Refusal where nothing listens at an address."""
+    host, colon, port = address.rpartition(":")
+    if "//" in address or not colon or not port.isdigit():
+        raise Refusal(
+            f"{address} is no address of a Ray cluster that lanes can be started on",
+            "name HOST:PORT of its head, such as 10.0.0.5:6379, on a machine that is part of it",
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except OSError as error:
+        raise Refusal(
+            f"no Ray cluster answers at {address}: {error.strerror or error}",
+            "`ray status` on its head says where it is; `ray start --head` starts one",
+        ) from error
+
+
+def refused(named: str, error: Exception) -> Refusal:
+    """Return the reason for which a cluster did not take this process."""
+    text = str(error)
+    found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
+    if len(found) == 2:
+        (theirs, their_python), (ours, our_python) = found
+        return Refusal(
+            f"{named} runs Ray {theirs} with Python {their_python}; this is Ray {ours} with Python {our_python}",
+            "--ray-python names a Python with the cluster's versions; the lanes keep theirs",
+        )
+    if "token" in text.lower():
+        hint = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
+        return Refusal(f"{named} did not take the token, or there is none", hint)
+    return Refusal(f"{named} cannot be used: {first_line(error)}")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of one of Ray's errors that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    facts = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:")
+    told = [line for line in lines if not line.startswith(facts)]
+    return (told or [type(error).__name__])[0][:200]

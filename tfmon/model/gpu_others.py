@@ -1,0 +1,145 @@
+"""Who else is on a GPU besides tfmon and its lanes, and what they take of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from tfmon.model.readings import GpuSample, Missing, ProcessName, known
+from tfmon.model.records import replace
+
+TAKEN_PCT = 5.0
+"""Share of a GPU's time from which on what others take is counted."""
+HELD = 0.1
+"""Share of a GPU's memory from which on what others hold explains that none is left."""
+MOST_TAKEN = 900
+"""Readings that are kept: half an hour at one in two seconds."""
+MOST_NAMES = 512
+UNTOLD = "a process that the system does not name"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What others took of a lane's GPU, over some time."""
+
+    since_ns: int
+    until_ns: int
+    pct: float
+    """Share of the GPU's time, of all of them together."""
+    processes: int = 0
+    """How many took any."""
+    first: ProcessName | None = None
+    """Who took the most; None where nobody did, or that cannot be told."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is enough to be reported."""
+        return self.pct >= TAKEN_PCT
+
+
+def strangers(sample: GpuSample, own: Collection[int] = ()) -> list[int]:
+    """Return the pids on a GPU that neither this tfmon started nor are in `own`."""
+    pids = set(sample.used_by_pid)
+    if not isinstance(sample.busy_by_pid, Missing):
+        pids |= {pid for pid, share in sample.busy_by_pid.items() if share}
+    named = sample.processes
+    return sorted(pid for pid in pids if pid not in own and not (pid in named and named[pid].ours))
+
+
+def free_bytes(sample: GpuSample) -> float | None:
+    """Return the memory that is not used; None where that is not known."""
+    used, total, reserved = (known(one) for one in (sample.used_bytes, sample.total_bytes, sample.reserved_bytes))
+    return None if used is None or total is None else max(0.0, total - used - (reserved or 0.0))
+
+
+def taken(sample: GpuSample, own: Collection[int], *, own_listed: bool) -> Taken | None:
+    """Return what others took of a GPU since its shares were read before; None where that is not known.
+
+    Args:
+        sample: The GPU.
+        own: The pids of all lanes on it.
+        own_listed: Whether the driver numbers processes as this machine does: else a lane may look like another.
+    """
+    shares = sample.busy_by_pid
+    if isinstance(shares, Missing) or sample.shares_since_ns is None or sample.shares_until_ns is None:
+        return None
+    if sample.foreign_pids and not own_listed:
+        return None
+    theirs = {pid: shares[pid] for pid in strangers(sample, own) if shares.get(pid)}
+    most = max(theirs, key=lambda pid: theirs[pid], default=None)
+    return Taken(
+        sample.shares_since_ns,
+        sample.shares_until_ns,
+        min(100.0, sum(theirs.values())),
+        len(theirs),
+        None if most is None else sample.processes.get(most),
+    )
+
+
+def with_taken(before: tuple[Taken, ...], more: Taken | None) -> tuple[Taken, ...]:
+    """Return the readings with one more; one that stands in a second sample, too, is counted once."""
+    if more is None or (before and more.until_ns <= before[-1].until_ns):
+        return before
+    return (*before[1 - MOST_TAKEN :], more)
+
+
+# ---------------- memory
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that holds memory of a GPU."""
+
+    pid: int
+    used_bytes: int
+    name: ProcessName | None
+
+
+def holders(sample: GpuSample, own: Collection[int] = ()) -> list[Holder]:
+    """Return the others that hold memory of a GPU, the largest first."""
+    found = [
+        Holder(pid, used, sample.processes.get(pid))
+        for pid in strangers(sample, own)
+        if (used := sample.used_by_pid.get(pid))
+    ]
+    return sorted(found, key=lambda one: (-one.used_bytes, one.pid))
+
+
+def held_text(sample: GpuSample, place: str, own: Collection[int] = ()) -> str:
+    """Say who else holds the memory of a GPU, where that explains that none is left; else ""."""
+    found, total = holders(sample, own), known(sample.total_bytes)
+    held = sum(one.used_bytes for one in found)
+    if not total or held < HELD * total:
+        return ""
+    who = "another process holds" if len(found) == 1 else f"{len(found)} other processes hold"
+    first = found[0]
+    most = "" if len(found) == 1 else f"; the most, {_gib(first.used_bytes)} GiB,"
+    named = f"{who} {_gib(held)} of the {_gib(total)} GiB of {place}"
+    return f"{named}{most}{' by' if most else ':'} {told(first.name)} (pid {first.pid})"
+
+
+def _gib(value: float) -> str:
+    return f"{value / 2**30:.1f}"
+
+
+# ---------------- words
+
+
+def told(name: ProcessName | None) -> str:
+    """Name a process in a sentence: "ana: python train.py"."""
+    if name is None or not (name.user or name.command):
+        return UNTOLD
+    return ": ".join(filter(None, (name.user, name.command)))
+
+
+def with_names(
+    before: tuple[ProcessName, ...], sample: GpuSample, own: Collection[int]
+) -> tuple[ProcessName, ...]:
+    """Return the names with those of the others on a GPU; what is handed on must not tell them."""
+    new = [name for pid in strangers(sample, own) if (name := sample.processes.get(pid)) and name not in before]
+    return (*before, *dict.fromkeys(new))[-MOST_NAMES:] if new else before
+
+
+def names_in(samples: Iterable[GpuSample]) -> set[ProcessName]:
+    """Return who is on GPUs, tfmon's own processes without."""
+    return {replace(name, ours=False) for one in samples for name in one.processes.values() if not name.ours}

@@ -1,0 +1,205 @@
+"""A sweep: many combinations of settings, each raced against the baseline, and what happens to them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.records import replace
+from tfmon.model.spec import LaneSpec
+
+MOST_DEATHS = 3
+"""So often a combination is begun; one whose process died each time has failed."""
+CHANGES_LEARNING = ("batch_size", "mixed_precision", "gpus")
+"""Knobs that change what is learned besides how fast; what a script or a scenario declares is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepPlan:
+    """What is measured: everything that is settled before a lane is started."""
+
+    scenario: str
+    """Name or path of the scenario, or the command in words."""
+    over: dict[str, tuple[KnobValue, ...]]
+    """The values of each knob."""
+    baseline: dict[str, KnobValue]
+    """Settings of the lane that each combination is raced against, as far as they are known."""
+    places: tuple[str, ...]
+    """Where it is measured, such as `cpu` or `gpu2/gpu:0`; a place may be there more than once."""
+    words: tuple[str, ...]
+    """The same as the user named them."""
+    kinds: tuple[str, ...]
+    """The devices that these are, without their numbers: each combination is measured on each of them."""
+    settings: tuple[str, ...] = ()
+    """What `--set` says."""
+    until_ci: float = 0.03
+    """A combination is measured until half its interval over its ratio is as small as this."""
+    each_s: float = 60.0
+    """Longest time that one is raced for."""
+    everything: bool = False
+    """Whether combinations that cannot win any more are measured all the same."""
+    slice_s: float = 0.5
+    command: tuple[str, ...] = ()
+    """The user's own command; empty for a scenario."""
+    source: str = ""
+    """Digest of the scenario file."""
+    python: str = ""
+    machines: dict[str, str] = field(default_factory=dict)
+    """The processor or GPU of each place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One round: a slice of the combination and one of the baseline, one right after the other."""
+
+    log: float
+    """Natural logarithm of the combination's throughput over the baseline's."""
+    leads: bool
+    """Whether the combination's slice came first."""
+    visit: int
+    """Which visit measured it: each has a fresh process of both."""
+    took_s: float
+    """Since the pair before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What else the last visit told of a combination; None where it is not known."""
+
+    place: str
+    examples_per_s: float | None = None
+    baseline_examples_per_s: float | None = None
+    step_ms: float | None = None
+    memory_bytes: float | None = None
+    """GPU memory of a GPU lane, private memory of a CPU lane."""
+    memory_missing: str = ""
+    """Why the memory is not known."""
+    bottleneck: str = ""
+    bottleneck_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """One combination of settings on one kind of device, and what is known of it."""
+
+    number: int
+    kind: str
+    settings: dict[str, KnobValue]
+    """The values of the knobs that are swept."""
+    baseline: bool = False
+    """True for the combination that the baseline is: nothing is to be measured."""
+    refused: str = ""
+    """Why it cannot be measured; empty if it can."""
+    pairs: tuple[Pair, ...] = ()
+    visits: int = 0
+    """Visits that were begun."""
+    deaths: tuple[str, ...] = ()
+    """Why each process died under it."""
+    figures: Figures | None = None
+
+    @property
+    def measured_s(self) -> float:
+        """How long it was raced for."""
+        return sum(pair.took_s for pair in self.pairs)
+
+    @property
+    def failed(self) -> str:
+        """Why it is not tried any more; empty while it may be."""
+        return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
+
+
+# ---------------- what happens to a combination
+
+
+@dataclass(frozen=True, slots=True)
+class VisitBegan:
+    """A worker takes up a combination, with fresh processes."""
+
+    number: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairMeasured:
+    """Another pair was measured."""
+
+    number: int
+    pair: Pair
+
+
+@dataclass(frozen=True, slots=True)
+class VisitEnded:
+    """A worker leaves a combination, for now or for good."""
+
+    number: int
+    figures: Figures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationRefused:
+    """A combination cannot be measured: the scenario, or the device, does not take it."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationDied:
+    """The process of a combination ended without a word of its own."""
+
+    number: int
+    reason: str
+
+
+SweepEvent: TypeAlias = VisitBegan | PairMeasured | VisitEnded | CombinationRefused | CombinationDied
+
+
+@dataclass(frozen=True, slots=True)
+class SweepState:
+    """All that is known of a sweep."""
+
+    plan: SweepPlan
+    combinations: tuple[Combination, ...]
+    running: dict[int, str] = field(default_factory=dict)
+    """The combinations that are measured now, and where."""
+    visits_s: tuple[float, ...] = ()
+    """How long the latest visits took, with getting ready."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Places that cannot be used any more, and why."""
+    over: bool = False
+    ended: str = ""
+    """Why it ended before all was measured; empty otherwise."""
+
+
+def after(state: SweepState, event: SweepEvent) -> SweepState:
+    """Return what is known after an event; one of no combination of this sweep changes nothing."""
+    if not 0 <= event.number < len(state.combinations):
+        return state
+    known, running = state.combinations[event.number], state.running
+    match event:
+        case VisitBegan():
+            known = replace(known, visits=known.visits + 1)
+            running = {**running, event.number: event.place}
+        case PairMeasured():
+            known = replace(known, pairs=(*known.pairs, event.pair))
+        case VisitEnded():
+            known = replace(known, figures=event.figures or known.figures)
+            running = {number: place for number, place in running.items() if number != event.number}
+        case CombinationRefused():
+            known = replace(known, refused=event.reason)
+        case CombinationDied():
+            known = replace(known, deaths=(*known.deaths, event.reason))
+    changed = (*state.combinations[: event.number], known, *state.combinations[event.number + 1 :])
+    return replace(state, combinations=changed, running=running)
+
+
+def kind_of(spec: LaneSpec) -> str:
+    """Return what places share that measure the same combinations: `cpu`, `gpu`, or several devices."""
+    kind, _, number = spec.device.partition(":")
+    return kind if not number or number.isdecimal() else spec.device
+
+
+def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
+    """Return the knobs by which a combination learns something else than the baseline, for all that is known."""
+    return tuple(knob for knob in CHANGES_LEARNING if knob in settings and settings[knob] != baseline.get(knob))

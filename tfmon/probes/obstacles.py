@@ -1,0 +1,164 @@
+"""What can be known of the GPUs without TensorFlow, and what keeps TensorFlow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tfmon.probes.amd_gpus import AmdGpu
+from tfmon.probes.base import Gpu
+from tfmon.probes.nvidia.nvml import LIBRARY_NOT_FOUND, NvmlFailure, PhysicalGpu
+from tfmon.probes.visible import is_number, names_instances, visible_instances, visible_places
+from tfmon.probes.wheel import Wheel
+
+LIBRARY = "libnvidia-ml.so.1"
+_INSTALL_METAL = "pip install 'tensorflow>=2.18,<2.20' tensorflow-metal==1.2.0"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """What keeps TensorFlow from every GPU."""
+
+    reason: str
+    """In one line."""
+    hint: str = ""
+    """What to do about it; may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuVisibility:
+    """What can be known of the GPUs without TensorFlow."""
+
+    system: str
+    machine: str
+    visible: str | None = None
+    """CUDA_VISIBLE_DEVICES."""
+    order: str | None = None
+    """CUDA_DEVICE_ORDER."""
+    physical_gpus: tuple[PhysicalGpu, ...] = ()
+    """What the NVIDIA driver lists. Their handles are closed."""
+    driver: str = ""
+    """Version of the NVIDIA driver's library; empty if unknown."""
+    failure: NvmlFailure | None = None
+    """Why the driver lists nothing, or not every GPU."""
+    answered: bool = True
+    """False when the driver took too long."""
+    driver_loaded: bool = False
+    """The kernel module is loaded."""
+    gpu_on_bus: bool = False
+    """An NVIDIA GPU is on the PCI bus; looked for when the driver lists none."""
+    amd_gpus: tuple[AmdGpu, ...] = ()
+    """The AMD GPUs that a program sees."""
+    amd_hidden: str = ""
+    """The variable that hides all AMD GPUs; empty where none does."""
+
+    @property
+    def has_nvidia(self) -> bool:
+        """Whether there is any sign of an NVIDIA GPU."""
+        return bool(self.physical_gpus or self.driver_loaded or self.gpu_on_bus)
+
+    @property
+    def has_amd(self) -> bool:
+        """Whether the kernel lists an AMD GPU for computing."""
+        return bool(self.amd_gpus or self.amd_hidden)
+
+
+def system_obstacle(visibility: GpuVisibility) -> Obstacle | None:
+    """Return why no TensorFlow supports GPUs on this system, or None."""
+    if visibility.system == "Darwin" and visibility.machine != "arm64":
+        return Obstacle(
+            "TensorFlow has no GPU support on Intel Macs, nor in an Intel Python on Apple Silicon",
+            "on Apple Silicon, install an arm64 Python and make a new environment with it",
+        )
+    if visibility.system not in ("Linux", "Darwin"):
+        return Obstacle(f"TensorFlow has no GPU support on {visibility.system}", "on Windows, use WSL2")
+    return None
+
+
+def driver_obstacle(visibility: GpuVisibility) -> Obstacle | None:
+    """Return why the NVIDIA driver lists no GPU at all, or None."""
+    if visibility.system != "Linux" or visibility.physical_gpus:
+        return None
+    failure = visibility.failure
+    if not visibility.answered:
+        hint = "`nvidia-smi` would hang too: restart the machine; see `dmesg` for the cause"
+        return Obstacle("the NVIDIA driver does not answer", hint)
+    if failure is None:
+        hint = "in a container, start it with --gpus all; else see `nvidia-smi` and `dmesg`"
+        return Obstacle("the NVIDIA driver lists no GPU", hint)
+    if failure.code == LIBRARY_NOT_FOUND and visibility.driver_loaded:
+        hint = "in a container, start it with --gpus all; else install the driver's libraries"
+        return Obstacle(f"the NVIDIA driver is loaded, but its library {LIBRARY} was not found", hint)
+    if failure.code == LIBRARY_NOT_FOUND and visibility.gpu_on_bus:
+        hint = "install the NVIDIA driver, restart, and check that `nvidia-smi` lists the GPU"
+        return Obstacle("there is an NVIDIA GPU, but no driver for it", hint)
+    return Obstacle(failure.reason, failure.hint)
+
+
+def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
+    """Return how CUDA_VISIBLE_DEVICES hides every GPU that the driver lists, or None."""
+    if not visibility.physical_gpus:
+        return None
+    if names_instances(visibility.visible):
+        if visible_instances_of(visibility, {}):
+            return None
+        hint = "`nvidia-smi -L` lists the instances; unset CUDA_VISIBLE_DEVICES to see all"
+        return Obstacle(f'CUDA_VISIBLE_DEVICES="{visibility.visible}" names no MIG instance that is there', hint)
+    if not visible_gpus(visibility):
+        first = visibility.physical_gpus[0]
+        return Obstacle(
+            f'hidden by CUDA_VISIBLE_DEVICES="{visibility.visible}"',
+            f"unset CUDA_VISIBLE_DEVICES to race on GPU {first.index} ({first.name})",
+        )
+    if all(one.instances == () for one in visible_gpus(visibility)):
+        first = visible_gpus(visibility)[0]
+        return Obstacle(
+            f"{first.name} is split up (MIG), but has no instance",
+            f"make one with `sudo nvidia-smi mig -i {first.index} -cgi 0 -C`,"
+            f" or make the GPU whole with `sudo nvidia-smi -i {first.index} -mig 0`",
+        )
+    return None
+
+
+def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle | None:
+    """Return why this TensorFlow cannot use a GPU, or None. A lane reports a TensorFlow that is not installed."""
+    if visibility.system == "Darwin":
+        installed = wheel is not None and wheel.metal
+        return None if installed else Obstacle("tensorflow-metal is not installed", _INSTALL_METAL)
+    if wheel is None or wheel.has_cuda is not False or wheel.rocm:
+        return None
+    package = f"{wheel.distribution} {wheel.version}".strip()
+    hint = f"pip uninstall {wheel.distribution} && pip install 'tensorflow[and-cuda]'"
+    return Obstacle(f"CPU-only TensorFlow ({package})", hint)
+
+
+def visible_gpus(visibility: GpuVisibility) -> list[PhysicalGpu]:
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in the order a program counts them."""
+    listed = visibility.physical_gpus
+    return [listed[place] for place in visible_places(visibility.visible, [one.uuid for one in listed])]
+
+
+def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) -> tuple[Gpu, ...]:
+    """Return the instances that can be named: those in the variable, or all of the visible GPUs (`indexes`)."""
+    listed = [(gpu, one) for gpu in visibility.physical_gpus for one in gpu.instances or ()]
+    if names_instances(visibility.visible):
+        places = visible_instances(visibility.visible or "", [one.uuid for _, one in listed])
+        listed = [listed[place] for place in places]
+    else:
+        listed = [(gpu, one) for gpu, one in listed if gpu.uuid in indexes]
+    return tuple(
+        Gpu(indexes.get(gpu.uuid, gpu.index), one.uuid, one.name, gpu.index, part_of=gpu.uuid)
+        for gpu, one in listed
+    )
+
+
+def doubt(visibility: GpuVisibility) -> str:
+    """Return what may be wrong about which GPU is which; empty if nothing."""
+    mixed = len({one.name for one in visibility.physical_gpus}) > 1
+    first = (visibility.visible or "").partition(",")[0].strip()
+    if mixed and is_number(first) and visibility.order != "PCI_BUS_ID":
+        return (
+            f"CUDA_VISIBLE_DEVICES={visibility.visible} is read in the driver's order;"
+            " CUDA may count the fastest first"
+        )
+    return ""

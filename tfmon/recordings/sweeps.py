@@ -1,0 +1,185 @@
+"""The file of a sweep: its plan, and a line for everything that was measured, as it came.
+
+A line is written as soon as it is known and never changed, so that a sweep whose monitor was killed goes on where
+it stopped. One file has one writer: it is locked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tfmon
+from tfmon.errors import TfmonError, UsageError
+from tfmon.model import codec
+from tfmon.model.sweep import Combination, SweepEvent, SweepPlan, SweepState, VisitEnded, after
+
+SCHEMA = 1
+"""Of the files; one of another is refused."""
+LARGEST = 256 * 2**20
+"""A larger file is no sweep."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepHeader:
+    """The first line."""
+
+    schema: int
+    tfmon: str
+    """The version that wrote it."""
+    began: str
+    plan: SweepPlan
+    combinations: tuple[Combination, ...]
+
+
+class SweepFile:
+    """The file that a sweep is written into.
+
+    Thread: any.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.failure = ""
+        """Why nothing more is written; empty while all is well."""
+        self._descriptor: int | None = descriptor
+        self._lock = threading.Lock()
+
+    def write(self, event: SweepEvent) -> None:
+        """Add what happened; where it cannot be written, the sweep goes on without, and `failure` says why."""
+        self._add(codec.encode(event))
+
+    def _add(self, line: bytes) -> None:
+        with self._lock:
+            if self._descriptor is None or self.failure:
+                return
+            try:
+                while line:
+                    line = line[os.write(self._descriptor, line) :]
+            except OSError as error:
+                self.failure = f"{self.path} cannot be written any more: {error.strerror or error}"
+
+    def close(self) -> None:
+        """Close it; what is in it stays."""
+        with self._lock:
+            if self._descriptor is not None:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+
+def create(path: Path, state: SweepState) -> SweepFile:
+    """Make the file of a new sweep.
+
+    Raises:
+        UsageError: it is there already, or it cannot be written.
+    """
+    path = path.absolute()
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already", "--resume goes on with it; or name another file") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    _lock(descriptor, path)
+    began = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    file = SweepFile(path, descriptor)
+    file._add(codec.encode(SweepHeader(SCHEMA, tfmon.__version__, began, state.plan, state.combinations)))
+    if file.failure:
+        file.close()
+        raise UsageError(file.failure)
+    return file
+
+
+def create_in(folder: Path, scenario: str, state: SweepState) -> SweepFile:
+    """Make the file of a new sweep in a folder, named by time and scenario; raises UsageError as `create`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be written: {error.strerror or error}", "--record names another file"
+        ) from None
+    word = "".join(one if one.isalnum() or one in "._-" else "-" for one in scenario).strip("-.")[:40] or "sweep"
+    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}"
+    for number in range(1, 100):
+        path = folder / f"{stem}{'' if number == 1 else f'-{number}'}.sweep"
+        if not path.exists():
+            return create(path, state)
+    raise UsageError(f"{folder} has too many sweeps of this second")
+
+
+def read(path: Path) -> SweepState:
+    """Return what a sweep came to by the end of its file; a last line that is cut off does not count.
+
+    Raises:
+        TfmonError: it cannot be read, or is no sweep.
+    """
+    return _parse(path, _load(path))[0]
+
+
+def resume(path: Path) -> tuple[SweepState, SweepFile]:
+    """Return what is known of a sweep, and its file to write on.
+
+    Raises:
+        TfmonError: it cannot be read or written, is no sweep, or another tfmon writes it.
+    """
+    path = path.absolute()
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    try:
+        _lock(descriptor, path)
+        data = _load(path)
+        state, length = _parse(path, data)
+        os.ftruncate(descriptor, length)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return state, SweepFile(path, descriptor)
+
+
+def _load(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(data) > LARGEST:
+        raise UsageError(f"{path} is no sweep: it is too large")
+    return data
+
+
+def _parse(path: Path, data: bytes) -> tuple[SweepState, int]:
+    """Return what the whole lines say, and where they end."""
+    whole = data[: data.rfind(b"\n") + 1]
+    first, *lines = whole.split(b"\n")
+    try:
+        header: SweepHeader = codec.read(codec.parse(first), SweepHeader)
+    except codec.CodecError as error:
+        raise UsageError(f"{path} is no sweep ({error})", "tfmon sweep says where it writes one") from None
+    if header.schema != SCHEMA:
+        raise UsageError(f"{path} was written by tfmon {header.tfmon}, in a form that this one cannot read")
+    if any(one.number != place for place, one in enumerate(header.combinations)):
+        raise UsageError(f"{path} is no sweep: its combinations are not in order")
+    state = SweepState(header.plan, header.combinations)
+    for number, line in enumerate(lines[:-1], 2):
+        try:
+            state = after(state, codec.read(codec.parse(line), SweepEvent))
+        except codec.CodecError as error:
+            raise TfmonError(f"{path}, line {number}: {error}", "what is before it can be kept") from None
+    for number in tuple(state.running):  # the monitor was killed in the middle of these visits
+        state = after(state, VisitEnded(number))
+    return replace(state, running={}), len(whole)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    with contextlib.suppress(OSError):  # a file system without locks
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TfmonError(f"another tfmon writes {path}", "wait until it is through, or end it") from None

@@ -1,0 +1,85 @@
+"""A sweep on the screen: runs the app, and ends every lane when the app leaves or a signal comes."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import threading
+import time
+
+from tfmon.errors import EXIT_INTERRUPTED
+from tfmon.lanes.launcher import yield_to_lanes
+from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
+from tfmon.model.race import Race
+from tfmon.model.session import Session
+from tfmon.probes.machine import read_machine
+from tfmon.reports.sweep import to_text
+from tfmon.runner.headless import interruption
+from tfmon.runner.live import PATIENCE_S, screen_failed
+from tfmon.runner.settings import ScreenSettings
+from tfmon.runner.sweep import SweepProgram
+from tfmon.ui.screens.sweep import SweepApp
+
+
+def run(program: SweepProgram, screen: ScreenSettings) -> str:
+    """Show a sweep until the user leaves; return why it was interrupted, or "".
+
+    Thread: the main thread, for the signals.
+    Raises:
+        TfmonError: the screen failed; the lanes have ended.
+    """
+    yield_to_lanes()
+    session = Session(read_machine(), time.monotonic_ns)
+    session.begin(Race(scenario=program.title), ())
+    suspensions = contextlib.ExitStack()
+
+    def take_terminal() -> None:
+        for suspension in program.suspensions:
+            suspensions.callback(suspend_with(suspension, app.take_terminal))
+
+    app = SweepApp(
+        session,
+        lambda: program.sweep.found,
+        _Ends(program),
+        on_ready=program.sweep.start,
+        on_terminal=take_terminal,
+        suspend=suspend_job if has_shell() else None,
+        theme=screen.theme,
+        lane_colours=screen.lane_colours,
+        keymap=screen.keymap,
+        characters=screen.charset,
+        table=lambda: to_text(program.sweep.found),
+    )
+
+    def leave() -> None:
+        app.request_quit()
+        threading.Thread(target=_leave_anyway, args=(program, interrupted.reason), daemon=True).start()
+
+    with interruption(leave) as interrupted, suspensions:
+        try:
+            gc.freeze()
+            ending = app.run(mouse=screen.mouse)
+        finally:
+            program.close(interrupted.reason or "stopped")
+    if app.broken is not None:
+        raise screen_failed(app.broken)
+    return interrupted.reason if ending != "quit" else ""
+
+
+class _Ends:
+    """Ends a sweep for the screen."""
+
+    def __init__(self, program: SweepProgram) -> None:
+        self._program = program
+
+    def stop(self) -> None:
+        """End it, and return when all lanes are gone."""
+        self._program.close()
+
+
+def _leave_anyway(program: SweepProgram, reason: str) -> None:
+    """End the lanes, then the process: the app may be blocked where it writes to a terminal that is gone."""
+    program.close(reason)
+    time.sleep(PATIENCE_S)
+    os._exit(EXIT_INTERRUPTED)
