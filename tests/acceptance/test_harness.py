@@ -163,7 +163,7 @@ class TestRange:
 class TestShares:
     def profile(self, folder: Path) -> Profile:
         """Return a profile of steps of 1 ms, of which kernels run 0.6 and copies 0.2."""
-        gpu = GpuTime("GPU", 6e5, 2e5, 0, 2e5, 0, 8.0, 0.0, 2e5, 1e5, 5e4, 0, 5e4)
+        gpu = GpuTime("GPU", 6e5, 0.0, 2e5, 0, 2e5, 0, 8.0, 0.0, 2e5, 1e5, 5e4, 0, 5e4)
         return replace(read_profile(write_profile(folder), on_gpu=True), step_ns=1e6, devices=(gpu,))
 
     def test_each_part_against_the_profiler(self, tmp_path):
