@@ -121,8 +121,8 @@ def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object(tfmo
     cache = found["attempts"][0]
     assert cache["against"] == "input" and cache["pairs"] >= 6
     assert (cache["tried"], cache["settings"]) == ("cache on", {"cache": True})
-    assert cache["outcome"] == "kept" and cache["gain_ci95"][0] > 2
-    assert found["best"]["gain"] > 2 and any(".cache()" in line for line in found["best"]["code"])
+    assert cache["outcome"] == "kept" and cache["gain_ci95"][0] > 1
+    assert found["best"]["gain"] > 1 and any(".cache()" in line for line in found["best"]["code"])
     assert {knob: found["settings"][knob] for knob in found["best"]["settings"]} == found["best"]["settings"]
 
 
