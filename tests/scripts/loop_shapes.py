@@ -533,6 +533,20 @@ def tf_keras_loop():
 
 
 @shape(10, 10, 320)
+def a_step_that_returns_its_predictions_too():
+    net = Net()
+
+    @tf.function
+    def step(x, y):
+        return net.model(x), net.eager(x, y)
+
+    for x, y in data():
+        step(x, y)
+        kept = watcher.bundle.loss
+        assert kept is None or kept.shape == (), "all but the loss is let go"
+
+
+@shape(10, 10, 320)
 def forked_in_the_middle():
     os.register_at_fork(after_in_child=watcher.retire)
     net = Net()

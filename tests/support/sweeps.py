@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tfmon.analysis.sweep import combine
 from tfmon.errors import TfmonError
@@ -33,7 +34,7 @@ def speed_of(settings: Settings) -> float:
 
 
 def planned(
-    over: Mapping[str, tuple[KnobValue, ...]] = GRID, kinds: tuple[str, ...] = ("cpu",), **more: object
+    over: Mapping[str, tuple[KnobValue, ...]] = GRID, kinds: tuple[str, ...] = ("cpu",), **more: Any
 ) -> SweepState:
     plan = SweepPlan(
         "simulated",
@@ -42,7 +43,7 @@ def planned(
         places=kinds,
         words=kinds,
         kinds=kinds,
-        **more,  # type: ignore[arg-type]
+        **more,
     )
     return SweepState(
         plan, combine(plan, BASELINE, lambda settings: "too large" * (settings["batch_size"] == 4_096))

@@ -33,9 +33,27 @@ class Bundle:
     Units: nanoseconds of `time.monotonic_ns`.
     """
 
-    __slots__ = ("begun_ns", "busy", "function", "mark", "next_function", "next_pull", "pull", "result",
-                 "result_before", "rows", "rows_path", "source", "thread", "traced", "traces", "until_ns",
-                 "updated_ns", "waiting", "waits_ns")  # fmt: skip
+    __slots__ = (
+        "begun_ns",
+        "busy",
+        "function",
+        "loss",
+        "loss_before",
+        "mark",
+        "next_function",
+        "next_pull",
+        "pull",
+        "rows",
+        "rows_path",
+        "source",
+        "thread",
+        "traced",
+        "traces",
+        "until_ns",
+        "updated_ns",
+        "waiting",
+        "waits_ns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """Note nothing until `follow`."""
@@ -54,11 +72,13 @@ class Bundle:
         self.rows: list[int] = []
         self.waits_ns: list[int] = []
         """Examples, and the wait for them, of the step that was told to begin last and of the noted ones."""
-        self.result: Any = None
-        self.result_before: Any = None
-        """What the last noted update returned, and the one before."""
+        self.loss: Any = None
+        self.loss_before: Any = None
+        """Loss of the last update, and of the one before; all else that a step returns is let go."""
 
-    def follow(self, lane: Recorder, source: Source, mark: Mark, function: object, until_ns: int) -> None:
+    def follow(
+        self, lane: Recorder, source: Source, mark: Mark, function: object, loss: object, until_ns: int
+    ) -> None:
         """Note steps like the one that was just updated, until a time.
 
         Args:
@@ -66,6 +86,7 @@ class Bundle:
             source: What the batch was pulled from.
             mark: What is known of the function's graph.
             function: What made the update.
+            loss: Its loss.
             until_ns: When the lane's window is due.
         """
         iterator = source.ref()
@@ -73,7 +94,7 @@ class Bundle:
         if path is None:
             return
         self.source, self.mark, self.function, self.pull = source, mark, function, source.ref
-        self.rows_path = path
+        self.rows_path, self.loss = path, loss
         self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [source.rows], [source.wait_ns], 0
         self.thread, self.until_ns = threading.get_ident(), until_ns
         self.waiting: Sized = lane.waiting

@@ -213,7 +213,7 @@ class StepWatcher(Followed):
             until_ns = self.lane.alike_until()
             if until_ns:
                 assert isinstance(self._site, Mark)
-                self.bundle.follow(self.lane, self.sources.pulled[0], self._site, function, until_ns)
+                self.bundle.follow(self.lane, self.sources.pulled[0], self._site, function, self._loss, until_ns)
 
     def update_fails(self) -> None:
         """Record that an update raised an error."""
@@ -265,13 +265,10 @@ class StepWatcher(Followed):
             bundle.stop()
             return
         source, mark, rows, waits_ns = bundle.source, bundle.mark, bundle.rows, bundle.waits_ns
-        received, updated, updated_ns = bundle.received, bundle.updated, bundle.updated_ns
-        before, last = (bundle.result_before, bundle.result) if updated else (bundle.result, None)
-        loss_before = mark.loss_in(before) if before is not None else self._loss
-        loss = mark.loss_in(last) if updated else None
+        received, updated, updated_ns, loss = bundle.received, bundle.updated, bundle.updated_ns, bundle.loss
         self.lane.end_steps(
             ends_ns,
-            loss=loss_before,
+            loss=bundle.loss_before if updated else loss,
             examples=sum(rows[:steps]),
             input_ns=sum(waits_ns[:steps]),
         )

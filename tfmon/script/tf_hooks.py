@@ -194,7 +194,10 @@ class TensorFlowHooks:
                         watcher.catch_up()
                         raise
                     bundle.updated_ns = monotonic_ns()
-                    bundle.result_before, bundle.result = bundle.result, result
+                    loss: Any = result if mark.loss_path is not None else None
+                    for key in mark.loss_path or ():
+                        loss = loss[key]
+                    bundle.loss_before, bundle.loss = bundle.loss, loss
                     bundle.next_pull, bundle.busy = bundle.pull, False
                     return result
                 begun = False
