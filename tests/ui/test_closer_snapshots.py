@@ -25,8 +25,8 @@ def test_zoom_without_colour_and_braille(snap_compare, monkeypatch):
     assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=(120, 36), press=["z", "left"])
 
 
-@pytest.mark.parametrize("metric", [metric.id for metric in METRICS])
-def test_a_chart_of_each_metric(snap_compare, metric):
+@pytest.mark.parametrize("metric", ["p50", "loss", "gpu", "memory"])
+def test_a_chart_of_another_metric(snap_compare, metric):
     presses = [one.id for one in METRICS].index(metric)
     assert snap_compare(app_of(sampled()), terminal_size=(120, 36), press=["v"] * presses)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.ui import CPU_MACHINE, Demo, crossover_demo, racing_demo
+from support.ui import CPU_MACHINE, crossover_demo, racing_demo
 
 from .pilot import app_of
 
@@ -15,15 +15,6 @@ def test_a_race_of_cpu_and_gpu(snap_compare, size):
 
 def test_a_race_of_two_variants_without_a_gpu(snap_compare):
     assert snap_compare(app_of(racing_demo(CPU_MACHINE)), terminal_size=(80, 24))
-
-
-def test_lanes_that_get_ready(snap_compare):
-    demo = Demo()
-    demo.clock.ahead(0.4)
-    demo.enter("cpu", "importing")
-    demo.clock.ahead(2.1)
-    demo.sample()
-    assert snap_compare(app_of(demo), terminal_size=(120, 36))
 
 
 def test_a_failed_lane_beside_a_focused_one_with_a_request(snap_compare):
@@ -45,10 +36,6 @@ def test_no_colour_and_no_braille(snap_compare, monkeypatch):
 
 def test_the_help_of_a_race(snap_compare):
     assert snap_compare(app_of(racing_demo()), terminal_size=(80, 24), press=["question_mark"])
-
-
-def test_the_page_of_a_lane(snap_compare):
-    assert snap_compare(app_of(racing_demo()), terminal_size=(120, 50), press=["tab", "tab", "enter"])
 
 
 def test_the_page_of_a_crossover(snap_compare):

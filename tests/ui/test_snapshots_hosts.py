@@ -7,7 +7,6 @@ from support.ui import REMOTE, Demo, connect, hosts_demo, lose
 
 from .pilot import app_of
 
-SIZES = pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)], ids=lambda size: "{}x{}".format(*size))
 RACING = (2_420, 7_663, 30_400)
 
 
@@ -18,43 +17,34 @@ def lost() -> Demo:
     return demo
 
 
-def starting() -> Demo:
-    """One machine is connected already, the other is not."""
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)], ids=lambda size: "{}x{}".format(*size))
+def test_a_race_over_three_machines(snap_compare, size):
+    assert snap_compare(app_of(hosts_demo()), terminal_size=size)
+
+
+def test_a_machine_that_is_lost(snap_compare):
+    assert snap_compare(app_of(lost()), terminal_size=(80, 24))
+
+
+def test_the_first_seconds_where_one_machine_is_connected_already(snap_compare):
     demo = Demo(REMOTE, mode="turns")
     demo.clock.ahead(1)
     connect(demo, "gpu2")
     demo.enter("cpu", "importing")
     demo.enter("gpu2/gpu:0", "importing")
     demo.clock.ahead(2)
-    return demo
+    assert snap_compare(app_of(demo), terminal_size=(80, 24))
 
 
-@SIZES
-def test_a_race_over_three_machines(snap_compare, size):
-    assert snap_compare(app_of(hosts_demo()), terminal_size=size)
-
-
-@SIZES
-def test_a_machine_that_is_lost(snap_compare, size):
-    assert snap_compare(app_of(lost()), terminal_size=size)
-
-
-@SIZES
-def test_the_first_seconds_on_three_machines(snap_compare, size):
-    assert snap_compare(app_of(starting()), terminal_size=size)
-
-
-@SIZES
-def test_the_result_of_three_machines(snap_compare, size):
+def test_the_result_of_three_machines(snap_compare):
     demo = hosts_demo()
     for name in demo.names:
         demo.enter(name, "done")
-    assert snap_compare(app_of(demo), terminal_size=size)
+    assert snap_compare(app_of(demo), terminal_size=(80, 24))
 
 
-@pytest.mark.parametrize("size", [(80, 60), (120, 90)], ids=lambda size: "{}x{}".format(*size))
-def test_the_page_of_a_lane_on_another_machine(snap_compare, size):
-    assert snap_compare(app_of(hosts_demo()), terminal_size=size, press=["tab", "tab", "enter"])
+def test_the_page_of_a_lane_on_another_machine(snap_compare):
+    assert snap_compare(app_of(hosts_demo()), terminal_size=(120, 90), press=["tab", "tab", "enter"])
 
 
 def test_three_machines_in_a_light_theme(snap_compare):
