@@ -1,4 +1,4 @@
-"""Real children over real pipes, without TensorFlow."""
+"""Real children over real pipes, without TensorFlow; and processes that only write down what they are told."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.lanes import CHILDREN, group
+from support.scheduling import begin, race
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.local import LocalProcess
@@ -16,7 +17,7 @@ from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered
 
-__all__ = ["group"]
+__all__ = ["begin", "group", "race"]
 
 
 class Child(LocalProcess):
@@ -62,12 +63,12 @@ def start(reader) -> Iterator[Callable[..., Child]]:
     """Start a child that says what is named, and read it."""
     children: list[Child] = []
 
-    def begin(says: str, lane: str = "cpu", **environment: str | None) -> Child:
+    def speak(says: str, lane: str = "cpu", **environment: str | None) -> Child:
         children.append(Child(says, lane, **environment))
         reader.watch(children[-1])
         return children[-1]
 
-    yield begin
+    yield speak
     for child in children:
         if not child.ended:
             child.kill(signal.SIGKILL)
