@@ -74,8 +74,8 @@ fairness: $(VENV)/dev.stamp  ## Measure whether races say the truth; takes an ho
 coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the table; takes up to 5 minutes.
 	$(BIN)/python tests/benchmarks/coverage.py $(ARGS)
 
-attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles, and measure what knowing it costs; six minutes.
-	for what in shares cost rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
+attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles; five minutes.
+	for what in shares rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
 
 gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 times each; 15 minutes on a quiet machine.
 	$(BIN)/python tests/benchmarks/gate.py $(ARGS)

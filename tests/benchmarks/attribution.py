@@ -1,7 +1,6 @@
-"""Pause where step time goes, and what is said of it, against the profiler; and measure what knowing it costs.
+"""Hold where step time goes, and what is said of it, against the profiler; `overhead.py` measures what it costs.
 
     python tests/benchmarks/attribution.py shares [--seconds 6] [--captures 5] [--only small-dense]
-    python tests/benchmarks/attribution.py cost [--scenario small-dense] [--pairs 40] [--starts 3]
     python tests/benchmarks/attribution.py rate
     python tests/benchmarks/attribution.py profile [--scenario small-dense] [--captures 10]
 
@@ -10,10 +9,6 @@ profiles of 20 steps between these, and compares them share by share. The input,
 the lane's clocks on one side and from TensorFlow's on the other. How a call splits is a profile's word on both
 sides: of a few steps while the lane warmed up, and of others later.
 
-`cost` runs the lane's own loop twice in turns, in one child: as it is, and with the sampling of steps, the notice
-of traces and the clocks inside of a step taken out, by this script. So the pairs differ in nothing else, not even
-in the process.
-
 `rate` counts windows a second at step rates that differ by orders of magnitude. `profile` measures how long it
 takes from the request for a profile to its table, and what the lane loses while the profiler records.
 """
@@ -21,16 +16,12 @@ takes from the request for a profile to its table, and what the lane loses while
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -57,7 +48,6 @@ from tfmon.profile.result import Profile
 from tfmon.reports.profile import to_text
 
 POINTS = 5.0
-COST = 0.99
 TABLE_S = 2.0
 CAPTURE = 0.25
 STEPS = 20
@@ -181,131 +171,6 @@ def _profile(lanes: LaneGroup, watch: Watch, lane: str, folder: Path) -> Path:
     raise SystemExit(f"no profile: {answer}")
 
 
-# ---------------------------------------------------------------- what attribution costs
-
-
-def run_cost(options: argparse.Namespace) -> None:
-    """Measure throughput with attribution over throughput without, pair by pair."""
-    plan = plan_one_lane(options.scenario, options.lane)
-    (lane,) = plan.lanes
-    share = -(-options.pairs // options.starts)
-    ratios: list[float] = []
-    for start in range(options.starts):
-        done = subprocess.run(
-            [
-                sys.executable, __file__, "child", str(plan.scenario), lane.spec.kind, json.dumps(lane.settings),
-                str(share), str(options.slice),
-            ],
-            env={**os.environ, **{key: value for key, value in lane.environment.items() if value is not None}},
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
-        )  # fmt: skip
-        found = json.loads(done.stdout.splitlines()[-1])
-        ratios += [on / off for on, off in found["pairs"]]
-        median = statistics.median(on / off for on, off in found["pairs"])
-        print(
-            f"start {start + 1}: with / without {median:.4f};"
-            f" at the beginning, once for these settings: {found['split_ms']:.0f} ms for a profile of some steps"
-        )
-    low, high = bootstrap(np.array(ratios))
-    middle = float(np.median(ratios))
-    print(
-        f"{options.scenario} on {options.lane}, {len(ratios)} pairs of {options.slice:g} s: with / without"
-        f" {middle:.4f}, 95 % interval {low:.4f} to {high:.4f}"
-        f"   (goal {COST:g} or more: {met(middle >= COST)})"
-    )
-
-
-def be_child(scenario_path: str, kind: str, settings: dict[str, Any], pairs: int, seconds: float) -> None:
-    """Train with and without attribution in turns, as ABBA, and print the steps a second of each pair."""
-    from tfmon.model.requests import Assign, Run, Stop
-    from tfmon.trainer import runtime
-    from tfmon.trainer.channel import Mailbox, Reporter
-    from tfmon.trainer.loop import Loop
-    from tfmon.trainer.pipeline import Pipelines, count_examples
-    from tfmon.trainer.scenario import load
-    from tfmon.trainer.setups import Steps
-    from tfmon.trainer.stepper import Stepper
-
-    class InTurns(Loop):
-        """The lane's loop; `plain` is without what attribution needs on every step and between windows."""
-
-        split_ms = 0.0
-
-        def begin(self) -> None:
-            self.measured: list[tuple[bool, float]] = []
-            self._slice_from = (0, 0)
-            made = self._stepper
-            self._stepper = self.turns = StepsInTurns(made.feed, made.step, self.clock, self._mailbox.waiting)
-            self.turns.reads_loss = made.reads_loss
-
-        def _find_computing_share(self, most: int) -> None:
-            began_ns = time.monotonic_ns()
-            super()._find_computing_share(most)
-            self.split_ms = (time.monotonic_ns() - began_ns) / 1e6
-
-        def _may_sample(self) -> bool:
-            return not self.turns.plain and super()._may_sample()
-
-        def _train_stretch(self) -> None:
-            now_ns, (from_ns, from_steps) = time.monotonic_ns(), self._slice_from
-            if now_ns - from_ns >= seconds * 1e9:
-                if from_ns:
-                    self.measured.append((self.turns.plain, (self.clock.done - from_steps) / (now_ns - from_ns)))
-                if len(self.measured) == 2 * pairs + 1:
-                    self._mailbox.post(Stop())
-                self.turns.plain = len(self.measured) % 4 in (0, 1)
-                self._slice_from = (time.monotonic_ns(), self.clock.done)
-            super()._train_stretch()
-
-    class StepsInTurns(Stepper):
-        """The lane's steps; `plain` are without the clocks inside of a step and the notice of traces."""
-
-        plain = False
-
-        def until(self, deadline_ns: int, limit: int) -> int:
-            if not self.plain:
-                return super().until(deadline_ns, limit)
-            clock_ns, step, batches = time.monotonic_ns, self.step, self.feed.batches
-            times, waiting = self._clock.times, self._waiting
-            size, reads = self.feed.batch_examples, self.reads_loss
-            steps = examples = 0
-            began_ns = clock_ns()
-            while True:
-                batch = next(batches)
-                self.loss = step(*batch)
-                if reads:
-                    self.read_loss()
-                ended_ns = clock_ns()
-                times[steps] = ended_ns - began_ns
-                steps += 1
-                examples += count_examples(batch) if size is None else size
-                began_ns = ended_ns
-                if ended_ns >= deadline_ns or steps >= limit or waiting:
-                    break
-            self._clock.count(steps)
-            self._clock.done += steps
-            self._clock.examples += examples
-            self._clock.last_end_ns = ended_ns
-            return ended_ns
-
-    runtime.choose_device(kind, settings.get("threads", "auto"))
-    pipelines = Pipelines(load(Path(scenario_path))(settings))
-    mailbox: Mailbox[Any] = Mailbox()
-    reporter = Reporter(os.open(os.devnull, os.O_WRONLY))
-    assign = Assign(scenario=scenario_path, device=kind, settings=settings)
-    loop = InTurns(pipelines, Steps(pipelines._scenario, pipelines.signature(settings)), assign, mailbox, reporter)
-    loop.begin()
-    mailbox.post(Run())
-    loop.run()
-    speeds = loop.measured[1:]  # The first slice makes all warm.
-    found = []
-    for first, second in zip(speeds[::2], speeds[1::2], strict=True):
-        pair = dict((first, second))
-        found.append((pair[False], pair[True]))
-    print(json.dumps({"pairs": found, "split_ms": loop.split_ms}), flush=True)
-    os._exit(0)
-
-
 # ---------------------------------------------------------------- windows a second
 
 
@@ -368,19 +233,13 @@ def run_profile(options: argparse.Namespace) -> None:
 
 def main() -> None:
     """Measure and print."""
-    if sys.argv[1:2] == ["child"]:
-        scenario, kind, settings, pairs, seconds = sys.argv[2:]
-        be_child(scenario, kind, json.loads(settings), int(pairs), float(seconds))
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
-    one_lane = {"scenario": "small-dense", "lane": "cpu"}
     add_options(parts.add_parser("shares"), seconds=6.0, captures=5, only=None)
-    add_options(parts.add_parser("cost"), **one_lane, pairs=40, slice=1.0, starts=3)
     add_options(parts.add_parser("rate"), seconds=5.0)
-    add_options(parts.add_parser("profile"), **one_lane, captures=10)
+    add_options(parts.add_parser("profile"), scenario="small-dense", lane="cpu", captures=10)
     options = parser.parse_args()
-    run = {"shares": run_shares, "cost": run_cost, "rate": run_rate, "profile": run_profile}
+    run = {"shares": run_shares, "rate": run_rate, "profile": run_profile}
     run[options.part](options)
 
 

@@ -8,7 +8,6 @@ machines of one model differ by more than that. It trains small-dense, and needs
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import statistics
@@ -25,7 +24,7 @@ from scipy.stats import chi2
 from support.sshd import PROGRAMS, running_sshd
 from support.waiting import wait_for
 
-from tests.benchmarks.common import Watch
+from tests.benchmarks.common import Watch, options_of
 from tests.benchmarks.hosts import PATIENCE_S, linked, raced
 from tfmon.analysis.means import trimmed
 from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
@@ -66,10 +65,7 @@ def measure_pair(rounds: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=12)
-    parser.add_argument("--rounds", type=int, default=16)
-    options = parser.parse_args()
+    options = options_of(__doc__, pairs=12, rounds=16)
     if None in PROGRAMS:
         raise SystemExit("sshd, ssh or ssh-keygen is not installed")
     logs, errors = [], []

@@ -16,13 +16,11 @@ as the lane's windows say it.
 
 from __future__ import annotations
 
-import json
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +38,6 @@ GOAL_STEPS = 3
 """At the 95th percentile; the gap may also last so many ordinary steps."""
 UNFORESEEN_LATENCY_MS, UNFORESEEN_GAP_MS = 150.0, 50.0
 CHANGED = "knob change"
-
-
-@dataclass(frozen=True, slots=True)
-class Press:
-    """One press and what came of it."""
-
-    knob: str
-    value: KnobValue
-    latency_ms: float
-    gap_ms: float
 
 
 def presses(settings: dict[str, KnobValue], count: int) -> Iterator[tuple[str, KnobValue]]:
@@ -77,13 +65,13 @@ def unforeseen(settings: dict[str, KnobValue], count: int) -> Iterator[tuple[str
 
 def measure(
     plan: RacePlan, count: int, rest_s: float, *, foreseen: bool
-) -> tuple[list[Press], list[float], float]:
-    """Press; return what came of each press, the longest step of each window with a change, and an ordinary step.
+) -> tuple[list[float], list[float], list[float], float]:
+    """Press; return latency and gap of each press, the longest step around each change, and an ordinary step.
 
     Units: ms; the ordinary step is the median of all steps in windows without a mark.
     """
     (lane,) = plan.lanes
-    done: list[Press] = []
+    latencies, gaps = [], []
     chance = random.Random(0)
     with racing(plan) as (lanes, watch):
         lanes.resume([lane.spec.name])
@@ -97,7 +85,8 @@ def measure(
             answer = watch.wait(lambda event: isinstance(event, KnobApplied | KnobRefused), start, ANSWER_S)
             if not isinstance(answer, KnobApplied) or (answer.knob, answer.value) != (knob, value):
                 raise SystemExit(f"{knob}={value} was answered by {answer}")
-            done.append(Press(knob, value, (answer.at_ns - pressed_ns) / 1e6, answer.gap_ns / 1e6))
+            latencies.append((answer.at_ns - pressed_ns) / 1e6)
+            gaps.append(answer.gap_ns / 1e6)
             time.sleep(chance.uniform(0.5, 1.0) * rest_s)
         watch.wait(is_steady, watch.heard, ANSWER_S)
         windows = [event for event in watch.since(begin) if isinstance(event, Window)]
@@ -106,21 +95,14 @@ def measure(
         if not window.marks:
             steps.update(window.histogram)
     ordinary_ms = (quantile_ns(steps, 0.5) or 0.0) / 1e6
-    return done, [window.longest_ns / 1e6 for window in windows if CHANGED in window.marks], ordinary_ms
-
-
-def summary(values: list[float]) -> dict[str, float]:
-    """Return median, 95th percentile and maximum."""
-    median, p95 = np.quantile(values, (0.5, 0.95))
-    return {"median": float(median), "p95": float(p95), "max": max(values)}
+    longest = [window.longest_ns / 1e6 for window in windows if CHANGED in window.marks]
+    return latencies, gaps, longest, ordinary_ms
 
 
 def main() -> None:
     """Measure and print."""
-    options = options_of(
-        __doc__, scenario="small-dense", lane="cpu", presses=50, rest=0.5, unforeseen=False, json=False
-    )
-    done, longest, ordinary_ms = measure(
+    options = options_of(__doc__, scenario="small-dense", lane="cpu", presses=50, rest=0.5, unforeseen=False)
+    latencies, gaps, longest, ordinary_ms = measure(
         plan_one_lane(options.scenario, options.lane),
         options.presses,
         options.rest,
@@ -128,36 +110,19 @@ def main() -> None:
     )
     latency_goal = UNFORESEEN_LATENCY_MS if options.unforeseen else GOAL_LATENCY_MS
     gap_goal = UNFORESEEN_GAP_MS if options.unforeseen else max(GOAL_GAP_MS, GOAL_STEPS * ordinary_ms)
-    latency = summary([press.latency_ms for press in done])
-    gap = summary([press.gap_ms for press in done])
-    window = summary(longest)
-    if options.json:
-        result = {
-            "scenario": options.scenario,
-            "lane": options.lane,
-            "latency_ms": latency,
-            "gap_ms": gap,
-            "longest_step_ms": window,
-            "ordinary_step_ms": ordinary_ms,
-            "presses": [[press.knob, press.value, press.latency_ms, press.gap_ms] for press in done],
-        }
-        print(json.dumps(result))
-        return
     kind = "unforeseen" if options.unforeseen else "neighbouring"
     print(
         f"{options.scenario} on {options.lane}, {options.presses} {kind} values, rest {options.rest:g} s,"
         f" ordinary step {ordinary_ms:.2f} ms"
     )
     for title, values, goal in (
-        ("press to applied", latency, latency_goal),
-        ("gap between steps", gap, gap_goal),
-        ("longest step of its window", window, None),
+        ("press to applied", latencies, latency_goal),
+        ("gap between steps", gaps, gap_goal),
+        ("longest step of its window", longest, None),
     ):
-        said = "" if goal is None else f"   (p95 at most {goal:g}: {met(values['p95'] <= goal)})"
-        print(
-            f"{title:27} median {values['median']:7.2f} ms   p95 {values['p95']:7.2f} ms"
-            f"   max {values['max']:7.2f} ms{said}"
-        )
+        median, p95 = np.quantile(values, (0.5, 0.95))
+        said = "" if goal is None else f"   (p95 at most {goal:g}: {met(p95 <= goal)})"
+        print(f"{title:27} median {median:7.2f} ms   p95 {p95:7.2f} ms   max {max(values):7.2f} ms{said}")
 
 
 if __name__ == "__main__":

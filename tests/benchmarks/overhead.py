@@ -1,6 +1,6 @@
 """Measure what watching costs a lane: its loop with all that tfmon adds to it, and bare, in turns of 50 ms.
 
-    python tests/benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--slices 300] [--json]
+    python tests/benchmarks/overhead.py [--scenario small-dense] [--lane cpu] [--slices 300]
 
 One process trains both, with the same weights, batches and pipeline, so that what two equal processes differ by
 is no part of the figure. It is a lane of a race: the scheduler grants it slices and suspends it between them.
@@ -15,7 +15,6 @@ highest fifth, with a bootstrap interval. What the monitor takes beside the lane
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import tempfile
@@ -178,23 +177,10 @@ def main() -> None:
         return
     from tests.benchmarks.common import met, options_of, plan_one_lane
 
-    options = options_of(__doc__, scenario="small-dense", lane="cpu", slices=300, json=False)
+    options = options_of(__doc__, scenario="small-dense", lane="cpu", slices=300)
     measured, monitor = measure(plan_one_lane(options.scenario, options.lane), options.slices)
     share, low, high = kept_share(measured)
     watched, bare = (float(np.median(speeds)) for speeds in zip(*measured, strict=True))
-    if options.json:
-        result = {
-            "scenario": options.scenario,
-            "lane": options.lane,
-            "ratio": share,
-            "interval_95": [low, high],
-            "watched_steps_per_s": watched,
-            "bare_steps_per_s": bare,
-            "monitor_cores": monitor,
-            "slices": measured,
-        }
-        print(json.dumps(result))
-        return
     print(
         f"{options.scenario} on {options.lane}, {len(measured)} slices of {SLICE_S:g} s watched and as long bare:"
         f" {watched:.1f} and {bare:.1f} steps/s"

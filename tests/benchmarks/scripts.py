@@ -1,7 +1,7 @@
 """Measure what a script loses by being watched: the same work with tfmon's hooks and without, in one process.
 
     python tests/benchmarks/scripts.py [--what step,call,fit,wait,at-once,at-epoch] [--pairs 40] [--starts 3]
-        [--units 64] [--json]
+        [--units 64]
 
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
 two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
@@ -15,7 +15,6 @@ printed is by how much the steps around a change are further apart than others.
 from __future__ import annotations
 
 import contextlib
-import json
 import queue
 import statistics
 import sys
@@ -23,7 +22,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -129,53 +127,37 @@ def blocks(values: list[float]) -> list[float]:
     return [statistics.median(values[at : at + BLOCK]) for at in range(0, len(values) - BLOCK + 1, BLOCK)]
 
 
-def measure(what: str, starts: int, pairs: int, units: int) -> dict[str, object]:
+def measure(what: str, starts: int, pairs: int, units: int) -> str:
     """Return what was found of one kind of work."""
     if what == "wait":
         _, windows, slept = one_start(what, max(3, pairs // 20), units)
         waited = sum(window.input_ns + window.sampled_input_ns for window in windows) / 1e9
-        return {"what": what, "waited_s": waited, "slept_s": slept, "ratio": waited / slept}
+        return f"{waited:.2f} s seen of {slept:.2f} s slept"
     if what in ("at-once", "at-epoch"):
         apart = gaps(what, max(6, pairs // 5))
-        mean, *ci = mean_and_ci(apart)
-        return {"what": what, "gap_ms": mean, "gap_ms_ci95": ci, "longest_ms": max(apart), "changes": len(apart)}
+        mean, low, high = mean_and_ci(apart)
+        return (
+            f"steps {mean:.1f} ms further apart (95 %: {low:.1f} to {high:.1f}), "
+            f"at most {max(apart):.1f}, over {len(apart)} changes"
+        )
     found = [one_start(what, pairs, units)[0] for _ in range(starts)]
     units_of_work = CALLS if what == "call" else STEPS
     cost = [1e6 / units_of_work * (on - off) for each in found for off, on in each]
     kept = [off / on for each in found for off, on in each]
     step_us = statistics.median(1e6 / units_of_work * off for each in found for off, _ in each)
-    cost_mean, *cost_ci = mean_and_ci(blocks(cost))
-    kept_mean, *kept_ci = mean_and_ci(blocks(kept))
-    return {
-        "what": what, "cost_us": cost_mean, "cost_us_ci95": cost_ci, "speed_kept": kept_mean,
-        "speed_kept_ci95": kept_ci, "without_us": step_us, "starts": starts, "pairs": pairs,
-    }  # fmt: skip
-
-
-def text(found: dict[str, Any]) -> str:
-    """Return a line about what was found."""
-    limit = LIMITS[str(found["what"])]
-    if found["what"] == "wait":
-        return f"wait: {found['waited_s']:.2f} s seen of {found['slept_s']:.2f} s slept; wanted: {limit}"
-    if "gap_ms" in found:
-        low, high = found["gap_ms_ci95"]
-        return (
-            f"{found['what']}: steps {found['gap_ms']:.1f} ms further apart (95 %: {low:.1f} to {high:.1f}), "
-            f"at most {found['longest_ms']:.1f}, over {found['changes']} changes; wanted: {limit}"
-        )
-    (low, high), (least, most) = found["cost_us_ci95"], found["speed_kept_ci95"]
+    mean, low, high = mean_and_ci(blocks(cost))
+    share, least, most = mean_and_ci(blocks(kept))
     return (
-        f"{found['what']}: {found['cost_us']:.2f} µs more (95 %: {low:.2f} to {high:.2f}) than "
-        f"{found['without_us']:.1f} µs; keeps {found['speed_kept']:.2%} (95 %: {least:.2%} to {most:.2%}); "
-        f"wanted: {limit}"
+        f"{mean:.2f} µs more (95 %: {low:.2f} to {high:.2f}) than {step_us:.1f} µs; "
+        f"keeps {share:.2%} (95 %: {least:.2%} to {most:.2%})"
     )
 
 
 def main() -> None:
-    chosen = options_of(__doc__, what=",".join(LIMITS), pairs=40, starts=3, units=64, json=False)
+    chosen = options_of(__doc__, what=",".join(LIMITS), pairs=40, starts=3, units=64)
     for what in chosen.what.split(","):
         found = measure(what, chosen.starts, max(2 * BLOCK, chosen.pairs), chosen.units)
-        print(json.dumps(found) if chosen.json else text(found), flush=True)
+        print(f"{what}: {found}; wanted: {LIMITS[what]}", flush=True)
 
 
 if __name__ == "__main__":

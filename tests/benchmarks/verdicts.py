@@ -3,8 +3,8 @@
 Two lanes race that are the same, or of which one is slower by a known difference. They run TensorFlow's
 kernels: two processes of the same loop in Python differ by 4 %, for as long as they live, by where their
 memory lies. The verdict is asked after every round, for each way of looking: on a screen without an end, on
-one with this length, and headless at the end. Each race is a line in a file; a run with the same options goes
-on where the last one stopped, and sums up all of them.
+one with this length, and headless at the end. Each race is a line in a file, `--out`; a run with the same options
+goes on where the last one stopped, and sums up all of them, `--races` in all.
 
     verdicts.py --races 20 --seconds 30                     identical lanes, quiet
     verdicts.py --races 20 --seconds 30 --load              with one busy process for random halves of the time
@@ -29,6 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from tests.benchmarks.common import options_of
 from tfmon.analysis.verdict import SAME, Verdict, find_verdict
 from tfmon.catalog import find_scenario
 from tfmon.model.events import Event
@@ -202,24 +203,15 @@ def summary(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--races", type=int, default=20, help="races in all, those in the file included")
-    parser.add_argument("--seconds", type=float, default=30.0, help="length of a race")
-    parser.add_argument(
-        "--difference", type=float, default=0.0, help="by how many percent the first lane is faster"
-    )
-    parser.add_argument("--load", action="store_true", help="one busy process for random halves of the time")
-    parser.add_argument(
-        "--out", type=Path, default=Path("verdicts.jsonl"), help="the file; default verdicts.jsonl"
-    )
-    options = parser.parse_args()
-    kept = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    options = options_of(__doc__, races=20, seconds=30.0, difference=0.0, load=False, out="verdicts.jsonl")
+    file = Path(options.out)
+    kept = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     rows = [row for row in kept if key_of(options).items() <= row.items()]
     with tempfile.TemporaryDirectory() as folder:
         while len(rows) < options.races:
             options.number = len(rows)
             rows.append(run(options, Path(folder)))
-            with options.out.open("a") as out:
+            with file.open("a") as out:
                 out.write(json.dumps(rows[-1]) + "\n")
             print(f"{len(rows)}: {rows[-1]['scenario']}: {rows[-1]['headless']['text']}", flush=True)
     print(
