@@ -83,17 +83,16 @@ def start_lanes(count: int, processes: int, threads: int) -> list[subprocess.Pop
 def measure(ticker: Ticker, ticks: int) -> list[int]:
     """Run a ticker and return the CPU time of each tick, in ns."""
     costs: list[int] = []
-    seen = 0
+    before = ticker.status
     ticker.start()
-    while seen < ticks:
+    while before.ticks < ticks:
         status = ticker.status
-        if status.ticks > seen:
-            seen = status.ticks
-            costs.append(status.last_cost_ns)
+        if status.ticks > before.ticks:
+            costs.append((status.cost_ns - before.cost_ns) // (status.ticks - before.ticks))
+            before = status
         time.sleep(0.001)
-    total_ns = ticker.status.cost_ns
     ticker.close()
-    return [*costs, total_ns // seen]
+    return [*costs, before.cost_ns // before.ticks]
 
 
 def report(name: str, costs: list[int]) -> float:

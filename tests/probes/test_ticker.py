@@ -118,12 +118,8 @@ def test_a_late_tick_is_not_made_up_for(ticker, clock, events):
     clock.advance(1)
     clock.advance(60.25)  # the machine slept
     assert at_s(events) == [5, 6, 66.25]
-    assert ticker.status.lateness_ns == 59.25 * SECOND
-    assert ticker.status.skipped == 59
     clock.advance(0.75)  # back in step
     assert at_s(events) == [5, 6, 66.25, 67]
-    assert ticker.status.lateness_ns == 0
-    assert ticker.status.skipped == 59
 
 
 def test_a_slow_probe_skips_ticks(ticker, clock, events, probe):
@@ -132,8 +128,6 @@ def test_a_slow_probe_skips_ticks(ticker, clock, events, probe):
     clock.advance(0.5)
     clock.advance(0.5)
     assert at_s(events) == [5, 8, 11]
-    assert ticker.status.skipped == 6
-    assert ticker.status.lateness_ns == 0
 
 
 def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events, probe):
@@ -141,11 +135,9 @@ def test_failing_probe_gives_missing_readings_and_goes_on(ticker, clock, events,
     probe.error = RuntimeError("two\nlines")
     clock.advance(1)
     assert events[-1].cpu_pct == Missing("the fake readings failed: RuntimeError: two lines")
-    assert ticker.status.error == "RuntimeError: two lines"
     probe.error = None
     clock.advance(1)
     assert events[-1].cpu_pct == 1.0
-    assert ticker.status.error == ""
     assert ticker.status.ticks == 3
 
 
@@ -167,5 +159,6 @@ def test_counts_its_own_cpu_time(ticker, clock, probe):
     probe.sample = burn
     ticker.start()
     clock.advance(1)
-    assert ticker.status.last_cost_ns > 100_000
-    assert ticker.status.cost_ns > ticker.status.last_cost_ns
+    first_ns = ticker.status.cost_ns
+    clock.advance(1)
+    assert 100_000 < first_ns < ticker.status.cost_ns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tfmon.model.events import Event
 from tfmon.probes.base import Probe
@@ -19,23 +19,16 @@ class TickerStatus:
     """How the sampling itself goes; updated at the end of every tick."""
 
     ticks: int = 0
-    skipped: int = 0
-    """Ticks that were due while the machine slept or a sample took too long. They are not made up for."""
-    lateness_ns: int = 0
-    """How much later than planned the last tick began."""
-    last_cost_ns: int = 0
-    """CPU time of the last tick."""
     cost_ns: int = 0
     """CPU time of all ticks."""
-    error: str = ""
-    """Why the last tick failed; empty if it did not."""
 
 
 class Ticker:
     """Runs a probe in a daemon thread of its own.
 
-    Ticks are due at fixed times, however long the previous ones took. The thread survives any error of the
-    probe, whose readings are then missing, and of the sink.
+    Ticks are due at fixed times, however long the previous ones took. Those that are missed, because the machine
+    sleeps or a sample takes too long, are not made up for. The thread survives any error of the probe, whose
+    readings are then missing, and of the sink.
     Thread: every method may be called from any thread; none waits for the probe, except `close`, briefly.
     """
 
@@ -81,48 +74,38 @@ class Ticker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (due_ns := self._await_tick()) is not None:
-            self._tick(due_ns)
+        while self._await_tick():
+            self._tick()
         self._guard(self.probe.close)
 
-    def _await_tick(self) -> int | None:
-        """Wait for the next tick and return when it was due, or None once closed."""
+    def _await_tick(self) -> bool:
+        """Wait for the next tick; return False once closed."""
         with self._changed:
             while not self._closed:
                 left_ns = self._due_ns - self._clock_ns()
                 if left_ns > 0:
                     self._wait(self._changed, left_ns / 1e9)
                 else:
-                    due_ns = self._due_ns
                     self._due_ns += self._interval_ns
                     self._skip_missed()
-                    return due_ns
-            return None
+                    return True
+            return False
 
     def _skip_missed(self) -> None:
         """Set the next tick to the first planned time that is still to come."""
         behind_ns = self._clock_ns() - self._due_ns
         if behind_ns >= 0:
-            missed = behind_ns // self._interval_ns + 1
-            self._due_ns += missed * self._interval_ns
-            self.status = replace(self.status, skipped=self.status.skipped + missed)
+            self._due_ns += (behind_ns // self._interval_ns + 1) * self._interval_ns
 
-    def _tick(self, due_ns: int) -> None:
-        lateness_ns, begun_cpu_ns = self._clock_ns() - due_ns, time.thread_time_ns()
+    def _tick(self) -> None:
+        begun_cpu_ns = time.thread_time_ns()
         error = self._guard(lambda: self._pass_on(self.probe.sample))
         if error:
             reason = f"the {self.probe.name} readings failed: {error}"
             self._guard(lambda: self._pass_on(lambda: self.probe.missing(reason)))
         cost_ns = time.thread_time_ns() - begun_cpu_ns
         self._skip_missed()
-        self.status = TickerStatus(
-            ticks=self.status.ticks + 1,
-            skipped=self.status.skipped,
-            lateness_ns=lateness_ns,
-            last_cost_ns=cost_ns,
-            cost_ns=self.status.cost_ns + cost_ns,
-            error=error,
-        )
+        self.status = TickerStatus(self.status.ticks + 1, self.status.cost_ns + cost_ns)
 
     def _pass_on(self, read: Callable[[], Iterable[Event]]) -> None:
         for event in read():
