@@ -56,7 +56,6 @@ BARE = Interpreter(
     version=sys.version_info[:3],
     machine=platform.machine(),
     prefix="/bare",
-    base_prefix="/usr",
     path=("/usr/lib/python3",),
     pip=False,
     libc="glibc 2.36",

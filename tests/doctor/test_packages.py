@@ -45,7 +45,7 @@ class TestPython:
         made = replace(
             BARE, executable=str(bare_python), path=real.path, libc=real.libc, prefix=str(bare_python.parents[1])
         )
-        assert replace(real, base_prefix="/usr", conda=False) == made
+        assert replace(real, conda=False) == made
         assert real.path[0] == "/some/where" and "" not in real.path
         bench.python = tmp_path / "absent"
         assert "cannot be started" in bench.find("python").found

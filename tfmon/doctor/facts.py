@@ -34,7 +34,6 @@ class Interpreter:
     bits: int = 64
     free_threaded: bool = False
     prefix: str = ""
-    base_prefix: str = ""
     path: tuple[str, ...] = ()
     """Its import path, without the working directory."""
     pip: bool = True

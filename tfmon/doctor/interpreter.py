@@ -52,7 +52,6 @@ print(json.dumps({
     "bits": struct.calcsize("P") * 8,
     "free_threaded": free_threaded(),
     "prefix": sys.prefix,
-    "base_prefix": sys.base_prefix,
     "path": sys.path,
     "pip": importlib.util.find_spec("pip") is not None,
     "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
