@@ -13,7 +13,7 @@ from support.ui import Demo, racing_demo
 from textual._compositor import CompositorUpdate
 
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.canvas import change, changed_runs, repaint, update
+from tfmon.ui.canvas import change, repaint, update
 from tfmon.ui.render.rows import cut, fit
 
 from .pilot import until
@@ -29,10 +29,6 @@ STYLES = {
 WIDTH = 12
 spans = st.lists(st.tuples(st.text("ab ─8", max_size=6), st.sampled_from(sorted(STYLES))), max_size=4)
 screens = st.lists(spans.map(lambda row: fit(row, WIDTH)), min_size=3, max_size=3)
-
-
-def runs_of(before, after):
-    return [(y, *run) for y, pair in enumerate(zip(before, after, strict=True)) for run in changed_runs(*pair)]
 
 
 def all_of(rows):
@@ -51,7 +47,6 @@ def terminal(*written: str):
 def test_the_changed_cells_make_the_old_screen_the_new_one(before, after, colours):
     at_first = repaint(before, all_of(before), STYLES, colours)
     anew = terminal(repaint(after, all_of(after), STYLES, colours))
-    assert terminal(at_first, repaint(after, runs_of(before, after), STYLES, colours)) == anew
     assert terminal(at_first, update(before, after, STYLES, colours)) == anew
 
 

@@ -12,7 +12,7 @@ from tfmon.model.events import LaneStarted
 from tfmon.model.race import Race
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.canvas import changed_runs
+from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.compared import awaited
 from tfmon.ui.render.race import RaceFrame, draw
@@ -174,9 +174,8 @@ def test_a_second_of_a_calm_race_repaints_few_cells():
     before = page(demo).rows
     demo.race(1, wobble=0)
     after = page(demo).rows
-    changed = sum(
-        last - first for old, new in zip(before, after, strict=True) for first, last in changed_runs(old, new)
-    )
+    runs = [run for old, new in zip(before, after, strict=True) for run in changes(old, new)[1]]
+    changed = sum(last - first for first, last in runs)
     assert 1 <= changed <= 120 * 36 * 0.05
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfmon.ui.canvas import changed_runs
+from tfmon.ui.canvas import changes
 from tfmon.ui.render.figures import large
 from tfmon.ui.render.rows import cells, crop, fit, spread, wrap
 from tfmon.ui.render.style import charset, to_ascii
@@ -45,10 +45,9 @@ def test_wrapped_text_keeps_to_its_lines_and_width(text, width, limit):
 def test_only_changed_cells_are_runs_and_near_ones_are_merged():
     before = (("abcdefghijklmnopqrstuvwxyz", "text"),)
     after = (("abXdeYghijklmnopqrstuvwxyZ", "text"),)
-    assert changed_runs(before, after) == [(2, 6), (25, 26)]
-    assert changed_runs(before, before) == []
-    assert changed_runs((("ab", "text"),), (("a", "text"), ("b", "dim"))) == [(1, 2)]
-    assert changed_runs((("日本 1", "text"),), (("日本 2", "text"),)) == [(0, 6)], "wide characters make one run"
+    assert changes(before, after) == ([], [(2, 6), (25, 26)])
+    assert changes((("ab", "text"),), (("a", "text"), ("b", "dim"))) == ([], [(1, 2)])
+    assert changes((("日本 1", "text"),), (("日本 2", "text"),)) == ([], [(0, 6)]), "wide characters make one run"
 
 
 def test_the_locale_settles_the_characters_and_ascii_keeps_every_cell_in_place():

@@ -101,22 +101,11 @@ _SYSTEMS = {
 }
 
 
-def changed_runs(before: Row, after: Row) -> list[tuple[int, int]]:
-    """Return the runs of cells, first and one past the last, in which two rows differ.
-
-    Between the spans that both rows begin and end with, characters that are not one cell wide make one run.
-    """
-    first, before, after = _unlike(before, after)
-    old, new = _cells(before), _cells(after)
-    if old is None or new is None:
-        return [(first, first + max(cells(before), cells(after)))]
-    return _runs(old, new, first)
-
-
 def changes(before: Row, after: Row) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return the runs whose cells are moved one to the left, and the runs that differ after that.
 
-    A chart that goes on by a cell is written anew at its right end only.
+    A chart that goes on by a cell is written anew at its right end only. Characters that are not one cell wide
+    make one run of all that lies between the spans that both rows begin and end with.
     """
     shifts: list[tuple[int, int]] = []
     runs: list[tuple[int, int]] = []
