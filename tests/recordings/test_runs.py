@@ -110,14 +110,13 @@ def test_making_room_drops_the_name_with_the_recording(place):
 def test_two_runs_are_compared_and_one_is_replayed_to_its_end():
     runs = RecordedRuns()
     assert "second / first" in runs.diff(FIRST, SECOND)
-    assert "5.5×" in runs.table(FIRST)
     opened = runs.replay(FIRST)
     opened.go_to(opened.state().to_ns)
     assert opened.session.snapshot().lanes[1].steps > 0
     opened.close()
     for id in ("20250101-000000-gone", "../elsewhere"):
         with pytest.raises(RecordingError, match="there is no recording"):
-            runs.table(id)
+            runs.replay(id)
 
 
 def test_a_script_that_raised_is_listed_with_its_error():

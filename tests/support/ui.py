@@ -186,9 +186,6 @@ class FakeRuns:
         self._change("diff", first, second)
         return f"{second} compared with {first}"
 
-    def table(self, id: str) -> str:
-        return f"the table of {id}"
-
     def report(self, path: str) -> str:
         self._change("report", path)
         return "saved race.html"

@@ -214,9 +214,6 @@ class Runs(Protocol):
     def diff(self, first: str, second: str) -> str:
         """Return the comparison of two races as text, the second with the first."""
 
-    def table(self, id: str) -> str:
-        """Return the result of a race as text."""
-
     def report(self, path: str) -> str:
         """Write a report of the recording in a file into the working directory; return what to say about it."""
 

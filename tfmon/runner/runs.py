@@ -10,15 +10,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfmon.analysis.analysis import analyse
 from tfmon.model.ports import OpenReplay, RunInfo
 from tfmon.recordings import library
 from tfmon.recordings.compare import compare, side_of
 from tfmon.recordings.header import RecordingError
-from tfmon.recordings.player import Player, play_all
-from tfmon.recordings.reader import Recording, guard
+from tfmon.recordings.player import Player
+from tfmon.recordings.reader import Recording
 from tfmon.reports.diff import to_text as diff_text
-from tfmon.reports.race import to_text as race_text
 from tfmon.runner.repeat import command_line
 
 LOWEST_PRIORITY = 19
@@ -43,12 +41,6 @@ class RecordedRuns:
         """Return the comparison of two races as text."""
         sides = [side_of(_path(id))[0] for id in (first, second)]
         return diff_text(compare(*sides))
-
-    def table(self, id: str) -> str:
-        """Return the result of a race as text."""
-        path = _path(id)
-        with guard(path):
-            return race_text(analyse(play_all(path)[1]))
 
     def report(self, path: str) -> str:
         """Write a report of a recording into the working directory; return where it is.
