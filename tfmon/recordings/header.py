@@ -148,18 +148,23 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
 def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
     """Return the last line of a race that is over."""
     said = find_verdict(known)
-    started_ns = known.race.started_ns
-    ends = [lane.points[-1].at_ns for lane in known.lanes if lane.points]
     return Closed(
         at_ns=at_ns,
         events=events,
-        seconds=(max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None,
+        seconds=raced_s(known),
         verdict=said.text,
         ratio=said.ratio,
         tensorflow=next((lane.tensorflow for lane in known.lanes if lane.tensorflow), None),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),
     )
+
+
+def raced_s(known: Snapshot) -> float | None:
+    """Return how long the lanes raced, from the start signal to the last window of any lane; None for never."""
+    ends = [lane.points[-1].at_ns for lane in known.lanes if lane.points]
+    started_ns = known.race.started_ns
+    return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
 
 
 def _failures(known: Snapshot) -> Iterator[str]:

@@ -119,10 +119,8 @@ class Run:
         about = RunInfo(run_id(self.path), str(self.path), self.name, bytes=self.size, problem=self.problem)
         if header is None:
             return about
-        return RunInfo(
-            about.id,
-            about.path,
-            self.name,
+        return replace(
+            about,
             started=header.started,
             scenario=header.scenario,
             mode=header.mode,
@@ -131,7 +129,6 @@ class Run:
             ratio=closed.ratio if closed else None,
             failure=closed.failure if closed else "",
             seconds=closed.seconds if closed else None,
-            bytes=self.size,
             running=self.running,
         )
 

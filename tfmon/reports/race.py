@@ -23,7 +23,7 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.compare import Measured
-from tfmon.recordings.header import Header
+from tfmon.recordings.header import Header, raced_s
 from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
 
 NO_STEP = "no steady step was measured"
@@ -42,12 +42,13 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
     `id` of a lane never changes; its `name` has every setting in which the lanes differed at the end.
     """
     snapshot, verdict, machine = found.snapshot, found.verdict, found.snapshot.machine
+    seconds = raced_s(snapshot)
     return {
         **head(),
         "scenario": snapshot.race.scenario,
         "started": header.started if header else None,
         "mode": snapshot.race.mode,
-        "seconds": _seconds(snapshot),
+        "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": snapshot.race.interrupted or None,
         "environment": dict(header.environment) if header else None,
         "machine": machine_json(machine),
@@ -299,14 +300,6 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,
     }
-
-
-def _seconds(snapshot: Snapshot) -> float | None:
-    """Return how long the lanes raced: from the start signal to the last window of any lane."""
-    ends = [lane.points[-1].at_ns for lane in snapshot.lanes if lane.points]
-    if snapshot.race.started_ns is None or not ends:
-        return None
-    return round((max(ends) - snapshot.race.started_ns) / 1e9, 3)
 
 
 def _percent(share: Reading) -> Reading:
