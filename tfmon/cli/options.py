@@ -161,9 +161,10 @@ settings = click.option(
 )
 wait_idle = click.option(
     "--wait-idle",
-    "wait_idle_min",
+    "wait_idle_s",
     type=click.FloatRange(min=0, max=10_080),
     metavar="MINUTES",
+    callback=lambda _context, _param, minutes: None if minutes is None else 60 * minutes,
     help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
 )
 seconds = click.option("--seconds", type=Seconds(min=0, min_open=True), help="Stop after this many seconds.")

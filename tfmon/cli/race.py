@@ -68,7 +68,7 @@ def race(
     no_record: bool,
     fresh: bool | None,
     no_spare: bool,
-    wait_idle_min: float | None,
+    wait_idle_s: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -125,7 +125,7 @@ def race(
         margin=options.percentage("--margin", margin, LEAST_MARGIN),
         spare=not (no_spare or command),
         ray=options.ray_cluster(),
-        wait_idle_s=None if wait_idle_min is None else 60 * wait_idle_min,
+        wait_idle_s=wait_idle_s,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -147,7 +147,7 @@ def watch(
     seconds: float | None,
     record: str | None,
     no_record: bool,
-    wait_idle_min: float | None,
+    wait_idle_s: float | None,
     headless: bool,
     as_json: bool,
     theme: str | None,
@@ -174,7 +174,7 @@ def watch(
         seconds=seconds,
         one_lane=True,
         ray=options.ray_cluster(),
-        wait_idle_s=None if wait_idle_min is None else 60 * wait_idle_min,
+        wait_idle_s=wait_idle_s,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)

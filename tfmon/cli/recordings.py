@@ -55,7 +55,7 @@ def replay(
         _warn_if_torn(opened)
         if example:
             click.echo(f"recorded on {opened.header.recorded_on}", err=True)
-        click.echo(text or to_text(found))
+        click.echo(text)
         return
     if why := options.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
