@@ -71,7 +71,7 @@ def test_the_environment_of_the_lane_is_set_before_it_is_one(begin):
     environment = lane_environment(LaneSpec("gpu:0"), "GPU-42")
     group._plan = group.plan("gpu", environment={"gpu:0": environment})
     group.restart(["gpu:0"])
-    wait_for(lambda: group.lane("gpu:0").gpu_uuid == "GPU-42", what="what the lane says CUDA shows it")
+    wait_for(lambda: group.lane("gpu:0").gpu_uuids == ("GPU-42",), what="what the lane says CUDA shows it")
 
 
 def test_another_race_takes_it_too(begin):

@@ -190,10 +190,10 @@ class TestInASession:
         for pct, index in ((40.0, 0), (60.0, 0), (90.0, 1)):
             session.accept(phase(RACING, lane="gpu:0"))
             session.accept(gpu_sample(f"GPU-{index}", index, busy_pct=pct, busy_by_pid={7: 35.0, 8: 20.0}))
-        assert gpu_lane(session).gpu_lane_busy_pct == 35
+        assert gpu_lane(session).gpu_parts["GPU-0"].lane_busy_pct == 35
         assert gpu_lane(session).racing_gpu_busy_pct.value == 50, "averaged while it races"
         cpu = session.snapshot().lane("cpu")
-        assert (cpu.gpu_lane_busy_pct, cpu.racing_gpu_busy_pct.value) == (NO_GPU, None)
+        assert (cpu.gpu_parts, cpu.racing_gpu_busy_pct.value) == ({}, None)
 
     def test_a_mig_instance_is_recognised_by_the_uuid_that_cuda_gives(self, begin):
         session = begin("cpu", "gpu:0")
@@ -219,7 +219,8 @@ class TestInASession:
         session.accept(gpu_sample("GPU-b", 1, **listed))
         session.accept(gpu_sample("GPU-c", 2, used_by_pid={7: 80}, busy_by_pid={7: 50.0}, busy_pct=60.0))
         assert (lane().gpu_memory_used_bytes, lane().gpu_memory_source) == (200.0, "driver")
-        assert (lane().gpu_lane_busy_pct, lane().racing_gpu_busy_pct.value) == (40.0, 50.0)
+        assert [part.lane_busy_pct for part in lane().gpu_parts.values()] == [30.0, 50.0]
+        assert lane().racing_gpu_busy_pct.value == 50.0
         assert [gpu.key for gpu in session.snapshot().gpus_of(lane())] == ["GPU-a", "GPU-c"]
         session.accept(window(lane="gpu:0+2", gpu_memory_peak_bytes=170))
         session.accept(gpu_sample("GPU-c", 2, busy_pct=60.0))

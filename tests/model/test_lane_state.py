@@ -17,6 +17,7 @@ from tfmon.model.events import (
     Suspended,
 )
 from tfmon.model.gpu_accounting import NO_GPU
+from tfmon.model.lane_end import trouble_of
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -31,7 +32,7 @@ from tfmon.model.lane_events import (
     StackReported,
 )
 from tfmon.model.lane_log import append_log
-from tfmon.model.lane_reducer import advance, trains_on, trouble_of
+from tfmon.model.lane_reducer import advance, trains_on
 from tfmon.model.lane_state import (
     ABSENT,
     DONE,
@@ -101,7 +102,7 @@ class TestPhases:
         assert (state.pid, state.python, state.reports_stack) == (42, "3.12.1", True)
         assert state.unlike == unlike
         assert (state.tensorflow, state.keras, state.numpy) == ("2.21", "3", "2.4")
-        assert (state.device_name, state.gpu_uuid) == ("A GPU", "GPU-a")
+        assert (state.device_name, state.gpu_uuids) == ("A GPU", ("GPU-a",))
         assert (state.parameters, state.data_examples, state.settings) == (5, None, {"batch_size": 8})
 
     def test_a_phase_begins_at_its_event(self):

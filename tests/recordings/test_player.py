@@ -58,7 +58,7 @@ def test_a_moment_is_the_same_from_wherever_the_player_comes(opened, player):
         event = player.state().event
         now = player.session.snapshot()
         assert now.lanes == known[event].lanes
-        assert (now.race, now.host_history) == (known[event].race, known[event].host_history)
+        assert (now.race, now.hosts) == (known[event].race, known[event].hosts)
 
 
 def test_steps_go_event_by_event_and_pause(player, opened):

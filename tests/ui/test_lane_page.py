@@ -108,7 +108,7 @@ def test_what_changes_is_drawn_over_the_last_minute_from_two_samples_on():
         demo.session.accept(replace(sample, at_ns=sample.at_ns + second, busy_pct=float(second)))
     (curve,) = [line for line in page(demo, "gpu:0").splitlines() if "last minute, up to 89 %" in line]
     assert curve.startswith("  busy") and any(0x2800 < ord(character) < 0x2900 for character in curve)
-    assert len(demo.session.snapshot().gpu_history["GPU-1"]) == 60
+    assert len(demo.session.snapshot().hosts[""].gpu_history["GPU-1"]) == 60
 
 
 async def test_enter_opens_the_focused_lane_and_tab_goes_on():

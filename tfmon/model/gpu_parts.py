@@ -115,12 +115,6 @@ def summed(readings: Sequence[Reading]) -> Reading:
     return total if readings else NOT_ALL
 
 
-def mean(readings: Sequence[Reading]) -> Reading:
-    """Return the mean, or why one of them is not known."""
-    total = summed(readings)
-    return total if isinstance(total, Missing) else total / len(readings)
-
-
 def training_w(parts: GpuParts, count: int) -> Reading:
     """Return about what the GPUs of a lane draw together while it trains."""
     if count > 1 and len(parts) < count:

@@ -8,6 +8,7 @@ from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken, with_taken
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.knobs import show
+from tfmon.model.lane_end import trouble_of, trouble_of_script
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -32,11 +33,7 @@ from tfmon.model.lane_state import (
     FAILED,
     HISTORY_WINDOWS,
     IMPORTING,
-    LOWER_THE_BATCH,
-    NO_INPUT_HINT,
-    NO_STEPS_HINT,
     NOT_SAMPLED,
-    OUT_OF_MEMORY,
     RACING,
     STARTING,
     SUSPENDED,
@@ -47,6 +44,7 @@ from tfmon.model.lane_state import (
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
 from tfmon.model.readings import GpuSample, TreeSample
 from tfmon.model.records import replace
+from tfmon.model.slice_clock import WAITS
 
 MOST_KNOB_MARKS = 64
 OTHERS_MARK = "others "
@@ -108,7 +106,6 @@ def _advance(state: LaneState, event: Event) -> LaneState:
         case LaneStarted():
             same = event.source == state.source
             earlier = state.measurements.restarted(state.settings).earlier if same else ()
-            unknown = NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED
             return LaneState(
                 spec=state.spec,
                 started_ns=event.at_ns,
@@ -120,8 +117,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 settings=event.settings,
                 measurements=Measurements(earlier=earlier),
                 history=state.history,
-                gpu_memory_used_bytes=unknown,
-                gpu_lane_busy_pct=unknown,
+                gpu_memory_used_bytes=NO_GPU if state.spec.kind == "cpu" else NOT_SAMPLED,
             )
         case Hello():
             stack = event.reports_stack
@@ -242,6 +238,15 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     )
 
 
+def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
+    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
+    clock, before = state.slice_clock, state.tree_cpu_pct
+    if sliced and state.phase == RACING:
+        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
+    after = replace(advance(state, sample), slice_clock=clock.sampled(sample.at_ns))
+    return replace(after, tree_cpu_pct=before) if sample.cpu_pct == WAITS else after
+
+
 def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> LaneState:
     """Return the lane's state after a sample of a GPU; `only_lane` is False when other lanes train on it, too."""
     if state.over or not trains_on(state, sample):
@@ -270,7 +275,6 @@ def take_gpu_sample(state: LaneState, sample: GpuSample, *, only_lane: bool) -> 
         history=state.history.with_sample(sample.at_ns, gpu_busy_pct=sample.busy_pct),
         gpu_memory_used_bytes=used,
         gpu_memory_source=source,
-        gpu_lane_busy_pct=gpu_parts.mean([one.lane_busy_pct for one in parts.values()]),
         gpu_parts=parts,
     )
 
@@ -335,35 +339,5 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
     if state.command and stalled_since_ns is None and not event.memory_kills:
-        trouble = _trouble_of_script(state, event)
+        trouble = trouble_of_script(state, event)
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)
-
-
-def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None:
-    """Return why a child ended that did not say so itself; None for an end that was requested and went well.
-
-    `stalled_since_ns` is the last sign of life of a lane that had stalled, which is a failure however it ended.
-    """
-    how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
-    if stalled_since_ns is not None:
-        stalled_s = (event.at_ns - stalled_since_ns) / 1e9
-        requested = ", as requested" if event.requested else ""
-        return Trouble(f"the lane said nothing for {stalled_s:.0f} s, and {how}{requested}", "r starts it again")
-    if event.requested:
-        return None
-    if event.signal == "SIGKILL" and event.memory_kills:
-        message = f"out of memory, it seems: the lane was ended by SIGKILL, and {event.memory_kills}"
-        return Trouble(message, LOWER_THE_BATCH, OUT_OF_MEMORY)
-    return Trouble(f"the lane {how}" if event.signal is not None else f"the lane {how} and did not say why")
-
-
-def _trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
-    """Say how a script failed: with its own last words, or without a step."""
-    if event.signal is not None:
-        return Trouble(f"the script was ended by {event.signal}")
-    if event.exit_code:
-        last = event.output_tail[-1].strip() if event.output_tail else ""
-        message = f"the script exited with code {event.exit_code}" + (f": {last}" if last else "")
-        return Trouble(message, NO_INPUT_HINT if last.startswith("EOFError") else "")
-    hint = state.not_measured.get("steps", NO_STEPS_HINT)
-    return Trouble("the script ended, and no training step was seen", hint)

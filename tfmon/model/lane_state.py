@@ -41,7 +41,6 @@ OUT_OF_MEMORY = "out_of_memory"
 HOST_LOST = "host_lost"
 """Kinds of trouble."""
 LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
-NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 NO_STEPS_HINT = (
     "Keras' fit and loops of TensorFlow are seen by themselves; in any other loop: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
@@ -221,10 +220,8 @@ class LaneState:
     """GPU memory of this lane on all its GPUs, from `gpu_memory_source`."""
     gpu_memory_source: str = ""
     """`driver`, `only process`, `TensorFlow's allocator` (a lower bound) or `device change`."""
-    gpu_lane_busy_pct: Reading = NO_GPU
-    """Share of the GPU's time that the lane's own processes took, over the last 2 s; of several, the mean."""
     gpu_parts: GpuParts = field(default_factory=dict)
-    """What it uses of each of its GPUs; the two above are of all together."""
+    """What it uses of each of its GPUs."""
     gpu_taken: Mapping[int, tuple[Taken, ...]] = field(default_factory=dict)
     """What others took of its GPUs while it raced, by index, since steady state began."""
     gpu_memory_allocated_bytes: int | None = None
@@ -246,11 +243,6 @@ class LaneState:
     """Knobs in which the lanes of the race differ now, by `naming.differing`; None where no session says so."""
     mark: str = ""
     """`#` and its id, where another lane has the same device and settings; otherwise empty."""
-
-    @property
-    def gpu_uuid(self) -> str | None:
-        """That of its first GPU, as CUDA tells it; None while it is not known."""
-        return next(iter(self.gpu_uuids), None)
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -35,14 +35,13 @@ from tfmon.model.hosts import (
 )
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered, LaneFailed
-from tfmon.model.lane_reducer import advance, restart_measurement, trains_on
-from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.lane_reducer import advance, restart_measurement, take_tree_sample, trains_on
+from tfmon.model.lane_state import LaneState
 from tfmon.model.memory_trouble import explained
 from tfmon.model.naming import named
 from tfmon.model.race import CONCURRENT, TURNS, Experiment, Machine, Race, RecordingState, TuneState
 from tfmon.model.readings import GpuSample, HostSample, TreeSample
 from tfmon.model.records import replace
-from tfmon.model.slice_clock import WAITS
 from tfmon.model.spec import LaneSpec
 
 STALE_TICKS = 3
@@ -102,16 +101,6 @@ class Snapshot:
         """The latest sample of the monitor's own machine."""
         return self.hosts[""].sample
 
-    @property
-    def host_history(self) -> tuple[HostSample, ...]:
-        """The last samples of the monitor's own machine, oldest first."""
-        return self.hosts[""].history
-
-    @property
-    def gpu_history(self) -> Mapping[str, tuple[GpuSample, ...]]:
-        """The last samples of the GPUs of the monitor's own machine."""
-        return self.hosts[""].gpu_history
-
     def place_of(self, lane: LaneState) -> HostState:
         """Return what is known of the machine that a lane trains on."""
         return self.hosts.get(lane.spec.host) or HostState()
@@ -159,7 +148,7 @@ class Snapshot:
 
 def why_mode_stays(known: Snapshot) -> str:
     """Return why the lanes cannot share the machine in another way; empty where they can."""
-    if len(known.lanes) == 1:
+    if len(known.lanes) < 2:
         return "one lane has the machine for itself: turns take two"
     if known.over:
         return "the race is over and its result stays: r races again"
@@ -224,7 +213,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case TreeSample():
             sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)
             told = known.lane(event.lane)
-            lane = _after_tree_sample(told, event, sliced=sliced)
+            lane = take_tree_sample(told, event, sliced=sliced)
             return replace(known, lanes=tuple(lane if one is told else one for one in known.lanes))
         case ExperimentChanged():
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned
@@ -257,15 +246,6 @@ def with_knob(race: Race, offered: KnobOffered) -> Race:
         return race
     limits = (offered.choices, offered.low, offered.high)
     return replace(race, knobs=(*race.knobs, Knob(offered.knob, offered.default, offered.help, "live", *limits)))
-
-
-def _after_tree_sample(lane: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
-    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
-    clock, before = lane.slice_clock, lane.tree_cpu_pct
-    if sliced and lane.phase == RACING:
-        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
-    lane = replace(advance(lane, sample), slice_clock=clock.sampled(sample.at_ns))
-    return replace(lane, tree_cpu_pct=before) if sample.cpu_pct == WAITS else lane
 
 
 # ---------------- the session

@@ -156,7 +156,7 @@ def own_cost(snapshot: Snapshot, view: View) -> str:
 
     Units: percent of one core and 1,000 bytes/s to the terminal, both over the last 10 s.
     """
-    shares = [known(sample.monitor_cpu_pct) for sample in snapshot.host_history[-COST_SAMPLES:]]
+    shares = [known(sample.monitor_cpu_pct) for sample in snapshot.hosts[""].history[-COST_SAMPLES:]]
     counted = [share for share in shares if share is not None]
     if not counted or view.sent_bytes_per_s is None:
         return ""
