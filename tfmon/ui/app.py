@@ -45,10 +45,6 @@ Ending: TypeAlias = Literal["quit", "forced", "signal"]
 """How the app ended: the lanes are gone; the user did not wait for that; or a signal came."""
 
 
-def _nothing_known(_: Snapshot) -> Mapping[str, Mapping[str, float]]:
-    return {}
-
-
 class MonitorApp(Display, TerminalApp[Ending]):
     """The race on the screen. `run()` returns how it ended, and None if the screen failed; see `broken`.
 
@@ -78,7 +74,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
         runs: Runs | None = None,
         table: Callable[[], str] = str,
         repeat: Callable[[], str] = str,
-        usual: Callable[[Snapshot], Mapping[str, Mapping[str, float]]] = _nothing_known,
+        usual: Callable[[Snapshot], Mapping[str, Mapping[str, float]]] = lambda _: {},
         on_ready: Callable[[], None] | None = None,
         on_terminal: Callable[[], object] | None = None,
         suspend: Callable[[], None] | None = None,
@@ -124,12 +120,11 @@ class MonitorApp(Display, TerminalApp[Ending]):
         self.pages = Pages(self)
         self.analysis = analyse(session.snapshot())
         chosen = characters or charset(sys.stdout.encoding or "", os.environ)
-        began = self.snapshot.race.number
         self.view = View(
             charset=chosen,
             keys=dict(keymap or {}),
             readonly=readonly,
-            race=began,
+            race=self.snapshot.race.number,
             usual=usual(self.snapshot),
             tabs=self.tabs,
         )
@@ -159,7 +154,8 @@ class MonitorApp(Display, TerminalApp[Ending]):
         if self._on_terminal is not None:
             self._on_terminal()
         self.theme_changed_signal.subscribe(self, self._dress)
-        self.app_resume_signal.subscribe(self, self._paint_whole)
+        # After `fg` the terminal shows nothing of what was painted before.
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self._dress(self.current_theme)
         self.set_interval(PULL_S, self._tick)
         self.call_after_refresh(self._on_first_paint)
@@ -173,10 +169,6 @@ class MonitorApp(Display, TerminalApp[Ending]):
     def _show_no_race(self, reason: str) -> None:
         self.view = replace(self.view, no_race=reason)
         self.pull()
-
-    def _paint_whole(self, _: object) -> None:
-        """Paint every cell: after `fg` the terminal shows nothing of what was painted before."""
-        self.refresh(layout=True)
 
     def _dress(self, theme: Theme) -> None:
         self.palette = palette(look_of(theme, self.theme_variables, self._lane_colours))
@@ -280,7 +272,6 @@ class MonitorApp(Display, TerminalApp[Ending]):
 
     def start_race(self, scenario: str) -> None:
         """Start the race of another scenario."""
-        self.view = replace(self.view, focused=None, scales={})
         before = self.snapshot.race.number
         self.say(f"starting the race of {scenario}…", lambda snapshot: snapshot.race.number != before)
         self.work(lambda: self._change_race(scenario))

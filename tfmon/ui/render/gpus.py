@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.idlest import is_free
-from tfmon.model.hosts import own_pids
+from tfmon.model.hosts import machine_key, own_pids
 from tfmon.model.lane_reducer import has_device
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import GpuSample, Missing, Reading, known
@@ -41,7 +41,7 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
     found: dict[tuple[str, str], GpuRow] = {}
     for host, state in snapshot.hosts.items():
         for sample in state.gpus:
-            key = state.machine.boot or host, sample.key
+            key = machine_key(snapshot.hosts, host), sample.key
             if key not in found:
                 device = "MIG" if sample.part_of else f"gpu:{sample.index}"
                 device = f"hidden {sample.index}" if sample.hidden else device
@@ -52,8 +52,7 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
 
 def lanes_on(snapshot: Snapshot, sample: GpuSample) -> tuple[tuple[int, LaneState], ...]:
     """Return the lanes that train on a GPU, with their places."""
-    there = snapshot.hosts.get(sample.host)
-    machine = (there.machine.boot if there is not None else "") or sample.host
+    machine = machine_key(snapshot.hosts, sample.host)
     return tuple(
         (at, lane)
         for at, lane in enumerate(snapshot.lanes)

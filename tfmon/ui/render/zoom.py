@@ -136,32 +136,8 @@ def _chart(pane: Pane, width: int, height: int) -> Sequence[Row]:
 
 # ---------------------------------------------------------------- the readings beside it
 
-_ORDER = (
-    "step",
-    "time",
-    "loss",
-    "done",
-    "cpu",
-    "memory",
-    "gpu",
-    "gpu details",
-    "others",
-    "knobs",
-    "note",
-)
-_PRIORITY = (
-    "time",
-    "step",
-    "cpu",
-    "knobs",
-    "gpu",
-    "gpu details",
-    "note",
-    "memory",
-    "others",
-    "done",
-    "loss",
-)
+_ORDER = ("step", "time", "loss", "done", "cpu", "memory", "gpu", "gpu details", "others", "knobs", "note")
+_PRIORITY = ("time", "step", "cpu", "knobs", "gpu", "gpu details", "note", "memory", "others", "done", "loss")
 
 
 def _readings(pane: Pane, width: int, height: int) -> list[Row]:

@@ -145,12 +145,6 @@ class RaceScreen(Looking, Tabbed, Screen[None]):
         """Change from taking turns to training all at once, or back."""
         if not requests.may_act(self.monitor):
             return
-        if self.monitor.snapshot.over:
-            self.monitor.say("the race is over and its result stays; r races again")
-            return
-        if len(self.monitor.snapshot.lanes) < 2:
-            self.monitor.say("one lane: there is none to take turns with")
-            return
         if why := why_mode_stays(self.monitor.snapshot):
             self.monitor.say(why)
             return
