@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.measured_lanes import measured_lane as lane
 
@@ -72,7 +72,6 @@ class TestSharesOnADevice:
         state = lane("cpu", input_ns=900, call_ns=50, sampled=1, sampled_call_ns=0.1, sampled_tail_ns=0.8)
         assert shares_of(state).asynchronous
 
-    @settings(deadline=None)
     @given(
         st.tuples(*[st.integers(0, 250)] * 4),
         st.floats(0, 1),

@@ -108,7 +108,7 @@ class TestNext:
     def test_without_a_change_of_the_lead_the_first_pairs_are_enough(self):
         assert next_value(curve(constant, lambda _: 2_000.0)) is None
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(st.floats(0.5, 600), st.floats(0.001, 0.3))
     def test_it_ends_whatever_is_measured(self, crossing, scatter):
         pairs = dict.fromkeys(VALUES, 0)
@@ -131,7 +131,7 @@ class TestAnswer:
         assert (crossing.ahead, crossing.behind) == ("gpu:0", "cpu")
         assert known.text.startswith("gpu:0 overtakes cpu at a batch size of about ")
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(st.floats(1.2, 200))
     def test_wherever_it_is(self, where):
         (crossing,) = curve(constant, rising(where), pairs=12, scatter=0.002).crossings

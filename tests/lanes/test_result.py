@@ -56,7 +56,7 @@ def test_no_request_after_the_end_changes_a_byte_of_the_result(tmp_path_factory,
     try:
         told = raced(group, mode)
 
-        @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+        @settings(max_examples=40, suppress_health_check=list(HealthCheck))
         @given(st.lists(CONTROLS, max_size=6))
         def unchanged(requests) -> None:
             for name, arguments in requests:

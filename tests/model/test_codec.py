@@ -90,7 +90,7 @@ def line_of(sent: Any, /, **changes: Any) -> bytes:
 
 
 class TestRecordings:
-    @settings(deadline=None, max_examples=400)
+    @settings(max_examples=400)
     @given(st.one_of([values_of(kind) for kind in (*get_args(Event), Header, Closed)]))
     def test_everything_comes_back_as_it_was(self, event):
         line = encode(event)
@@ -135,7 +135,6 @@ class TestRecordings:
         with pytest.raises(CodecError, match="LaneEnded without requested"):
             read(body, Event)
 
-    @settings(deadline=None)
     @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists))
     def test_what_is_no_event_is_refused(self, value):
         with pytest.raises(CodecError):
@@ -143,7 +142,7 @@ class TestRecordings:
 
 
 class TestMessages:
-    @settings(deadline=None, max_examples=300)
+    @settings(max_examples=300)
     @given(st.one_of([values_of(kind) for kind in MESSAGES]))
     def test_every_message_comes_back_as_it_was(self, message):
         line = encode_message(message)
@@ -244,7 +243,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200), JSON, st.sampled_from([WINDOW, RunSlice(round=1, seconds=1.0)]), st.data())
 def test_any_line_is_read_or_refused(binary, value, message, data):
     body = json.loads(encode_message(message))
@@ -293,7 +291,6 @@ class TestText:
     def test_what_steers_a_terminal_goes_and_other_text_stays(self, dirty, shown):
         assert clean(dirty) == shown
 
-    @settings(deadline=None)
     @given(
         st.text(st.characters(), max_size=60) | st.text("\x1b[]P0;m\x07\\\n\x9b\x9d\x9c\u202e\ud800a", max_size=30)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tfmon.model.knobs import BATCH_SIZE, COMMON, PREFETCH, Knob, KnobError, find, parse_settings, show
@@ -119,7 +119,6 @@ def test_a_number_stays_below_the_lower_of_two_limits():
     assert WIDTH.next(256, 1, high=1024) == 256
 
 
-@settings(deadline=None)
 @given(st.sampled_from(KNOBS), st.sampled_from([1, -1]), st.integers(0, 12))
 def test_keys_lead_to_allowed_values_only(knob, direction, presses):
     value = knob.default
@@ -127,7 +126,6 @@ def test_keys_lead_to_allowed_values_only(knob, direction, presses):
         value = knob.check(knob.next(value, direction))
 
 
-@settings(deadline=None)
 @given(st.sampled_from(KNOBS), st.text(max_size=8) | st.integers().map(str) | st.floats().map(str))
 def test_any_text_is_read_or_refused(knob, text):
     try:

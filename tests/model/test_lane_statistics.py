@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.events import MS
 from support.events import window as any_window
@@ -133,14 +133,12 @@ class TestEarlierSettings:
 
 
 class TestHistogram:
-    @settings(deadline=None)
     @given(DURATIONS, st.sampled_from(["0", "0.05", "0.5", "0.95", "0.99", "1"]))
     def test_a_quantile_is_within_0_55_percent_of_the_nearest_rank(self, durations, fraction):
         rank = max(1, math.ceil(Fraction(fraction) * len(durations)))
         expected = pytest.approx(sorted(durations)[rank - 1], rel=0.0055)
         assert quantile_ns(count(durations), float(fraction)) == expected
 
-    @settings(deadline=None)
     @given(DURATIONS, DURATIONS)
     def test_adding_counts_both_and_taking_away_undoes_it(self, left, right):
         first, second = count(left), count(right)

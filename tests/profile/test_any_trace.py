@@ -48,7 +48,7 @@ gpus = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(hosts, st.none() | gpus, st.booleans())
 def test_it_is_analysed_or_refused(host, gpu, on_gpu):
     trace = decode(space(host, *([] if gpu is None else [gpu])))

@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from xspace_writer import mark, plane, space
 
@@ -23,7 +23,6 @@ def moments(times) -> set[int]:
     return {moment for start, end in times for moment in range(start, end)}
 
 
-@settings(deadline=None)
 @given(spans, spans)
 def test_sets_of_time_behave_as_sets_and_are_sorted(left, right):
     a, b = unite(left), unite(right)

@@ -53,7 +53,7 @@ def only(data: bytes):
 
 
 class TestRoundTrip:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(planes, st.booleans())
     def test_what_was_written_is_read(self, wanted, names_first):
         read = decode(space(*(plane(name, lines, names_first=names_first) for name, lines in wanted.items())))
@@ -132,7 +132,7 @@ class TestTime:
 
 
 class TestDamage:
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.binary(max_size=300))
     @example(b"\x0a")
     @example(b"\x80" * 11)
@@ -140,7 +140,7 @@ class TestDamage:
     def test_any_bytes_are_read_or_refused(self, data):
         read_or_refuse(data)
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=200)
     @given(st.integers(0, len(SMALL) - 1), st.integers(0, 255))
     def test_a_wrong_byte_does_no_harm(self, at, byte):
         read_or_refuse(SMALL[:at] + bytes([byte]) + SMALL[at + 1 :])

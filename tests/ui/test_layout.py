@@ -33,7 +33,7 @@ def assert_apart_and_inside(rects: list[Rect], width: int, height: int) -> None:
 
 
 @given(some.integers(1, 400), some.integers(1, 150), some.integers(0, 16), some.integers(0, 15))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_the_parts_fill_the_screen_and_do_not_overlap(width, height, lanes, focused):
     focused = min(focused, max(0, lanes - 1))
     layout = arrange(width, height, lanes, focused)
@@ -93,7 +93,6 @@ def demo_of(lanes: int, phases: list[str]) -> Demo:
     charset=some.sampled_from(["braille", "block", "ascii"]),
     focused=some.integers(0, 9),
 )
-@settings(max_examples=100, deadline=None)
 def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, message, charset, focused):
     demo = demo_of(lanes, phases)
     analysis = analyse(demo.session.snapshot())
