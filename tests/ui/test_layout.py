@@ -138,6 +138,8 @@ def test_the_race_has_the_tabs_of_its_pages_where_the_panes_leave_room(height, s
     assert ("[Esc race]" in top) is shown, top
     if shown:
         assert "profile" not in top, "only the pages that there are"
-        assert [zone.action for zone in frame.zones if zone.rect.y == 0] == ["show_race", "show_lane", "show_log"]
+        assert [zone.action for zone in frame.zones if zone.rect.y == 0] == [
+            f"show_tab({name!r})" for name in ("race", "lane", "log")
+        ]
     panes = [zone.rect for zone in frame.zones if zone.action.startswith("focus_lane")]
     assert all(frame.rows[pane.y][0][0][0] in "╭┏" for pane in panes), "a click meets the pane that is drawn there"

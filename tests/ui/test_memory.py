@@ -12,7 +12,10 @@ from tfmon.ui.screens.race import RaceScreen
 
 from .pilot import app_of, press, until
 
-PAGES = ("show_lane", "show_log", "show_knobs", "show_runs", "show_help", "pick_scenario", "show_crossover")
+PAGES = (
+    *(f"show_tab({name!r})" for name in ("lane", "log", "knobs", "runs")), "show_help", "pick_scenario",
+    "show_crossover",
+)  # fmt: skip
 MOST_BYTES = 50 * 2**10
 """What a look may leave; Textual keeps 160 kB for each page that has lines of its own, 250 kB for a palette."""
 

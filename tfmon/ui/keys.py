@@ -37,7 +37,7 @@ RACE_KEYS = (
     Key("graph", "g", "step_knob('graph', 1)", "the step as one tf.function, or eager", "Knobs"),
     Key("xla", "x", "step_knob('xla', 1)", "compile the tf.function with XLA, or not", "Knobs"),
     Key("mixed", "m", "step_knob('mixed_precision', 1)", "mixed precision: off, bfloat16, float16", "Knobs"),
-    Key("knobs", "k", "show_knobs", "all the knobs of this scenario", "Knobs"),
+    Key("knobs", "k", "show_tab('knobs')", "all the knobs of this scenario", "Knobs"),
     Key("pause", "space", "pause_or_resume", "pause training, or resume", "Race"),
     Key("mode", "t", "switch_mode", "take turns (a fair race), or train all at once", "Race"),
     Key("crossover", "c", "show_crossover", "find the value of a knob at which the lead changes", "Race"),
@@ -46,9 +46,9 @@ RACE_KEYS = (
     Key("tune", "E", "show_tuning", "try one change after the other until nothing helps", "Race"),
     Key("restart", "r", "restart", "start again with the settings in effect", "Race"),
     Key("scenario", "s", "pick_scenario", "race another scenario", "Race"),
-    Key("lane.detail", "i,enter", "show_lane", "all about a lane, and what may help it", "Lanes"),
+    Key("lane.detail", "i,enter", "show_tab('lane')", "all about a lane, and what may help it", "Lanes"),
     Key("lane.profile", "P", "profile_lane", "profile 20 steps of a lane: its operations and waits", "Lanes"),
-    Key("lane.log", "l", "show_log", "what a lane printed, and what happened to it", "Lanes"),
+    Key("lane.log", "l", "show_tab('log')", "what a lane printed, and what happened to it", "Lanes"),
     Key("focus.next", "tab", "move_focus(1)", "keys act on the next lane only, then on all", "Lanes"),
     Key("focus.previous", "shift+tab", "move_focus(-1)", "keys act on the lane before only", "Lanes"),
     Key("focus.all", "escape", "focus_all", "keys act on all lanes", "Lanes"),
@@ -63,9 +63,9 @@ RACE_KEYS = (
     Key("follow", "F", "toggle_follow", "stop following, or back to now; PgUp and PgDn scroll", _CLOSER),
     Key("follow.now", "end", "follow_now", "back to now", _CLOSER),
     Key("copy", "y", "show_copy", "copy the verdict, and the command that repeats this race", _CLOSER),
-    Key("doctor", "d", "show_doctor", "examine TensorFlow, GPU and machine", "tfmon"),
-    Key("gpus", "G", "show_gpus", "all GPUs: load, memory, power, and every process on them", "tfmon"),
-    Key("runs", "R", "show_runs", "recorded races: replay, compare, name, delete", "tfmon"),
+    Key("doctor", "d", "show_tab('doctor')", "examine TensorFlow, GPU and machine", "tfmon"),
+    Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
+    Key("runs", "R", "show_tab('runs')", "recorded races: replay, compare, name, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
     Key("report", "W", "save_report", "save a report of the recorded race here (HTML), to hand on", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
@@ -139,10 +139,10 @@ REPLAY_KEYS = (
 """Keys that only a replay has."""
 
 _WATCHING = (
-    "show_help", "show_lane", "show_crossover", "show_knobs", "show_log", "show_palette", "save_picture",
-    "save_report", "show_gpus", "show_runs", "show_race", "move_focus", "focus_all", "focus_lane", "move_page",
-    "app.quit",
-    "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow", "show_copy",
+    "show_help", "show_crossover", "show_palette", "show_copy", "save_picture", "save_report",
+    *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
+    "move_focus", "focus_all", "focus_lane", "move_page", "app.quit",
+    "toggle_zoom", "next_metric", "next_scale", "next_span", "toggle_follow",
 )  # fmt: skip
 """Actions of the race screen that change nothing, so that a replay has them too."""
 
@@ -166,7 +166,7 @@ _NAMED = ("space", "tab", "enter", "backspace", "home", "end")
 
 def watches(action: str) -> bool:
     """Return whether an action leaves the race as it is."""
-    return action.partition("(")[0] in _WATCHING
+    return action in _WATCHING or action.partition("(")[0] in _WATCHING
 
 
 WATCHING_KEYS = tuple(key for key in RACE_KEYS if watches(key.action))

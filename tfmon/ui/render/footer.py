@@ -9,7 +9,7 @@ from tfmon.model.knobs import Knob, short_name
 from tfmon.model.lane_state import PAUSED, RACING, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot, why_mode_stays
-from tfmon.ui.keys import key_of
+from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.render import final
 from tfmon.ui.render.bars import Zone
 from tfmon.ui.render.layout import Rect
@@ -54,21 +54,21 @@ def _items(snapshot: Snapshot, view: View) -> Iterator[_Item]:
     """Yield the keys that apply, from left to right."""
     keys, script = view.keys, any(lane.command for lane in snapshot.lanes)
     if final.shows(snapshot, view):
-        yield _item(1, "picture", "save", "save_picture", keys)
-        yield _item(3, "report", "report", "save_report", keys)
+        yield _item(1, "picture", "save", keys)
+        yield _item(3, "report", "report", keys)
         if not view.readonly:
-            yield _item(2, "restart", "again", "restart", keys)
+            yield _item(2, "restart", "again", keys)
             if not script:
-                yield _item(4, "scenario", "another scenario", "pick_scenario", keys)
+                yield _item(4, "scenario", "another scenario", keys)
     elif not view.readonly:
         yield from _of_a_race(snapshot, view, script=script)
     if snapshot.lanes:
-        yield _item(6, "lane.detail", "detail", "show_lane", keys)
-        yield _item(7, "zoom", "all lanes" if view.zoomed else "zoom", "toggle_zoom", keys)
-        yield _item(7, "lane.log", "log", "show_log", keys)
-        yield _item(8, "copy", "copy", "show_copy", keys)
-    yield _item(0, "help", "help", "show_help", keys)
-    yield _item(0, "quit", "leave" if snapshot.over else "quit", "app.quit", keys)
+        yield _item(6, "lane.detail", "detail", keys)
+        yield _item(7, "zoom", "all lanes" if view.zoomed else "zoom", keys)
+        yield _item(7, "lane.log", "log", keys)
+        yield _item(8, "copy", "copy", keys)
+    yield _item(0, "help", "help", keys)
+    yield _item(0, "quit", "leave" if snapshot.over else "quit", keys)
 
 
 def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[_Item]:
@@ -81,25 +81,25 @@ def _of_a_race(snapshot: Snapshot, view: View, *, script: bool) -> Iterator[_Ite
             pair = f"{key_of('batch.down', keys)}/{key_of('batch.up', keys)}"
             yield _knob_item(pair, knob, lanes, "step_knob('batch_size', 1)")
     if any(lane.phase == RACING for lane in lanes):
-        yield _item(3, "pause", "pause", "pause_or_resume", keys)
+        yield _item(3, "pause", "pause", keys)
     elif any(lane.phase == PAUSED for lane in lanes):
-        yield _item(3, "pause", "resume", "pause_or_resume", keys)
+        yield _item(3, "pause", "resume", keys)
     if not why_mode_stays(snapshot) and not script:
-        yield _item(8, "mode", "at once" if snapshot.race.mode == TURNS else "turns", "switch_mode", keys)
+        yield _item(8, "mode", "at once" if snapshot.race.mode == TURNS else "turns", keys)
     if lanes:
-        yield _item(5, "restart", "restart", "restart", keys)
+        yield _item(5, "restart", "restart", keys)
     if snapshot.race.knobs:
-        yield _item(7, "knobs", "knobs", "show_knobs", keys)
+        yield _item(7, "knobs", "knobs", keys)
     if not script:
-        yield _item(4, "scenario", "scenario", "pick_scenario", keys)
+        yield _item(4, "scenario", "scenario", keys)
         if any(lane.points for lane in lanes):
-            yield _item(6, "try", "try advice", "try_advice", keys)
+            yield _item(6, "try", "try advice", keys)
         if len(snapshot.lanes) == 2 and all(lane.points for lane in snapshot.lanes):
-            yield _item(8, "crossover", "crossover", "show_crossover", keys)
+            yield _item(8, "crossover", "crossover", keys)
 
 
-def _item(importance: int, binding: str, word: str, action: str, keys: Mapping[str, str]) -> _Item:
-    return _Item(importance, ((key_of(binding, keys), KEY), (" " + word, DIM)), action)
+def _item(importance: int, binding: str, word: str, keys: Mapping[str, str]) -> _Item:
+    return _Item(importance, ((key_of(binding, keys), KEY), (" " + word, DIM)), BY_ID[binding].action)
 
 
 def _knob_item(key: str, knob: Knob, lanes: Sequence[LaneState], action: str) -> _Item:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tfmon.ui.keys import key_of
+from tfmon.ui.keys import BY_ID, key_of
 from tfmon.ui.render.bars import Zone
 from tfmon.ui.render.layout import Rect
 from tfmon.ui.render.rows import Row, Span, cells, fit
@@ -21,18 +21,22 @@ class Tab:
     name: str
     binding: str
     """Id of the key that shows it from anywhere."""
-    action: str
+
+    @property
+    def action(self) -> str:
+        """What that key does; the race is shown where all else is closed."""
+        return "show_tab('race')" if self.name == "race" else BY_ID[self.binding].action
 
 
 TABS = (
-    Tab("race", "close", "show_race"),
-    Tab("lane", "lane.detail", "show_lane"),
-    Tab("log", "lane.log", "show_log"),
-    Tab("knobs", "knobs", "show_knobs"),
-    Tab("profile", "lane.profile", "profile_lane"),
-    Tab("gpus", "gpus", "show_gpus"),
-    Tab("doctor", "doctor", "show_doctor"),
-    Tab("runs", "runs", "show_runs"),
+    Tab("race", "close"),
+    Tab("lane", "lane.detail"),
+    Tab("log", "lane.log"),
+    Tab("knobs", "knobs"),
+    Tab("profile", "lane.profile"),
+    Tab("gpus", "gpus"),
+    Tab("doctor", "doctor"),
+    Tab("runs", "runs"),
 )
 TAB_NAMES = tuple(tab.name for tab in TABS)
 

@@ -52,7 +52,7 @@ def open_palette(
             for text, action in found:
                 if charset == "ascii":
                     text = "".join(part for part, _ in to_ascii(((text, TEXT),)))
-                if action not in ("show_palette", "show_race"):
+                if action not in ("show_palette", "show_tab('race')"):
                     actions.setdefault(text, (place, action))
 
     class Actions(Provider):

@@ -118,39 +118,12 @@ class Tabbed:
 
     monitor: MonitorApp
 
-    def action_show_race(self) -> None:
-        """Go back to the race."""
-        self._show("race")
-
-    def action_show_lane(self) -> None:
-        """Show all about a lane: the focused one, or the one that was shown last."""
-        self._show("lane")
-
-    def action_show_log(self) -> None:
-        """Show the log of a lane."""
-        self._show("log")
-
-    def action_show_knobs(self) -> None:
-        """Show all knobs of the scenario."""
-        self._show("knobs")
-
-    def action_show_gpus(self) -> None:
-        """Show all GPUs, and the processes on them."""
-        self._show("gpus")
-
-    def action_show_doctor(self) -> None:
-        """Show what the doctor found; it examines the machine the first time."""
-        self._show("doctor")
-
-    def action_show_runs(self) -> None:
-        """Show the recorded races."""
-        self._show("runs")
+    def action_show_tab(self, name: str) -> None:
+        """Show a page beside the race, or the race itself."""
+        if name in self.monitor.view.tabs:
+            self.monitor.pages.show(name)
 
     def action_profile_lane(self) -> None:
         """Show the profile of a lane; one that has none is profiled."""
         if self.monitor.may_change():
-            self._show("profile")
-
-    def _show(self, name: str) -> None:
-        if name in self.monitor.view.tabs:
-            self.monitor.pages.show(name)
+            self.action_show_tab("profile")
