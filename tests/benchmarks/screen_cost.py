@@ -1,4 +1,4 @@
-"""What the screen costs: CPU, bytes to the terminal, memory, the first paint, and how soon keys and pages show.
+"""What the screen costs: CPU, bytes to the terminal, memory, and how soon keys and pages show.
 
     python tests/benchmarks/screen_cost.py [--seconds 30] [--runs 1] [--against FOLDER] [--scripted] [--only PARTS]
 
@@ -9,7 +9,7 @@ refresh (1.5 s and 2 s; the monitor draws twice a second). With several runs a f
 least and the most behind it; `--against` measures another checkout in turn with this one. `--scripted` has lanes
 that report as those of small-dense do and train nothing, for a machine that is too busy to train.
 
-PARTS: paint, two (with paused, help), keys, pages, memory, eight, link, peers. A key counts as echoed, and a page
+PARTS: two (with paused, help), keys, pages, memory, eight, link, peers. A key counts as echoed, and a page
 as open, when the terminal has been given the words that it changes. `link` lets the terminal take 20 kB/s and no
 more: what the screen is then behind is the wait for a key. `memory` opens and closes 1,000 pages.
 """
@@ -99,12 +99,12 @@ def measure(figures: Figures, part: str, place: str, program: Link, seconds: flo
     program.looks = True
 
 
-def run(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float | None = None) -> Link:
-    """Start a race with the program of a checkout."""
+def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float | None = None) -> Link:
+    """Start a race with the program of a checkout, and wait until its figures are there and it has settled."""
     words = [word for lane in lanes for word in ("--lane", lane)]
-    program = (str(folder / "tests" / "support" / "fake_tfmon.py"),) if scripted else ("-m", "tfmon")
-    return Link(
-        [sys.executable, *program, "race", "small-dense", *words],
+    what = (str(folder / "tests" / "support" / "fake_tfmon.py"),) if scripted else ("-m", "tfmon")
+    program = Link(
+        [sys.executable, *what, "race", "small-dense", *words],
         bytes_per_s,
         {
             "TFMON_TEST_CHILD": str(folder / "tests" / "benchmarks" / "scripted_lane.py"),
@@ -113,11 +113,6 @@ def run(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float |
         },
         folder,
     )
-
-
-def start(folder: Path, lanes: Sequence[str], scripted: bool, bytes_per_s: float | None = None) -> Link:
-    """Start a race and wait until its figures are there and it has settled."""
-    program = run(folder, lanes, scripted, bytes_per_s)
     if not program.wait_for(racing):
         raise SystemExit("the race did not start:\n" + program.text())
     program.run(SETTLE_S)
@@ -162,12 +157,6 @@ def add_times(figures: Figures, part: str, place: str, times: list[float]) -> No
 def measure_two(figures: Figures, place: str, folder: Path, options: argparse.Namespace, wanted: set[str]) -> None:
     """Measure all that a race of two lanes shows."""
     seconds, scripted = options.seconds, options.scripted
-    if "paint" in wanted:
-        began = time.monotonic()
-        program = run(folder, TWO, scripted)
-        program.wait_for(lambda text: "small-dense" in text)
-        figures.add("first paint", place, "s", program.taken_at - began)
-        program.leave("q")
     if not wanted & {"two", "paused", "help", "keys", "pages", "memory"}:
         return
     program = start(folder, TWO, scripted)
@@ -210,7 +199,7 @@ def measure_peers(figures: Figures, seconds: float) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parts = "paint,two,help,paused,keys,pages,memory,eight,link,peers"
+    parts = "two,help,paused,keys,pages,memory,eight,link,peers"
     options = options_of(__doc__, seconds=30.0, runs=1, presses=40, scripted=False, against=str(THIS), only=parts)
     wanted = set(options.only.split(","))
     if unknown := wanted - set(parts.split(",")):

@@ -76,9 +76,9 @@ class Recording:
         """Return how many events it has."""
         return len(self.times_ns)
 
-    def events(self, start: int = 0) -> Iterator[Event]:
-        """Read the events from one on; raises RecordingError for a bad one."""
-        for place in range(start, len(self)):
+    def events(self) -> Iterator[Event]:
+        """Read the events in their order; raises RecordingError for a bad one."""
+        for place in range(len(self)):
             yield self.event(place)
 
     def event(self, place: int) -> Event:
