@@ -5,19 +5,24 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from support.events import HIDDEN, MS, SECOND, gpu_sample, lane, phase, tree_sample, window
+from support.events import (
+    HIDDEN,
+    MS,
+    SECOND,
+    ended,
+    gpu_sample,
+    lane,
+    phase,
+    requested,
+    started,
+    tree_sample,
+    window,
+)
 
 from tfmon.model.events import (
     BadLine,
-    KnobRequested,
-    LaneEnded,
-    LanePrinted,
-    LaneStalled,
-    LaneStarted,
-    Suspended,
 )
 from tfmon.model.gpu_accounting import NO_GPU
-from tfmon.model.lane_end import trouble_of
 from tfmon.model.lane_events import (
     Built,
     Finished,
@@ -29,7 +34,6 @@ from tfmon.model.lane_events import (
     Progressed,
     SliceEnded,
     SliceLoad,
-    StackReported,
 )
 from tfmon.model.lane_log import append_log
 from tfmon.model.lane_reducer import advance, trains_on
@@ -38,30 +42,18 @@ from tfmon.model.lane_state import (
     DONE,
     FAILED,
     HISTORY_WINDOWS,
-    LOG_LINES,
-    MOST_SUSPENSIONS,
     NOT_SAMPLED,
-    OUT_OF_MEMORY,
     PAUSED,
     RACING,
     RECENT_NS,
-    STALL,
     STARTING,
-    SUSPENDED,
     Heartbeat,
     LaneState,
-    LogLine,
     seconds_left,
 )
 from tfmon.model.lane_statistics import Measurements, Point, WindowSums
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.spec import LaneSpec
-
-KILLED = "the kernel killed a process on this machine for lack of memory just then"
-
-
-def requested(request: int, value="off", knob: str = "prefetch") -> KnobRequested:
-    return KnobRequested(lane="cpu", at_ns=3, request=request, knob=knob, value=value)
 
 
 def applied(request: int = 1, value="off", at_ns: int = 3 * SECOND) -> KnobApplied:
@@ -70,17 +62,6 @@ def applied(request: int = 1, value="off", at_ns: int = 3 * SECOND) -> KnobAppli
 
 def refused(request: int) -> KnobRefused:
     return KnobRefused(at_ns=4, request=request, knob="prefetch", value="off", reason="no memory")
-
-
-def ended(code: int | None = None, signal: str | None = None, *, requested=False, kills="") -> LaneEnded:
-    return LaneEnded(
-        lane="cpu", at_ns=40 * SECOND, exit_code=code, signal=signal, requested=requested, memory_kills=kills,
-        output_tail=("last words",),
-    )  # fmt: skip
-
-
-def started(at_ns: int = 50, **more) -> LaneStarted:
-    return LaneStarted(lane="cpu", at_ns=at_ns, pid=43, settings={"prefetch": 2}, **more)
 
 
 def loaded(uuid: str | None) -> LibrariesLoaded:
@@ -134,61 +115,6 @@ class TestPhases:
         assert advance(before, host) is before
         assert append_log(before.log, tree_sample()) is before.log
         assert replace(advance(before, SliceEnded(at_ns=1, round=1)), heartbeat=before.heartbeat) == before
-
-
-class TestEnd:
-    @pytest.mark.parametrize(
-        ("event", "message"),
-        [
-            (ended(signal="SIGKILL"), "the lane was ended by SIGKILL"),
-            (ended(0), "the lane exited with code 0 and did not say why"),
-            (
-                ended(signal="SIGKILL", kills=KILLED),
-                f"out of memory, it seems: the lane was ended by SIGKILL, and {KILLED}",
-            ),
-            (ended(signal="SIGSEGV", kills=KILLED), "the lane was ended by SIGSEGV"),
-        ],
-    )
-    def test_an_unexplained_end_is_a_failure_named_by_signal_or_code(self, event, message):
-        state = lane("cpu", phase(RACING), event)
-        assert (state.phase, state.trouble.message) == (FAILED, message)
-
-    def test_a_kill_for_memory_comes_with_the_advice_to_lower_the_batch(self):
-        trouble = trouble_of(ended(signal="SIGKILL", kills=KILLED), None)
-        assert trouble.kind == OUT_OF_MEMORY
-        assert trouble.hint.startswith("b lowers the batch size")
-
-    @pytest.mark.parametrize("kills", ["", KILLED])
-    def test_a_requested_end_is_no_failure_and_drops_open_requests(self, kills):
-        state = lane("cpu", phase(RACING), requested(1), ended(signal="SIGKILL", requested=True, kills=kills))
-        assert (state.phase, state.trouble, state.requested) == (DONE, None, {})
-
-    @pytest.mark.parametrize(
-        ("event", "how"),
-        [
-            (ended(signal="SIGKILL", requested=True), "was ended by SIGKILL, as requested"),
-            (ended(0, requested=True), "exited with code 0, as requested"),
-            (ended(signal="SIGKILL"), "was ended by SIGKILL"),
-        ],
-    )
-    def test_a_lane_that_hung_has_failed_however_it_ended(self, event, how):
-        stalled = LaneStalled(lane="cpu", at_ns=30 * SECOND, since_ns=10 * SECOND)
-        state = lane("cpu", phase(RACING, 10 * SECOND), stalled, event)
-        assert (state.phase, state.trouble.message) == (FAILED, f"the lane said nothing for 30 s, and {how}")
-
-    @pytest.mark.parametrize(
-        ("events", "phase", "message"),
-        [
-            ([window(), ended(0)], DONE, ""),
-            ([ended(0)], FAILED, "the script ended, and no training step was seen"),
-            ([window(), ended(3)], FAILED, "the script exited with code 3: last words"),
-            ([window(), ended(signal="SIGINT")], FAILED, "the script was ended by SIGINT"),
-        ],
-    )
-    def test_a_script_ends_well_with_code_0_and_a_step(self, events, phase, message):
-        state = lane("cpu", started(command="python train.py"), *events)
-        assert (state.phase, state.trouble.message if state.trouble else "") == (phase, message)
-        assert state.steps or "report.step" in state.trouble.hint
 
 
 class TestRestart:
@@ -385,104 +311,6 @@ class TestSamples:
         assert [trains_on(known, gpu_sample("GPU-b", index)) for index in (0, 1)] == [True, True]
         assert not trains_on(known, gpu_sample("GPU-a", 1))
         assert not trains_on(lane("cpu"), gpu_sample("GPU-a", 0))
-
-
-def stall(at_s: float, since_s: float) -> LaneStalled:
-    return LaneStalled(lane="cpu", at_ns=round(at_s * SECOND), since_ns=round(since_s * SECOND))
-
-
-def suspended(since_s: float, until_s: float) -> Suspended:
-    stamps = {"since_ns": round(since_s * SECOND), "at_ns": round(until_s * SECOND)}
-    return Suspended(lane="cpu", lasted_s=until_s - since_s, **stamps)
-
-
-def short(at_s: float, span_s: float = 0.2):
-    return window(round(at_s * SECOND), round(span_s * SECOND))
-
-
-class TestHeartbeat:
-    @pytest.mark.parametrize(
-        "event", [short(7), SliceEnded(at_ns=7 * SECOND, round=1), phase("racing", 7 * SECOND)]
-    )
-    def test_every_event_from_the_lane_is_a_sign_of_life(self, event):
-        heartbeat = lane("cpu", stall(5, 1), event).heartbeat
-        assert (heartbeat.heard_ns, heartbeat.stalled_since_ns) == (7 * SECOND, None)
-
-    def test_events_about_the_lane_and_reported_stacks_are_none(self):
-        stack = StackReported(lane="cpu", at_ns=9 * SECOND, lines=())
-        state = lane("cpu", short(1), stall(8, 1), requested(1), tree_sample(), stack)
-        assert (state.heartbeat.heard_ns, state.heartbeat.stalled_since_ns) == (SECOND, SECOND)
-        assert state.stack is stack
-
-    def test_the_window_that_ends_a_stall_is_discarded(self):
-        state = lane("cpu", short(1, 0.3), stall(30, 1), short(40, 39), short(40.2))
-        assert (state.heartbeat.stalled_since_ns, state.discarded, state.steady.windows) == (None, {STALL: 1}, 2)
-        assert state.heartbeat.longest_window_ns == 300 * MS
-
-    def test_a_restart_ends_a_stall_and_keeps_the_suspensions(self):
-        heartbeat = lane("cpu", suspended(1, 3), stall(30, 1), started(40 * SECOND)).heartbeat
-        assert (heartbeat.stalled_since_ns, heartbeat.heard_ns) == (None, 40 * SECOND)
-        assert len(heartbeat.suspensions) == 1
-
-    @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1)], ids=["known before the window", "known after it"])
-    def test_a_window_over_a_suspension_is_discarded_whichever_is_known_first(self, order):
-        events = [short(9.9), suspended(10, 20), short(20.1, 10.2)]
-        state = lane("cpu", *(events[place] for place in order), short(20.3))
-        assert state.discarded == {SUSPENDED: 1}
-        assert (state.steady.windows, state.steady.span_ns) == (2, 400 * MS)
-        assert [point.steady for point in state.points] == [True, False, True]
-        assert [(one.since_ns, one.until_ns) for one in state.heartbeat.suspensions] == [
-            (10 * SECOND, 20 * SECOND)
-        ]
-
-    def test_a_suspension_is_marked_on_the_chart_and_does_not_restart_steady_state(self):
-        state = lane("cpu", short(1), short(1.2), suspended(2, 14), short(14.4))
-        assert [mark.text for mark in state.knob_marks] == ["suspended 12 s"]
-        assert state.steady.windows == 3
-
-    def test_the_oldest_suspensions_are_dropped(self):
-        found = lane("cpu", *(suspended(at, at + 1) for at in range(0, 100, 2))).heartbeat.suspensions
-        assert (len(found), found[-1].until_ns) == (MOST_SUSPENSIONS, 99 * SECOND)
-
-    def test_the_warm_up_is_timed(self):
-        state = lane("cpu", phase("warming up", 5 * SECOND), phase("ready", 12 * SECOND))
-        assert state.heartbeat.warm_up_ns == 7 * SECOND
-
-
-def printed(*lines: str, at_ns: int = 1, dropped_bytes: int = 0) -> LanePrinted:
-    return LanePrinted(lane="cpu", at_ns=at_ns, lines=lines, dropped_bytes=dropped_bytes)
-
-
-class TestLog:
-    def test_printed_lines_and_events_are_in_their_order(self):
-        log = lane(
-            "cpu",
-            started(1),
-            printed("hello", "world", at_ns=2),
-            phase("racing", 3),
-            KnobApplied(at_ns=4, request=1, knob="prefetch", value="auto", step=1_200, gap_ns=4_000_000),
-            LaneFailed(at_ns=5, kind="error", message="no memory", hint="use less"),
-            ended(1),
-            started(6),
-        ).log
-        assert [(line.kind, line.text) for line in log] == [
-            ("event", "started, process 43; prefetch=2"),
-            ("printed", "hello"),
-            ("printed", "world"),
-            ("event", "racing"),
-            ("event", "prefetch=auto in effect from step 1,200; longest gap between steps 4.0 ms"),
-            ("trouble", "no memory · use less"),
-            ("trouble", "process exited with code 1"),
-            ("event", "started, process 43; prefetch=2"),
-        ]
-
-    def test_it_keeps_the_newest_lines(self):
-        log = lane("cpu", *(printed(*(f"{n}.{place}" for place in range(30))) for n in range(100))).log
-        assert (len(log), log[-1].text) == (LOG_LINES, "99.29")
-
-    def test_dropped_output_is_said(self):
-        (line,) = lane("cpu", printed(dropped_bytes=1_048_576)).log
-        assert line == LogLine(1, "trouble", "dropped 1,048,576 bytes, printed faster than they are shown")
 
 
 def test_missing_memory_is_not_zero():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.lane_events import PhaseEntered, Window
 from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import LaneState
@@ -40,6 +41,21 @@ def tree_sample(cpu_pct=200.0, pids: tuple[int, ...] = (7, 8), lane: str = "cpu"
 
 def phase(name: str, at_ns: int = 1, lane: str = "cpu") -> PhaseEntered:
     return PhaseEntered(lane=lane, at_ns=at_ns, phase=name)
+
+
+def requested(request: int, value="off", knob: str = "prefetch") -> KnobRequested:
+    return KnobRequested(lane="cpu", at_ns=3, request=request, knob=knob, value=value)
+
+
+def ended(code: int | None = None, signal: str | None = None, *, requested=False, kills="") -> LaneEnded:
+    return LaneEnded(
+        lane="cpu", at_ns=40 * SECOND, exit_code=code, signal=signal, requested=requested, memory_kills=kills,
+        output_tail=("last words",),
+    )  # fmt: skip
+
+
+def started(at_ns: int = 50, **more) -> LaneStarted:
+    return LaneStarted(lane="cpu", at_ns=at_ns, pid=43, settings={"prefetch": 2}, **more)
 
 
 def lane(device: str = "cpu", *events) -> LaneState:

@@ -1,0 +1,67 @@
+"""How a lane ends: as requested, well, or with the reason that is told."""
+
+from __future__ import annotations
+
+import pytest
+from support.events import SECOND, ended, lane, phase, requested, started, window
+
+from tfmon.model.events import LaneStalled
+from tfmon.model.lane_end import trouble_of
+from tfmon.model.lane_state import DONE, FAILED, OUT_OF_MEMORY, RACING
+
+KILLED = "the kernel killed a process on this machine for lack of memory just then"
+
+
+class TestEnd:
+    @pytest.mark.parametrize(
+        ("event", "message"),
+        [
+            (ended(signal="SIGKILL"), "the lane was ended by SIGKILL"),
+            (ended(0), "the lane exited with code 0 and did not say why"),
+            (
+                ended(signal="SIGKILL", kills=KILLED),
+                f"out of memory, it seems: the lane was ended by SIGKILL, and {KILLED}",
+            ),
+            (ended(signal="SIGSEGV", kills=KILLED), "the lane was ended by SIGSEGV"),
+        ],
+    )
+    def test_an_unexplained_end_is_a_failure_named_by_signal_or_code(self, event, message):
+        state = lane("cpu", phase(RACING), event)
+        assert (state.phase, state.trouble.message) == (FAILED, message)
+
+    def test_a_kill_for_memory_comes_with_the_advice_to_lower_the_batch(self):
+        trouble = trouble_of(ended(signal="SIGKILL", kills=KILLED), None)
+        assert trouble.kind == OUT_OF_MEMORY
+        assert trouble.hint.startswith("b lowers the batch size")
+
+    @pytest.mark.parametrize("kills", ["", KILLED])
+    def test_a_requested_end_is_no_failure_and_drops_open_requests(self, kills):
+        state = lane("cpu", phase(RACING), requested(1), ended(signal="SIGKILL", requested=True, kills=kills))
+        assert (state.phase, state.trouble, state.requested) == (DONE, None, {})
+
+    @pytest.mark.parametrize(
+        ("event", "how"),
+        [
+            (ended(signal="SIGKILL", requested=True), "was ended by SIGKILL, as requested"),
+            (ended(0, requested=True), "exited with code 0, as requested"),
+            (ended(signal="SIGKILL"), "was ended by SIGKILL"),
+        ],
+    )
+    def test_a_lane_that_hung_has_failed_however_it_ended(self, event, how):
+        stalled = LaneStalled(lane="cpu", at_ns=30 * SECOND, since_ns=10 * SECOND)
+        state = lane("cpu", phase(RACING, 10 * SECOND), stalled, event)
+        assert (state.phase, state.trouble.message) == (FAILED, f"the lane said nothing for 30 s, and {how}")
+
+    @pytest.mark.parametrize(
+        ("events", "phase", "message"),
+        [
+            ([window(), ended(0)], DONE, ""),
+            ([ended(0)], FAILED, "the script ended, and no training step was seen"),
+            ([window(), ended(3)], FAILED, "the script exited with code 3: last words"),
+            ([window(), ended(signal="SIGINT")], FAILED, "the script was ended by SIGINT"),
+        ],
+    )
+    def test_a_script_ends_well_with_code_0_and_a_step(self, events, phase, message):
+        state = lane("cpu", started(command="python train.py"), *events)
+        assert (state.phase, state.trouble.message if state.trouble else "") == (phase, message)
+        assert state.steps or "report.step" in state.trouble.hint
