@@ -13,11 +13,10 @@ from tfmon.model.race import KEPT, REFUSED, REVERTED, Attempt, Block, CrossoverS
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.experiments import LABEL_CELLS, chart_rows, crossover_rows, tune_rows
-from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.screens.crossover import candidates
-from tfmon.ui.view import View
 
+from .drawn import frame
 from .pilot import app_of, press, shown
 
 IDS, STYLES = ("C", "G"), ("lane0", "lane1")
@@ -181,7 +180,7 @@ def test_the_race_says_what_came_of_it_and_how_to_undo_it():
     kept = attempt(KEPT, Estimate(1.38, 1.31, 1.44, 6), prefetch="auto")
     demo.apply("gpu:0", "prefetch", "auto")
     demo.session.set_experiment(TuneState("gpu:0", attempts=(kept,), over=True))
-    rows = plain(draw(analyse(demo.session.snapshot()), View(), *SIZE).rows)
+    rows = plain(frame(demo, *SIZE).rows)
     assert "   G: prefetch auto: +38 % (CI +31 to +44), kept · u to undo" in rows
 
 

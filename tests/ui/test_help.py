@@ -8,18 +8,17 @@ from dataclasses import replace
 import pytest
 from support.ui import CPU_MACHINE, hosts_demo, racing_demo
 
-from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine
 from tfmon.model.lane_events import KnobRefused
 from tfmon.model.readings import HostSample
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP
 from tfmon.ui.render import hosts
 from tfmon.ui.render.glossary import IN_PANE, ON_LANE_PAGE, SECTIONS
-from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.lane import _of_gpu, _of_host, _of_lane, _of_machine
 from tfmon.ui.screens.text import help_rows
-from tfmon.ui.view import View
+
+from .drawn import frame
 
 SAYS_ITSELF = {"process", "versions", "name", "temperature", "for memory", "state", "processor", "installed"}
 EXPLAINED_WITH = {"busy", "used by lane", "limited by", "link"}
@@ -34,7 +33,7 @@ def test_every_line_of_a_pane_is_explained(machine):
     demo.session.accept(
         KnobRefused(lane=last, at_ns=demo.clock(), request=1, knob="prefetch", value=1, reason="no")
     )
-    rows = plain(draw(analyse(demo.session.snapshot()), View(), 160, 50).rows)
+    rows = plain(frame(demo, 160, 50).rows)
     labels = {match[1] for row in rows for match in re.finditer(r"│ ([a-z][a-z ]{0,9}?) {1,7}(?=\S)", row)}
     expected = "step time bottleneck loss done knobs cpu memory gpu note refused"
     assert set(expected.split()) <= labels

@@ -14,16 +14,15 @@ from tfmon.model.lane_events import LaneFailed
 from tfmon.model.race import Machine
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import hosts
-from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.screens.lane import lane_rows
-from tfmon.ui.view import View
 
+from .drawn import frame
 from .pilot import app_of, press, shown
 
 
 def race(demo: Demo, width: int = 200, height: int = 50) -> list[str]:
-    return plain(draw(analyse(demo.session.snapshot()), View(), width, height).rows)
+    return plain(frame(demo, width, height).rows)
 
 
 def pane(demo: Demo, lane: str, width: int = 200) -> list[str]:

@@ -12,17 +12,16 @@ from tfmon.errors import TfmonError
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.lane_events import Hello, NotMeasured, StackReported
 from tfmon.model.readings import ClockReason, HostSample, Missing, SlowReading
-from tfmon.ui.render.race import draw
 from tfmon.ui.render.readings import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.lane import lane_rows
-from tfmon.ui.view import View
 
+from .drawn import frame, text
 from .pilot import app_of, press, shown, until
 
 
 def race(demo: Demo) -> str:
-    return "\n".join(plain(draw(analyse(demo.session.snapshot()), View(), 120, 36).rows))
+    return text(frame(demo))
 
 
 def page(demo: Demo, lane: str, width: int = 120) -> str:

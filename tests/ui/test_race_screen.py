@@ -15,17 +15,11 @@ from tfmon.model.spec import LaneSpec
 from tfmon.ui.canvas import changes
 from tfmon.ui.render.bars import progress_row
 from tfmon.ui.render.compared import awaited
-from tfmon.ui.render.race import RaceFrame, draw
+from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import plain
 from tfmon.ui.view import SHARED, Scale, View
 
-
-def page(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
-    return draw(analyse(demo.session.snapshot()), View(**view), width, height)
-
-
-def text(shown: RaceFrame) -> str:
-    return "\n".join(plain(shown.rows))
+from .drawn import frame, text
 
 
 def eight() -> Demo:
@@ -37,7 +31,7 @@ def eight() -> Demo:
 
 def test_the_header_says_what_is_raced_and_on_what_as_far_as_there_is_room():
     def header(demo: Demo, *size: int) -> str:
-        return next(line for line in text(page(demo, *size)).splitlines() if line.startswith(" tfmon"))
+        return next(line for line in text(frame(demo, *size)).splitlines() if line.startswith(" tfmon"))
 
     wide = ("small-dense", "batch 20 · prefetch off", "0:42", "taking turns", "8 of 16 cores", "H200", "TF 2.21.0")
     assert all(part in header(racing_demo(), 160) for part in wide)
@@ -50,18 +44,18 @@ def test_the_header_says_what_is_raced_and_on_what_as_far_as_there_is_room():
 def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
     demo = Demo()
     demo.clock.ahead(3)
-    assert " 0:00 " in text(page(demo)).splitlines()[1]
+    assert " 0:00 " in text(frame(demo)).splitlines()[1]
     demo = racing_demo()
     for name in demo.names:
         demo.enter(name, "done")
     demo.clock.ahead(60)
-    assert " 0:42 " in text(page(demo)).splitlines()[1]
+    assert " 0:42 " in text(frame(demo)).splitlines()[1]
 
 
 def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
-    shown = text(page(racing_demo()))
+    shown = text(frame(racing_demo()))
     assert "▲ C  cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, always valid, 17 pairs)" in shown
-    shown = text(page(racing_demo(mode="concurrent")))
+    shown = text(frame(racing_demo(mode="concurrent")))
     assert "▲ C  cpu is 3.2× faster than gpu:0" in shown
     assert "contended" in shown
 
@@ -69,7 +63,7 @@ def test_the_verdict_names_the_winner_the_factor_and_what_limits_it():
 def test_the_lane_whose_turn_it_is_is_marked():
     demo = racing_demo()
     [whose] = demo.session.snapshot().race.training
-    titles = text(page(demo)).splitlines()[3]
+    titles = text(frame(demo)).splitlines()[3]
     assert titles.count("▸ training") == 1
     assert titles.count("waiting") == 1
     assert (titles.index("training") < titles.index("waiting")) == (whose == "cpu")
@@ -77,7 +71,7 @@ def test_the_lane_whose_turn_it_is_is_marked():
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
 def test_why_there_is_no_gpu_lane_is_said(size):
-    assert "no GPU lane: the NVIDIA driver is not installed" in text(page(racing_demo(CPU_MACHINE), *size))
+    assert "no GPU lane: the NVIDIA driver is not installed" in text(frame(racing_demo(CPU_MACHINE), *size))
 
 
 def top(high: float) -> dict[str, Scale]:
@@ -86,16 +80,16 @@ def top(high: float) -> dict[str, Scale]:
 
 def test_all_panes_share_one_scale_which_a_small_change_does_not_move():
     demo = racing_demo()
-    assert text(page(demo)).count(" 10k ┤") == 2
-    assert page(demo, scales=top(20_000)).scales[SHARED].high == 10_000
+    assert text(frame(demo)).count(" 10k ┤") == 2
+    assert frame(demo, scales=top(20_000)).scales[SHARED].high == 10_000
     demo.race(61, (9_500, 2_000), wobble=0)
-    assert page(demo, scales=top(20_000)).scales[SHARED].high == 20_000
-    assert page(demo).scales[SHARED].high == 10_000
+    assert frame(demo, scales=top(20_000)).scales[SHARED].high == 20_000
+    assert frame(demo).scales[SHARED].high == 10_000
 
 
 def test_the_keys_show_the_value_in_effect_and_the_one_requested_and_what_they_do_as_remapped():
     def keys(demo: Demo, **view) -> str:
-        return text(page(demo, **view)).splitlines()[-1]
+        return text(frame(demo, **view)).splitlines()[-1]
 
     demo = racing_demo(CPU_MACHINE)
     assert all(part in keys(demo) for part in ("b/B batch 20", "p prefetch off/auto", "Space pause", "q quit"))
@@ -108,34 +102,34 @@ def test_the_keys_show_the_value_in_effect_and_the_one_requested_and_what_they_d
     for name in demo.names:
         demo.enter(name, "paused")
     assert "Space resume" in keys(demo)
-    assert "stopping the lanes… q again leaves at once" in text(page(demo, stopping=True))
+    assert "stopping the lanes… q again leaves at once" in text(frame(demo, stopping=True))
 
 
 def test_a_message_goes_away_after_its_time():
     demo = racing_demo()
     view = {"message": "batch size is already 1", "message_until_ns": demo.clock() + 10}
     for size in ((120, 36), (60, 16), (60, 5)):
-        assert "batch size is already 1" in text(page(demo, *size, **view))
+        assert "batch size is already 1" in text(frame(demo, *size, **view))
     demo.clock.ahead(1)
-    assert "batch size is already 1" not in text(page(demo, **view))
+    assert "batch size is already 1" not in text(frame(demo, **view))
 
 
 def test_lanes_without_room_are_announced():
-    assert "lanes 1 to 2 of 8" in text(page(eight(), 80, 24))
+    assert "lanes 1 to 2 of 8" in text(frame(eight(), 80, 24))
     demo = eight()
-    assert "lane 8 of 8" in text(page(demo, 60, 18, focused=demo.names[7]))
+    assert "lane 8 of 8" in text(frame(demo, 60, 18, focused=demo.names[7]))
 
 
 def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
-    lines = text(page(racing_demo(), 60, 6)).splitlines()
+    lines = text(frame(racing_demo(), 60, 6)).splitlines()
     assert lines[0].startswith(" C 7.7k ex/s  racing")
     assert lines[1].strip() == "mixed: starting the step takes 40 % of the time,…", "free rows say what limits"
     assert lines[2].startswith(" G 2.4k ex/s  racing")
     assert lines[4].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.3)"), "each lane is named once"
-    lines = text(page(racing_demo(), 60, 4)).splitlines()
+    lines = text(frame(racing_demo(), 60, 4)).splitlines()
     assert lines[1].startswith(" G 2.4k ex/s  racing") and "C is 3.2× faster than G" in lines[2]
-    assert text(page(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
-    assert text(page(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
+    assert text(frame(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
+    assert text(frame(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
 
 
 def test_before_there_are_lanes_the_screen_says_what_goes_on():
@@ -151,10 +145,10 @@ def test_while_all_pause_the_charts_stand_still():
     demo = racing_demo(mode="concurrent")
     for name in demo.names:
         demo.enter(name, "paused")
-    before = text(page(demo))
+    before = text(frame(demo))
     demo.clock.ahead(20)
     demo.sample()
-    after = text(page(demo))
+    after = text(frame(demo))
     assert after.replace("paused 0:20", "paused 0:00").replace("1:02", "0:42") == before
 
 
@@ -162,18 +156,18 @@ def test_a_lane_that_the_shared_scale_flattens_offers_a_scale_of_its_own():
     demo = Demo()
     demo.go()
     demo.race(20, (9_000, 300))
-    shown = text(page(demo)).splitlines()
+    shown = text(frame(demo)).splitlines()
     hint = next(row for row in shown if "a: a scale of its own" in row)
     assert hint.count("a scale of its own") == 1 and hint.index("a scale") > 60, "in the slower lane only"
-    assert "a scale of its own" not in text(page(racing_demo()))
+    assert "a scale of its own" not in text(frame(racing_demo()))
 
 
 def test_a_second_of_a_calm_race_repaints_few_cells():
     demo = racing_demo()
     demo.race(60, wobble=0)
-    before = page(demo).rows
+    before = frame(demo).rows
     demo.race(1, wobble=0)
-    after = page(demo).rows
+    after = frame(demo).rows
     runs = [run for old, new in zip(before, after, strict=True) for run in changes(old, new)[1]]
     changed = sum(last - first for first, last in runs)
     assert 1 <= changed <= 120 * 36 * 0.05
@@ -221,7 +215,7 @@ def test_the_line_below_the_header_says_what_is_compared():
     def compared(*specs: LaneSpec, machine=GPU_MACHINE) -> str:
         demo = Demo(specs, machine)
         demo.go()
-        return text(page(demo)).splitlines()[2].strip()
+        return text(frame(demo)).splitlines()[2].strip()
 
     small, large = LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})
     no_gpu = compared(small, large, machine=CPU_MACHINE)
@@ -247,9 +241,9 @@ def test_the_first_verdict_comes_with_a_countdown_from_the_rounds_that_were_meas
     demo.race(2.4)
     waiting = awaited(analyse(demo.session.snapshot()), {})
     assert waiting == "measured 2 of 8 rounds; verdict in about 8 s", "two of eight rounds of 1.2 s"
-    assert waiting in text(page(demo))
+    assert waiting in text(frame(demo))
     demo.race(7.2)
-    assert awaited(analyse(demo.session.snapshot()), {}) == "" and "faster than" in text(page(demo))
+    assert awaited(analyse(demo.session.snapshot()), {}) == "" and "faster than" in text(frame(demo))
     demo.clock.ahead(0.1)
     demo.apply("cpu", "batch_size", 20)
     said = awaited(analyse(demo.session.snapshot()), {})
@@ -273,14 +267,14 @@ def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
     demo.go()
 
     def status(**view) -> str:
-        return text(page(demo, **view)).splitlines()[-2]
+        return text(frame(demo, **view)).splitlines()[-2]
 
     assert "keys act on all lanes · B batch A 10 → 16, B 256 → 512 · p prefetch off → 1" in status()
     assert "only · B batch 256 → 512 · p prefetch off → 1" in status(focused=demo.names[1])
     demo.ask(demo.names[0], "batch_size", 16)
     assert "B batch A 16 → 32, B 256 → 512" in status(), "from what is requested"
     assert "→" not in status(readonly=True) and "→" not in status(replay=True)
-    narrow = text(page(demo, 80, 24)).splitlines()[-2]
+    narrow = text(frame(demo, 80, 24)).splitlines()[-2]
     assert narrow.endswith("picks one") and "…" not in narrow, "what does not fit goes as a whole"
 
 
@@ -289,7 +283,7 @@ def test_the_bottom_line_says_what_a_key_will_do_to_which_lane():
 
 def test_the_bottom_line_has_only_keys_that_apply():
     def keys(demo: Demo, width: int = 200, **view) -> str:
-        return text(page(demo, width, 36, **view)).splitlines()[-1]
+        return text(frame(demo, width, 36, **view)).splitlines()[-1]
 
     demo = racing_demo()
     assert all(word in keys(demo) for word in ("t at once", "s scenario", "e try advice", "c crossover", "? help"))
@@ -315,94 +309,14 @@ def test_the_verdict_never_names_a_lane_twice_and_has_a_second_row_where_it_is_l
     demo = Demo(specs, CPU_MACHINE, mode="turns")
     demo.go()
     demo.race(20, (2_400, 7_600))
-    rows = text(page(demo, 80, 24)).splitlines()
+    rows = text(frame(demo, 80, 24)).splitlines()
     first = next(place for place, row in enumerate(rows) if row.startswith(" ▲ "))
     said = f"{rows[first]} {rows[first + 1].strip()}"
     assert said.startswith(
         " ▲ B  cpu batch_size=256 graph=on is 3.2× faster than cpu batch_size=10 graph=off (95 %"
     )
     assert "pairs)" in said and "…" not in said
-    one_row = text(page(demo, 60, 7))
+    one_row = text(frame(demo, 60, 7))
     assert "▲ B is 3.2× faster than A" in one_row
-    small = text(page(demo, 60, 15))
+    small = text(frame(demo, 60, 15))
     assert " A 2.4k ex/s" in small and " B 7.7k ex/s" in small, "no lane is hidden without a hint"
-
-
-# ---------------------------------------------------------------- when it is over
-
-
-def over(demo: Demo) -> Demo:
-    for name in demo.names:
-        demo.enter(name, "done")
-    return demo
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
-def test_the_result_has_the_verdict_and_of_each_lane_speed_bottleneck_advice_and_what_was_discarded(size):
-    shown = text(page(over(racing_demo()), *size))
-    words = " ".join(part.strip() for row in shown.splitlines() for part in row.split("│"))
-    for said in (
-        "Result", "after 0:42", "cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, always valid, 17 pairs)",
-        "95 % CI 7 610 to 7 741 examples/s", "compute-bound: computing", "may help: batch 80",
-        "discarded <1 %: warm-up <1 %", "done after 0:42", "w save", "r again", "q leave",
-    ):  # fmt: skip
-        assert said in words, said
-    assert not any(word in shown.splitlines()[-1] for word in ("pause", "batch", "at once", "advice"))
-
-
-def test_nothing_on_the_result_changes_any_more():
-    demo = over(racing_demo())
-    before = text(page(demo))
-    demo.clock.ahead(30)
-    demo.sample((310, 290))
-    later = text(page(demo, sent_bytes_per_s=900.0))
-    assert later == before
-    assert text(page(demo, stopping=True)) != before, "who leaves sees that the lanes are ended"
-
-
-def test_a_restarted_lane_takes_the_result_away():
-    demo = over(racing_demo())
-    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
-    shown = text(page(demo))
-    assert "Result" not in shown and "stage 1 of 6" in shown
-
-
-def test_a_failed_lane_says_why_beside_the_result():
-    demo = racing_demo()
-    demo.fail("gpu:0")
-    demo.enter("cpu", "done")
-    shown = text(page(demo))
-    assert "no verdict: 1 of 2 lanes can train" in shown and "no module named 'keras_hub'" in shown
-
-
-def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
-    demo = Demo(mode="turns")
-    demo.go()
-    demo.race(2.4)
-    shown = text(page(over(demo)))
-    assert "no verdict: measured 2 of 8 rounds; about " in shown and " s more would do" in shown
-
-
-def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
-    demo = racing_demo(mode="concurrent")
-    for _ in range(40):
-        demo.clock.ahead(0.2)
-        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
-    demo.enter("cpu", "done")
-    pane = text(page(demo, charset="ascii"))
-    assert "7 669 examples/s" in pane and "not measured" not in pane
-
-
-def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():
-    demo = racing_demo()
-    for name in demo.names:
-        started = LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python train.py")
-        demo.session.accept(started)
-        demo.settings[name], demo.steps[name] = {"batch_size": 10}, 0
-        demo.enter(name, "racing")
-        for _ in range(40):
-            demo.clock.ahead(0.2)
-            demo.train(name, 1_000, 2.6, demo.clock(), loss=1.0 + (name == "cpu"))
-    shown = " ".join(text(page(over(demo), width=200)).split())
-    assert "cpu 8.0 s, gpu:0 8.1 s of training for the same 800 steps; loss at the end: cpu 2.0000" in shown
-    assert "at the same step differ by 1.0000" in shown and "one may train something else" in shown

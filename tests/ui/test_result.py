@@ -1,0 +1,87 @@
+"""The result of a race on the screen: what is in it, and that nothing changes it."""
+
+from __future__ import annotations
+
+import pytest
+from support.ui import Demo, racing_demo
+
+from tfmon.model.events import LaneStarted
+
+from .drawn import frame, text
+
+
+def over(demo: Demo) -> Demo:
+    for name in demo.names:
+        demo.enter(name, "done")
+    return demo
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 36), (200, 50)])
+def test_the_result_has_the_verdict_and_of_each_lane_speed_bottleneck_advice_and_what_was_discarded(size):
+    shown = text(frame(over(racing_demo()), *size))
+    words = " ".join(part.strip() for row in shown.splitlines() for part in row.split("│"))
+    for said in (
+        "Result", "after 0:42", "cpu is 3.2× faster than gpu:0 (95 % CI 3.1 to 3.3, always valid, 17 pairs)",
+        "95 % CI 7 610 to 7 741 examples/s", "compute-bound: computing", "may help: batch 80",
+        "discarded <1 %: warm-up <1 %", "done after 0:42", "w save", "r again", "q leave",
+    ):  # fmt: skip
+        assert said in words, said
+    assert not any(word in shown.splitlines()[-1] for word in ("pause", "batch", "at once", "advice"))
+
+
+def test_nothing_on_the_result_changes_any_more():
+    demo = over(racing_demo())
+    before = text(frame(demo))
+    demo.clock.ahead(30)
+    demo.sample((310, 290))
+    later = text(frame(demo, sent_bytes_per_s=900.0))
+    assert later == before
+    assert text(frame(demo, stopping=True)) != before, "who leaves sees that the lanes are ended"
+
+
+def test_a_restarted_lane_takes_the_result_away():
+    demo = over(racing_demo())
+    demo.session.accept(LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"batch_size": 20}))
+    shown = text(frame(demo))
+    assert "Result" not in shown and "stage 1 of 6" in shown
+
+
+def test_a_failed_lane_says_why_beside_the_result():
+    demo = racing_demo()
+    demo.fail("gpu:0")
+    demo.enter("cpu", "done")
+    shown = text(frame(demo))
+    assert "no verdict: 1 of 2 lanes can train" in shown and "no module named 'keras_hub'" in shown
+
+
+def test_a_race_that_ended_too_soon_says_how_much_longer_would_do():
+    demo = Demo(mode="turns")
+    demo.go()
+    demo.race(2.4)
+    shown = text(frame(over(demo)))
+    assert "no verdict: measured 2 of 8 rounds; about " in shown and " s more would do" in shown
+
+
+def test_a_lane_that_was_ended_keeps_what_was_measured_before_its_last_seconds():
+    demo = racing_demo(mode="concurrent")
+    for _ in range(40):
+        demo.clock.ahead(0.2)
+        demo.train("cpu", 7_663, 2.6, demo.clock(), ("disturbed",))
+    demo.enter("cpu", "done")
+    pane = text(frame(demo, charset="ascii"))
+    assert "7 669 examples/s" in pane and "not measured" not in pane
+
+
+def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses():
+    demo = racing_demo()
+    for name in demo.names:
+        started = LaneStarted(lane=name, at_ns=demo.clock(), pid=1, settings={}, command="python train.py")
+        demo.session.accept(started)
+        demo.settings[name], demo.steps[name] = {"batch_size": 10}, 0
+        demo.enter(name, "racing")
+        for _ in range(40):
+            demo.clock.ahead(0.2)
+            demo.train(name, 1_000, 2.6, demo.clock(), loss=1.0 + (name == "cpu"))
+    shown = " ".join(text(frame(over(demo), width=200)).split())
+    assert "cpu 8.0 s, gpu:0 8.1 s of training for the same 800 steps; loss at the end: cpu 2.0000" in shown
+    assert "at the same step differ by 1.0000" in shown and "one may train something else" in shown
