@@ -50,5 +50,6 @@ def tfmon(monkeypatch, capsys) -> Callable[..., Ran]:
 
 @pytest.fixture
 def scripted(monkeypatch) -> None:
-    """Play the lanes by children that train nothing."""
+    """Play the lanes by children that train nothing, at a speed that hangs on their settings alone."""
+    monkeypatch.setenv("STOPPED", "1e9")
     monkeypatch.setattr(program, "LaneGroup", functools.partial(LaneGroup, script=CHILD))

@@ -86,7 +86,7 @@ def test_tab_in_a_real_shell(shell, tmp_path):
 
     try:
         child.sendline(f"{begin}; echo rea''dy")
-        wait_for(lambda: shows("ready"), 60, "the completion is there")
+        wait_for(lambda: shows("ready"), what="the completion is there")
         for typed, wanted in TYPED.items():
             child.sendline("clear")
             wait_for(lambda: not shows("tfmon"), what="the screen is clear")

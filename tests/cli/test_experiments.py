@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-import threading
 
 import pytest
 from support.hosts import FakeSsh
-from support.waiting import wait_for
 
 from tfmon.recordings.player import play_all
 
@@ -77,7 +74,7 @@ def test_a_crossover_is_told_in_text_and_recorded(tfmon, scripted, tmp_path, mon
 
 @pytest.mark.process
 def test_a_crossover_of_this_machine_and_a_host(tfmon, scripted, tmp_path, monkeypatch):
-    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": "prefetch=auto:3"})
+    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": "prefetch=auto:3", "STOPPED": "1e9"})
     config = tmp_path / "config.toml"
     config.write_text(f'[hosts.gpu2]\npython = "{sys.executable}"\n')
     monkeypatch.setenv("TFMON_CONFIG", str(config))
@@ -93,19 +90,13 @@ def test_a_crossover_of_this_machine_and_a_host(tfmon, scripted, tmp_path, monke
 
 @pytest.mark.process
 def test_a_signal_ends_an_experiment_with_what_it_has(tfmon, scripted, monkeypatch):
-    told = []
-    monkeypatch.setattr("tfmon.runner.headless.show_progress", told.append)
-    process = os.getpid()
+    def interrupt(told: str) -> None:
+        if "batch_size=" in told:
+            signal.raise_signal(signal.SIGINT)
 
-    def interrupt() -> None:
-        wait_for(lambda: any("batch_size=" in text for text in told), 60, "it measures")
-        os.kill(process, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    monkeypatch.setattr("tfmon.runner.headless.show_progress", interrupt)
     lanes = ("--lane", "cpu,prefetch=off", "--lane", "cpu,prefetch=auto")
     done = tfmon("crossover", "small-dense", *lanes, "--slice", "0.2", "--no-record")
-    thread.join()
     assert done.code == 130
     assert "stopped; these are the values it had" in done.out
 
@@ -129,7 +120,7 @@ def test_a_slow_input_is_found_and_mended_and_the_answer_is_one_json_object(tfmo
 LOOP = """
 import numpy as np, tensorflow as tf, time
 def slow(x):
-    time.sleep(0.004)
+    time.sleep(0.02)
     return x
 data = tf.data.Dataset.from_tensor_slices(np.ones((1_000, 4), "float32")).batch(10)
 data = data.map(lambda x: tf.ensure_shape(tf.numpy_function(slow, [x], tf.float32), [None, 4]))
@@ -145,7 +136,7 @@ def step(x):
 while True:
     for x in data:
         step(x)
-        time.sleep(0.004)
+        time.sleep(0.02)
 """
 
 

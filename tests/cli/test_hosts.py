@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner
+from support.processes import gone
 from support.waiting import wait_for
 
 import tfmon
@@ -55,7 +56,7 @@ def run(tmp_path):
         )
 
     yield run
-    assert list(there.iterdir()) == [], "something is left behind"
+    wait_for(lambda: not list(there.iterdir()), what="nothing is left behind")
 
 
 @pytest.mark.process
@@ -73,20 +74,22 @@ def test_every_host_has_its_row_or_its_line(run):
 def test_ctrl_c_waits_for_no_host(run, tmp_path):
     with (tmp_path / "config.toml").open("a") as file:
         file.write('[hosts.slow]\nrun = ["sh", "-c", "sleep 600"]\n')
-    with run("hosts", "gpu2", "slow", start=True) as process:
-        wait_for(lambda: sleeping(process.pid), what="the slow launcher")
+    with run("hosts", "gpu2", "slow", start=True, log=str(tmp_path / "log")) as process:
+        wait_for(lambda: (tmp_path / "log").exists() and sleeping(process.pid), what="the slow launcher alone")
         launched = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate()
     assert process.returncode == 130
-    assert not psutil.wait_procs(launched, timeout=10)[1], "no launcher is left"
+    wait_for(lambda: all(gone(one.pid) for one in launched), what="no launcher is left")
 
 
 def sleeping(pid: int) -> bool:
+    """Return whether nothing runs but the launcher that sleeps: the host that answers was asked before."""
     try:
-        return any("600" in "".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True))
+        words = ["".join(one.cmdline()) for one in psutil.Process(pid).children(recursive=True)]
     except psutil.NoSuchProcess:
         return False
+    return bool(words) and all("600" in one for one in words)
 
 
 @pytest.mark.process
@@ -99,7 +102,7 @@ def test_json_of_the_hosts_of_the_settings_file(run):
     for one in found.values():
         assert (one["reachable"], one["is_this_machine"], one["boot"]) == (True, True, here.boot or None)
         assert (one["cores"], one["memory_bytes"]) == (here.cores, here.memory_bytes)
-        assert 0 < one["round_trip_ms"] < 1_000
+        assert 0 < one["round_trip_ms"] < 60_000
         assert abs(one["clock_offset_ms"]) <= one["clock_error_ms"] + 1, "it is the same clock"
     assert found["gpu2"]["python_path"] == sys.executable
     assert found["gpu2"]["tensorflow"]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.processes import gone
 from support.waiting import wait_for
 
 from tfmon import __version__
@@ -72,7 +73,7 @@ loaded("race", "small-dense", "--lane", "cpu", "--headless", "--no-record", "--p
 @pytest.mark.process
 def test_what_needs_no_lane_loads_nothing_slow_and_the_monitor_never_loads_tensorflow():
     process = start("-c", LOADED, program=())
-    lines = [line.split()[1:] for line in process.communicate(timeout=60)[0].splitlines() if line[:7] == "LOADED "]
+    lines = [line.split()[1:] for line in process.communicate()[0].splitlines() if line[:7] == "LOADED "]
     assert len(lines) == 6
     assert set(lines[4]).isdisjoint(
         {"tensorflow", "keras", "textual", "rich", "numpy", "scipy", "psutil", "pynvml"}
@@ -86,7 +87,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     os.close(read)
     process = start("list", stdout=write)
     os.close(write)
-    assert process.communicate(timeout=60)[1] == ""
+    assert process.communicate()[1] == ""
     assert process.returncode == 0
 
 
@@ -234,16 +235,16 @@ def test_an_interrupted_race_prints_what_it_has_and_leaves_no_child():
     process = start("race", "small-dense", *lanes, "--json", "--seconds", 600, program=(str(SCRIPTED),))
     monitor = psutil.Process(process.pid)
     try:
-        wait_for(lambda: len(monitor.children()) == 2, 60, "two lanes")
+        wait_for(lambda: len(monitor.children()) == 2, what="two lanes")
         children = monitor.children(recursive=True)
         process.send_signal(signal.SIGTERM)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate()
     finally:
         process.kill()
     assert process.returncode == 130
     found = json.loads(out)
     assert (found["interrupted"], len(found["lanes"])) == ("interrupted by SIGTERM", 2)
-    assert not [child for child in children if child.is_running()]
+    wait_for(lambda: all(gone(child.pid) for child in children), what="no child is left")
 
 
 # ------------------------------------------------------------ real races
@@ -252,7 +253,7 @@ def test_an_interrupted_race_prints_what_it_has_and_leaves_no_child():
 @pytest.mark.tensorflow
 def test_a_race_prints_one_json_object_with_true_counts():
     process = start("race", "small-dense", "--steps", "50", "--json")
-    out, err = process.communicate(timeout=150)
+    out, err = process.communicate()
     assert process.returncode == 0, err
     told = json.loads(out)
     assert (told["schema"], told["scenario"], told["interrupted"]) == (2, "small-dense", None)

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -63,17 +62,12 @@ def test_a_combination_whose_process_dies_fails_after_three_times_and_the_sweep_
 
 @pytest.mark.process
 def test_a_signal_ends_it_with_what_it_has_and_says_how_to_go_on(tfmon, scripted, tmp_path, monkeypatch):
-    process, told = os.getpid(), []
-    monkeypatch.setattr("tfmon.runner.sweep_headless.show_progress", told.append)
+    def interrupt(told: str) -> None:
+        if "best batch" in told:
+            signal.raise_signal(signal.SIGINT)
 
-    def interrupt() -> None:
-        wait_for(lambda: any("best batch" in text for text in told), 60, "a first figure")
-        os.kill(process, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
+    monkeypatch.setattr("tfmon.runner.sweep_headless.show_progress", interrupt)
     done = tfmon("sweep", *GRID, "--record", tmp_path / "night.sweep")
-    thread.join()
     assert done.code == 130
     assert "ended early: interrupted by SIGINT" in done.out
     assert f"tfmon sweep --resume {tmp_path / 'night.sweep'} goes on with it" in done.out
@@ -93,7 +87,7 @@ def test_a_monitor_that_was_killed_leaves_a_file_to_go_on_with(tfmon, scripted, 
                 file.exists() and b"VisitEnded" in (data := file.read_bytes()) and data.count(b"PairMeasured") > 9
             )
 
-        wait_for(half_way, 60, "half of it")
+        wait_for(half_way, what="half of it")
         os.kill(monitor.pid, signal.SIGKILL)
     kept = sweeps.read(file).combinations
     done = tfmon("sweep", "small-dense", "--resume", file, "--json")
@@ -127,7 +121,7 @@ def test_two_places_of_this_machine_take_turns_and_a_gpu_has_a_ranking_of_its_ow
 
 @pytest.mark.process
 def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_path, monkeypatch):
-    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": FASTER})
+    FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": FASTER, "STOPPED": "1e9"})
     monkeypatch.setenv("FASTER", FASTER)
     config = tmp_path / "config.toml"
     config.write_text(f'[hosts.gpu2]\npython = "{sys.executable}"\n')
@@ -152,7 +146,7 @@ def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_pat
 
 @pytest.mark.tensorflow
 def test_a_real_scenario_is_swept(tfmon, tmp_path):
-    words = ("--over", "graph=on,off", "--slice", "0.2", "--until-ci", "30%", "--limit", "20")
+    words = ("--over", "graph=on,off", "--slice", "0.2", "--until-ci", "30%")
     done = tfmon("sweep", "small-dense", *words, "--json", "--record", tmp_path / "x.sweep")
     assert done.code == 0, done.err
     found = json.loads(done.out)

@@ -156,7 +156,6 @@ def test_the_manual_builds_without_a_warning(tmp_path):
         [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-n", "-q", str(DOCS), str(tmp_path / "html")],
         capture_output=True,
         text=True,
-        timeout=150,
         check=False,
     )
     assert (built.returncode, built.stderr) == (0, "")

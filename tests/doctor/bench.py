@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.doctor.checks import Finding
 from tfmon.doctor.children import DRIVER, open_libraries, wanted_libraries
@@ -139,12 +140,14 @@ class Bench:
     def describe(self, python: str | Path, *, environ: Mapping[str, str]) -> Interpreter:
         """Return what an interpreter is; of `BARE` without starting it."""
         if str(python) != BARE.executable:
-            return describe_interpreter(python, environ=environ)
+            return describe_interpreter(python, environ=environ, timeout_s=PATIENCE_S)
         return replace(BARE, path=(*environ["PYTHONPATH"].split(":"), *BARE.path))
 
     def open(self, python: str, *details: object, environ: Mapping[str, str]) -> tuple[Library, ...]:
         """Open the libraries of TensorFlow; none for `BARE`, which cannot be started."""
-        return () if python == BARE.executable else open_libraries(python, *details, environ=environ)
+        if python == BARE.executable:
+            return ()
+        return open_libraries(python, *details, environ=environ, timeout_s=PATIENCE_S)
 
     def facts(self, **changes: object) -> Facts:
         """Gather the facts of this environment and machine; without the import."""
@@ -188,5 +191,5 @@ def build_library(file: Path, code: str = "int nothing;", *flags: str) -> Path:
         pytest.skip("no C compiler to build a library with")
     file.parent.mkdir(parents=True, exist_ok=True)
     command = [compiler, "-shared", "-fPIC", f"-Wl,-soname,{file.name}", "-o", str(file), "-x", "c", "-"]
-    subprocess.run([*command, "-x", "none", *flags], input=code, text=True, check=True, timeout=60)
+    subprocess.run([*command, "-x", "none", *flags], input=code, text=True, check=True)
     return file

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import venv
 from pathlib import Path
 
 import pytest
 from support.nvml import build_fake_nvml, driver, load_driver
+from support.waiting import PATIENCE_S
 
 from tfmon.doctor import machine as host
 from tfmon.doctor import report
@@ -34,4 +36,5 @@ def bench(tmp_path, monkeypatch) -> Bench:
     bench = Bench(tmp_path)
     monkeypatch.setattr(report, "describe_interpreter", bench.describe)
     monkeypatch.setattr(report, "open_libraries", bench.open)
+    monkeypatch.setattr(report, "read_visibility", functools.partial(report.read_visibility, timeout_s=PATIENCE_S))
     return bench

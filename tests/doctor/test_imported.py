@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -155,15 +156,20 @@ class TestChild:
         imported = import_tensorflow(tmp_path / "absent", environ={})
         assert (imported.works, "cannot be started" in imported.text) == (False, True)
 
-    def test_that_hangs_with_a_child_of_its_own(self, tmp_path):
-        note = tmp_path / "pid"
+    def test_that_hangs_with_a_child_of_its_own(self, tmp_path, monkeypatch):
+        note, communicate = tmp_path / "pid", subprocess.Popen.communicate
         script = (
-            "import subprocess, sys, time\n"
-            f"child = subprocess.Popen(['sleep', '60'])\nopen({str(note)!r}, 'w').write(str(child.pid))\n"
-            "print('on my way', file=sys.stderr, flush=True)\ntime.sleep(60)"
+            "import subprocess, sys, time\nprint('on my way', file=sys.stderr, flush=True)\n"
+            f"child = subprocess.Popen(['sleep', '600'])\nopen({str(note)!r}, 'w').write(str(child.pid))\n"
+            "time.sleep(600)"
         )
-        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script, timeout_s=1)
+
+        def once_it_hangs(child: subprocess.Popen[str], timeout: float | None = None) -> tuple[str, str]:
+            wait_for(lambda: note.exists() and note.read_text(), what="the child hangs")
+            return communicate(child, timeout=timeout)
+
+        monkeypatch.setattr(subprocess.Popen, "communicate", once_it_hangs)
+        imported = import_tensorflow(sys.executable, environ=PLAIN, script=script, timeout_s=0.1)
         assert (imported.exit_code, imported.text) == (None, "on my way\n")
-        assert imported.seconds < 45, "the child's child ended, too, and did not sleep to its end"
         pid = int(note.read_text())
-        wait_for(lambda: is_over(pid), what="the child's child to end")
+        wait_for(lambda: is_over(pid), what="the child's child to end, and not to sleep to its end")

@@ -1,6 +1,6 @@
 """A monitor with lanes on a host, to be killed or stopped: argv says with which lanes.
 
-SILENCE: after how many seconds its agent takes silence for a loss.
+IMPATIENT: a file; while it is there, the agent takes 3 s of silence for a loss, and otherwise none.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from support.hosts import Linked, agents_code, start_all_kinds
+import pytest
+from support.hosts import Linked, agents_code, be_patient, start_all_kinds
 
 from tfmon.hosts import wire
 from tfmon.hosts.host import Host
 from tfmon.lanes.suspend import Suspender, suspend_with
 
-if "SILENCE" in os.environ:
-    wire.packed = agents_code("SILENCE_S = 10.0", f"SILENCE_S = {os.environ['SILENCE']}")
+be_patient(pytest.MonkeyPatch())
+if "IMPATIENT" in os.environ:
+    wire.packed = agents_code("> SILENCE_S", f"> (3.0 if Path({os.environ['IMPATIENT']!r}).exists() else 1e9)")
 link = Linked(Host(os.environ.get("HOST", "gpu2"), python=sys.executable))
 link.open()
 if sys.argv[1] == "kinds":

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from support.processes import gone, suspended
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.launcher import ProcessLauncher, yield_to_lanes
-from tfmon.model.events import HostConnected, HostConnecting, LinkMeasured
+from tfmon.model.events import HostConnected, HostConnecting
 from tfmon.model.lane_events import PhaseEntered, Profiled
 from tfmon.model.requests import Pause, Stop, TakeProfile
 
@@ -25,9 +25,8 @@ def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
     ssh.behave(log=str(ssh.folder / "log"))
     link = ssh.connect()
     assert [type(event) for event in link.events[:1]] == [HostConnecting]
-    wait_for(lambda: link.heard(LinkMeasured) and link.heard(HostConnected), what="it is told")
-    (measured,) = link.heard(LinkMeasured)
-    assert 0 < measured.error_ns <= measured.round_trip_ns < 1e9
+    measured = link.measured
+    assert link.heard(HostConnected) and 0 < measured.error_ns <= measured.round_trip_ns < 60e9
     assert abs(measured.offset_ns) <= measured.error_ns, "both clocks are the same one"
     assert link.machine.cores == os.cpu_count()
     folder = Path(link.folder)
@@ -35,7 +34,7 @@ def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
     agent = link.agent
     assert agent.is_running()
     link.close()
-    wait_for(lambda: gone(agent.pid) and not folder.exists(), 5, "the agent and its folder are gone")
+    wait_for(lambda: gone(agent.pid) and not folder.exists(), what="the agent and its folder are gone")
     words = (ssh.folder / "log").read_text()
     assert words.count("\n") == 1 and '"BatchMode=yes"' in words and '"--", "gpu2", "sh"' in words
 
@@ -108,7 +107,7 @@ def test_a_users_command_has_its_arguments_folder_environment_output_and_exit_co
 def test_a_users_command_gets_signals_as_it_would_here(ssh):
     link = ssh.connect()
     script = "import signal, sys, time\nsignal.signal(15, lambda *_: sys.exit(5))\nprint('up', flush=True)\n"
-    child = link.start(command=[sys.executable, "-c", script + "time.sleep(99)"])
+    child = link.start(command=[sys.executable, "-c", script + "time.sleep(9999)"])
     wait_for(lambda: "up" in child.printed, what="it printed")
     child.process.kill(signal.SIGTERM)
     assert (child.end.exit_code, child.end.signal) == (5, None)
@@ -134,14 +133,15 @@ def test_the_group_of_a_child_ends_with_it(ssh):
     child = ssh.connect().start("a_grandchild_left_behind")
     grandchild = child.said_pid()
     assert child.end.exit_code == 0
-    wait_for(lambda: gone(grandchild), 3, "the grandchild is gone")
+    wait_for(lambda: gone(grandchild), what="the grandchild is gone")
 
 
 def test_stacks_are_read_there(ssh):
     script = "import faulthandler, signal, time\nfaulthandler.register(signal.SIGUSR1)\nprint('up', flush=True)\n"
-    child = ssh.connect().start(command=[sys.executable, "-c", script + "time.sleep(99)"])
+    child = ssh.connect().start(command=[sys.executable, "-c", script + "time.sleep(9999)"])
     wait_for(lambda: "up" in child.printed, what="it printed")
-    assert any('File "<string>", line 4' in line for line in child.process.read_stacks())
+    here = 'File "<string>", line 4'
+    wait_for(lambda: any(here in line for line in child.process.read_stacks()), what="its stacks")
 
 
 def test_a_profile_is_brought_here(ssh, tmp_path):
@@ -164,9 +164,9 @@ def test_the_monitor_suspends_all_lanes_with_itself_and_only_continues_those_tha
     other.process.suspend()
     wait_for(lambda: suspended(other.pid), what="suspended")
     link.suspend_with_monitor()
-    wait_for(lambda: suspended(one.pid) and suspended(other.pid), 5, "both suspended")
+    wait_for(lambda: suspended(one.pid) and suspended(other.pid), what="both suspended")
     link.continue_with_monitor()
-    wait_for(lambda: not suspended(one.pid), 5, "one goes on")
+    wait_for(lambda: not suspended(one.pid), what="one goes on")
     assert suspended(other.pid)
 
 
@@ -188,7 +188,7 @@ def test_lanes_there_do_not_inherit_the_priority_of_a_monitor_that_yields(ssh):
 
     thread = threading.Thread(target=connect)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE_S)
     launcher.close()
     assert found == [nice]
 
@@ -200,22 +200,20 @@ def test_stamps_of_another_clock_are_turned_into_ours(ssh, skew_s):
     )
     ssh.behave(environment={"PYTHONPATH": str(ssh.folder)})
     link = ssh.connect()
-    (measured,) = link.heard(LinkMeasured)
-    assert abs(measured.offset_ns + skew_s * 1e9) <= measured.error_ns + 1e6
+    assert abs(link.measured.offset_ns + skew_s * 1e9) <= link.measured.error_ns + 1e6
     child = link.start("now")
     end = child.end
     assert not child.problems, "nothing lies in the future"
     phases = [event for event in child.events if isinstance(event, PhaseEntered)]
     begun, *_ = link.heard(HostConnected)
     assert begun.at_ns < phases[0].at_ns <= end.at_ns
-    assert end.at_ns - begun.at_ns < 30e9
+    assert end.at_ns - begun.at_ns < abs(skew_s) / 2 * 1e9
 
 
 def test_a_slow_link_carries_everything(ssh):
     ssh.behave(delay_s=0.3)
     link = ssh.connect()
-    (measured,) = link.heard(LinkMeasured)
-    assert 0.6e9 <= measured.round_trip_ns < 1.5e9 and abs(measured.offset_ns) <= measured.error_ns
+    assert link.measured.round_trip_ns >= 0.6e9 and abs(link.measured.offset_ns) <= link.measured.error_ns
     child = link.start("a_beat")
     child.wait_for_phase("listening")
     assert child.process.send(Pause())

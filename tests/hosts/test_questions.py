@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.nvml import BUSY, IDLE, TWO_GPUS, build_fake_nvml, driver, load_driver
+from support.waiting import PATIENCE_S
 
 from tfmon.analysis.idlest import ranked
 from tfmon.doctor.checks import WARNING, Finding
@@ -62,7 +63,7 @@ class TestMachine:
 
     @pytest.mark.process
     def test_its_gpus_with_driver_and_power_limits(self, driver, monkeypatch):
-        seen = read_visibility(library=str(driver.library), environ={}, system="Linux")
+        seen = read_visibility(library=str(driver.library), environ={}, system="Linux", timeout_s=PATIENCE_S)
         monkeypatch.setattr(questions, "find_gpus", lambda python: find_gpus(python, seen))
         found = ask("gpus")
         assert questions.read_gpus_answer(found).gpus == (BUSY, IDLE)

@@ -44,7 +44,7 @@ def test_the_machine_and_its_lanes_are_sampled_until_the_end():
     assert hosts and all(one.host == "gpu2" and one.memory_used_bytes > 0 for one in hosts)
     assert trees and {one.lane for one in trees} == {"gpu2/cpu"}, "a lane without a process has none"
     assert all(one.private_bytes > 0 and os.getpid() in one.pids for one in trees)
-    assert not [one for one in threading.enumerate() if one.name == "tfmon-host"]
+    wait_for(lambda: "tfmon-host" not in [one.name for one in threading.enumerate()], what="no thread is left")
 
 
 def test_a_sample_is_the_same_on_both_sides_to_the_digit():

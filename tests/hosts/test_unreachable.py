@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.processes import gone
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.errors import TfmonError
 from tfmon.hosts import shipping, wire
@@ -70,14 +72,19 @@ def test_a_login_shell_that_prints_and_ends_is_quoted(ssh):
 @pytest.mark.process
 @pytest.mark.parametrize("ending", ["silent", "talking"])
 def test_a_host_that_never_comes_to_python_is_given_up(ssh, monkeypatch, ending):
-    monkeypatch.setattr(wire, "LAUNCHER_PATIENCE_S", 0.5)
     command = "yes 'queued and waiting'" if ending == "talking" else "sleep 600"
     link = ssh.link(run=["sh", "-c", command])
+
+    if ending == "silent":
+        monkeypatch.setattr(wire, "LAUNCHER_PATIENCE_S", 0.5)
+    # The patience ends as soon as it has talked.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + 1e6 * bool(link._wire._printed))
+    monkeypatch.setattr(wire, "time", clock)
     error = error_of(link)
-    assert "gpu2 did not answer within 0 s" in error.message
+    assert f"gpu2 did not answer within {wire.LAUNCHER_PATIENCE_S:.0f} s" in error.message
     assert ("queued and waiting" in error.message) == (ending == "talking")
     pid = link._wire.popen.pid
-    wait_for(lambda: gone(pid), 5, "the launcher is gone")
+    wait_for(lambda: gone(pid), what="the launcher is gone")
 
 
 @pytest.mark.process
@@ -194,7 +201,7 @@ def test_a_connection_can_be_broken_off_while_it_is_made(ssh):
     thread.start()
     wait_for(lambda: link._wire is not None, what="it is being made")
     link.close()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive() and "broken off" in errors[0].message
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.nvml import SECOND, Clock
+from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import GpuSample, Missing
 from tfmon.probes.apple import AppleProbe
@@ -56,7 +57,8 @@ class Registry:
 
 
 @pytest.fixture
-def registry(tmp_path):
+def registry(tmp_path, monkeypatch):
+    monkeypatch.setattr("tfmon.probes.apple.TIMEOUT_S", PATIENCE_S)
     return Registry(tmp_path)
 
 

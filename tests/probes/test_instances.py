@@ -8,6 +8,7 @@ import pynvml
 import pytest
 from support.mig import FIRST, LOADS, SECOND, SPLIT
 from support.nvml import BUSY, IDLE, TWO_GPUS, take
+from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import FIRST_SAMPLE
@@ -24,7 +25,9 @@ class TestFound:
         driver.play(SPLIT)
 
         def look(**environ: str) -> GpuSearch:
-            seen = read_visibility(environ=environ, library=str(driver.library), root=tmp_path, system="Linux")
+            seen = read_visibility(
+                environ=environ, library=str(driver.library), root=tmp_path, system="Linux", timeout_s=PATIENCE_S
+            )
             return conclude(seen, lambda: None)
 
         return look

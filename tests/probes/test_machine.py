@@ -139,7 +139,5 @@ class TestThisMachine:
             "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]);"
             "from tfmon.probes.machine import read_machine; print(read_machine().usable_cores <= 1)"
         )
-        answer = subprocess.run(
-            [sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True, timeout=60
-        )
+        answer = subprocess.run([sys.executable, "-c", code], cwd=CHECKOUT, capture_output=True, text=True)
         assert answer.stdout == "True\n", answer.stderr

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import psutil
 import pynvml
 import pytest
 from support.nvml import BUSY, IDLE, SECOND, TWO_GPUS, take
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.race import Machine
 from tfmon.model.readings import GpuSample, Missing
@@ -280,7 +281,16 @@ class TestLostDevices:
         assert take(probe)[0].busy_pct == 87
 
 
-def test_a_hanging_call_blocks_nothing_but_its_own_thread(driver):
+def test_a_hanging_call_blocks_nothing_but_its_own_thread(driver, monkeypatch):
+    hang, hangs, real = threading.Event(), threading.Event(), pynvml.nvmlDeviceGetPowerUsage
+
+    def power(handle: object) -> int:
+        if hang.is_set():
+            driver.play(TWO_GPUS + "hang DeviceGetPowerUsage\n")
+            hangs.set()
+        return real(handle)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", power)
     events: list[GpuSample] = []
     session = Session(Machine(), lambda: time.monotonic_ns() + later_ns)
     later_ns = 0
@@ -288,24 +298,17 @@ def test_a_hanging_call_blocks_nothing_but_its_own_thread(driver):
     ticker = Ticker(NvidiaProbe([BUSY, IDLE]), session.accept, interval_s=0.02)
     ticker.start()
     wait_for(lambda: len(events) >= 2, what="the first samples")
-    driver.play(TWO_GPUS + "hang DeviceGetPowerUsage\n")
-
-    def hangs() -> bool:
-        before = len(events)
-        time.sleep(0.2)
-        return len(events) == before
-
-    wait_for(hangs, what="a call that hangs")
+    hang.set()
+    wait_for(hangs.is_set, what="a call that hangs")
+    hang.clear()
     known, ticks = len(events), ticker.status.ticks
     later_ns = 30 * SECOND
     snapshot = session.snapshot()
     assert snapshot.stale_s(snapshot.gpus[0]) > 29, "the last readings say how old they are"
-    begun = time.monotonic()
     assert ticker.close(timeout_s=0.05) is False
-    assert time.monotonic() - begun < 1
     assert (len(events), ticker.status.ticks) == (known, ticks), "nothing new while the driver hangs"
     driver.play(TWO_GPUS)  # let the thread go, so that it does not outlive the test
-    assert ticker.close(timeout_s=5) is True
+    assert ticker.close(PATIENCE_S) is True
     assert pynvml._nvmlLib_refcount == 0
 
 

@@ -9,6 +9,7 @@ import pynvml
 import pytest
 from support.mig import FIRST_UUID, SECOND_UUID, SPLIT
 from support.nvml import BUSY, IDLE, TWO_GPUS, take
+from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
@@ -121,9 +122,12 @@ class TestWsl:
 
     def test_the_trial(self, driver):
         run = (sys.executable, "-S", "-c")
-        assert survives_sampling((*run, "")) is True
-        assert survives_sampling((*run, "raise SystemExit(3)")) is True
-        assert survives_sampling((*run, "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")) is False
+        for script, survives in (
+            ("", True),
+            ("raise SystemExit(3)", True),
+            ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", False),
+        ):
+            assert survives_sampling((*run, script), timeout_s=PATIENCE_S) is survives
         assert survives_sampling((*run, "import time; time.sleep(60)"), timeout_s=0.05) is None
         assert survives_sampling(("/no/such/program",)) is True
 
@@ -131,7 +135,7 @@ class TestWsl:
     def test_the_real_trial_opens_the_library(self, driver, script, monkeypatch):
         driver.play(TWO_GPUS + script)
         monkeypatch.setenv("LD_LIBRARY_PATH", str(driver.library.parent))
-        assert survives_sampling(timeout_s=1 if script else 60) is (None if script else True)
+        assert survives_sampling(timeout_s=1 if script else PATIENCE_S) is (None if script else True)
 
 
 class TestJetson:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+import pynvml
 import pytest
 from support.events import gpu_sample
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, take
@@ -16,43 +15,49 @@ from tfmon.probes.nvidia.probe import NvidiaProbe
 MS = 1_000_000
 
 
-class RunningClock(Clock):
-    """The real clock, which also moves in `pass_s`."""
+class SlowCall:
+    """A function of the driver that takes 80 ms of a clock that nothing else moves, for one GPU or for all."""
 
-    def __call__(self) -> int:
-        return self.now_ns + time.monotonic_ns()
+    def __init__(self, monkeypatch, clock: Clock, function: str, uuid: str = "") -> None:
+        self.took_s, self.calls = 0.08, 0
+        real = getattr(pynvml, function)
+
+        def call(handle, *more):
+            if not uuid or pynvml.nvmlDeviceGetUUID(handle) == uuid:
+                self.calls += 1
+                clock.pass_s(self.took_s)
+            return real(handle, *more)
+
+        monkeypatch.setattr(pynvml, function, call)
 
 
 @pytest.mark.process
-def test_a_slow_call_is_repeated_seldom_and_only_for_its_gpu(driver):
-    clock = RunningClock()
-    slow = TWO_GPUS + "delay DeviceGetUtilizationRates 80 0\n"
-    driver.play(slow)
+def test_a_slow_call_is_repeated_seldom_and_only_for_its_gpu(driver, monkeypatch, clock):
+    slow = SlowCall(monkeypatch, clock, "nvmlDeviceGetUtilizationRates", BUSY.uuid)
     probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
     assert take(probe)[0].slow == (), "one slow call may have waited for a core"
     clock.pass_s(1)
     busy, idle = take(probe)
     (one,) = busy.slow
-    assert (one.name, one.took_ms >= 80, 8 <= one.every_s <= 60, idle.slow) == ("load", True, True, ())
-    driver.play(slow.replace("util 0 87", "util 0 12"))
+    assert (one.name, one.took_ms, one.every_s, idle.slow) == ("load", 80, pytest.approx(8), ())
+    driver.play(TWO_GPUS.replace("util 0 87", "util 0 12"))
     clock.pass_s(3)
-    begun = time.monotonic()
+    asked = slow.calls
     busy, _ = take(probe)
-    assert time.monotonic() - begun < 0.08
+    assert slow.calls == asked
     assert (busy.busy_pct, round(busy.age_s("load")), busy.age_s("memory")) == (87, 3, 0)
     clock.pass_s(one.every_s)
     busy, _ = take(probe)
     assert (busy.busy_pct, round(busy.age_s("load"))) == (12, 0)
-    driver.play(TWO_GPUS)
+    slow.took_s = 0
     clock.pass_s(61)
     assert take(probe)[0].slow == (), "a driver that is fast again is asked as before"
     probe.close()
 
 
 @pytest.mark.process
-def test_messages_that_come_slowly_are_asked_for_seldom_for_all_gpus_at_once(driver):
-    clock = RunningClock()
-    driver.play(TWO_GPUS + "delay EventSetWait 80\n")
+def test_messages_that_come_slowly_are_asked_for_seldom_for_all_gpus_at_once(driver, monkeypatch, clock):
+    SlowCall(monkeypatch, clock, "nvmlEventSetWait_v2")
     probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
     take(probe)
     clock.pass_s(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import HostSample, Missing
 from tfmon.probes.ticker import Ticker
@@ -29,7 +30,7 @@ class FakeClock:
             self._ticker = condition
             self.waits.append(timeout_s)
             self._waiting.notify_all()
-        condition.wait(30)
+        condition.wait(PATIENCE_S)
         with self._waiting:
             self._ticker = None
 
@@ -37,7 +38,7 @@ class FakeClock:
         """Return when the thread waits for the next tick."""
         with self._waiting:
             assert self._waiting.wait_for(
-                lambda: self._ticker is not None and len(self.waits) >= again, timeout=10
+                lambda: self._ticker is not None and len(self.waits) >= again, PATIENCE_S
             ), "the ticker does not wait"
 
     def advance(self, seconds: float) -> None:
@@ -96,7 +97,7 @@ def events():
 def ticker(probe, events, clock):
     ticker = Ticker(probe, events.append, clock_ns=clock, wait=clock.wait)
     yield ticker
-    assert ticker.close(timeout_s=5)
+    assert ticker.close(PATIENCE_S)
 
 
 def at_s(events) -> list[float]:
@@ -148,7 +149,7 @@ def test_close_ends_the_thread_and_closes_the_probe_in_it(ticker, clock, probe, 
     probe.close = lambda: threads.append(threading.current_thread().name)
     ticker.start()
     clock.until_waiting()
-    assert ticker.close(timeout_s=5) is True
+    assert ticker.close(PATIENCE_S) is True
     assert threads == ["tfmon-fake"]
 
 

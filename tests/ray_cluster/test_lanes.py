@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from support.lanes import CHILDREN, RacingGroup
 from support.nvml import BUSY, IDLE
+from support.processes import gone
 from support.waiting import wait_for
 
 from tfmon.cli.main import cli
@@ -144,7 +144,7 @@ def test_a_race_over_both_nodes_takes_turns_on_one_machine_and_runs_at_once_on_t
         group.begin(group.plan(*names, mode=TURNS))
         for name in names:
             group.wait_for_steps(name, 60)
-        rounds = [{one.round for one in group.lane(name).slices} for name in names]
+        rounds = [{one.round for one in lane.slices} for lane in group.session.snapshot().lanes]
         assert len(rounds[0] ^ rounds[1]) <= 2
         assert any(event.lane and event.beside for event in granted) is apart
         group.set_knob("ray:2/cpu", "prefetch", "auto")
@@ -223,8 +223,6 @@ def test_a_cluster_of_our_own_listens_on_the_loopback_interface_alone_and_leaves
         assert not any(token.read_text() in " ".join(process.cmdline()) for process in processes)
         link.close()
     finally:
-        began = time.monotonic()
         own.close()
-    assert time.monotonic() - began < 10
     assert not token.parent.exists()
-    wait_for(lambda: not any(process.is_running() for process in processes), 12, "all of it has ended")
+    wait_for(lambda: all(gone(process.pid) for process in processes), what="all of it has ended")

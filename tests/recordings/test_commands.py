@@ -81,7 +81,7 @@ def started(*words: str, program: tuple[str, ...] = (str(SCRIPTED),), before: tu
 def finished(*words: str, **how) -> str:
     """Run a command to its end and return what it printed."""
     with started(*words, **how) as process:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate()
     assert process.returncode == 0, err
     return out
 
@@ -102,9 +102,9 @@ class TestRaces:
     @pytest.mark.process
     def test_the_replay_of_an_interrupted_race_says_so_too(self, folder, run):
         with started(*RACE, "--json", "--seconds", "600") as process:
-            wait_for(lambda: windows_in(folder) > 3, 60, "it races and is recorded")
+            wait_for(lambda: windows_in(folder) > 3, what="it races and is recorded")
             process.send_signal(signal.SIGINT)
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate()
         assert process.returncode == 130
         assert "interrupted by SIGINT" in out
         assert run("replay", "last", "--json").stdout == out
@@ -112,10 +112,10 @@ class TestRaces:
     @pytest.mark.process
     def test_a_killed_tfmon_leaves_a_recording_that_is_readable_to_its_last_event(self, folder, run):
         with started(*RACE, "--json", "--seconds", "600"):
-            wait_for(lambda: windows_in(folder) > 3, 60, "it races and is recorded")
+            wait_for(lambda: windows_in(folder) > 3, what="it races and is recorded")
         done = run("replay", "last", "--json")
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["lanes"][0]["steps"] > 0
+        assert any(lane["steps"] > 0 for lane in json.loads(done.stdout)["lanes"])
         (listed,) = json.loads(run("runs", "--json").stdout)
         assert (listed["closed"], listed["verdict"]) == (False, None)
         assert "was not closed" in run("runs").stdout
@@ -124,7 +124,7 @@ class TestRaces:
     def test_a_full_disk_stops_the_recording_and_not_the_race(self):
         """The system itself refuses: no file of this process may be longer than 8 KiB."""
         limited = ("bash", "-c", 'ulimit -f 8; exec "$@"', "limited")
-        result = json.loads(finished(*RACE, "--seconds", "2", "--slice", "0.2", "--json", before=limited))
+        result = json.loads(finished(*RACE, "--steps", "1000", "--slice", "0.2", "--json", before=limited))
         assert result["recording_stopped"] == "File too large"
         path = Path(result["recording"])
         assert path.read_bytes().endswith(b"}\n"), "the torn line is taken back"
@@ -211,7 +211,7 @@ class TestLists:
         words = ("-X", "importtime", "-m", "tfmon")
         logs = tmp_path / "logs"
         with started("export", str(RECORDED), "--tensorboard", str(logs), program=words) as process:
-            _, err = process.communicate(timeout=120)
+            _, err = process.communicate()
         loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in err.splitlines()}
         assert "tensorboard" in loaded
         assert not loaded & {"tensorflow", "keras"}

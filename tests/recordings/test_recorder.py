@@ -17,7 +17,7 @@ import pytest
 from support import ui
 from support.recordings import record, small_race
 from support.ui import CPU_MACHINE, Demo, racing_demo
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.analysis.verdict import find_verdict
 from tfmon.model.events import HostConnected, HostConnecting, LinkMeasured, MachineKnown, RecordingChanged
@@ -123,7 +123,7 @@ def test_events_are_written_while_the_race_goes_on(place, session, keep):
         except RecordingError:
             return False  # not even the header yet
 
-    wait_for(written, 60)
+    wait_for(written)
 
 
 def test_an_event_that_changes_nothing_is_recorded_too(place, session, keep):
@@ -190,10 +190,10 @@ def test_a_race_with_a_result_is_closed_when_it_is_over_though_the_screen_still_
     monkeypatch.setattr(ui, "Session", recorded)
     demo = small_race()
     try:
-        wait_for(lambda: [run.running for run in library.runs()] == [False], 60)
+        wait_for(lambda: [run.running for run in library.runs()] == [False])
         assert library.find("last") == Path(recording_of(demo.session).path), "`tfmon replay last` shows it"
         demo.session.begin(Race("second"), LANES)
-        wait_for(lambda: [run.running for run in library.runs()] == [False, True], 60)
+        wait_for(lambda: [run.running for run in library.runs()] == [False, True])
     finally:
         kept[0].close()
 
@@ -230,7 +230,7 @@ def reason_after(session: Session, events: int) -> str:
     session.begin(Race("mine"), LANES)
     for steps in range(events):
         finish(session, steps)
-    wait_for(lambda: recording_of(session) and recording_of(session).reason, 60)
+    wait_for(lambda: recording_of(session) and recording_of(session).reason)
     return recording_of(session).reason
 
 
@@ -262,7 +262,7 @@ def test_a_folder_that_cannot_be_made_is_reported_and_the_race_goes_on(tmp_path,
     monkeypatch.setenv(library.FOLDER_VARIABLE, str(tmp_path / "file" / "recordings"))
     keep()
     session.begin(Race("mine"), LANES)
-    wait_for(lambda: recording_of(session) is not None, 60)
+    wait_for(lambda: recording_of(session) is not None)
     assert (recording_of(session).path, recording_of(session).reason) == ("", "Not a directory")
     finish(session, 1)
     assert session.snapshot().lanes[0].phase == "done"
@@ -305,13 +305,13 @@ def test_events_that_wait_for_a_hanging_disk_do_not_keep_their_snapshots(place, 
 
     def write(fd: int, data: memoryview) -> int:
         hangs.set()
-        assert answers.wait(120)
+        assert answers.wait(PATIENCE_S)
         return os.write(fd, data)
 
     monkeypatch.setattr(recorder, "os", Os(write))
     one = keep()
     session.begin(Race("first"), LANES)
-    assert hangs.wait(60)
+    assert hangs.wait(PATIENCE_S)
     for steps in range(1_000):
         finish(session, steps)
     session.begin(Race("second"), LANES)

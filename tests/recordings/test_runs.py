@@ -17,7 +17,7 @@ from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording
 from tfmon.runner.runs import RecordedRuns
 
-FIRST, SECOND, THIRD = "20260101-100000-conv", "20260101-110000-dense", "20260102-100000-conv"
+FIRST, SECOND, THIRD = "20010101-100000-conv", "20010101-110000-dense", "20010102-100000-conv"
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def place(tmp_path, monkeypatch):
         header = opened.header
     for age, name in ((3, FIRST), (1, SECOND), (2, THIRD)):
         day, clock, scenario = name.split("-")
-        started = f"2026-01-{day[6:]}T{clock[:2]}:00:00+00:00"
+        started = f"2001-01-{day[6:]}T{clock[:2]}:00:00+00:00"
         path = tmp_path / f"{name}.jsonl"
         path.write_bytes(codec.encode(replace(header, started=started, scenario=scenario)) + b"".join(rest))
         os.utime(path, (age, age))

@@ -6,6 +6,7 @@ import os
 
 import pytest
 from support.sweeps import SimulatedStation, planned
+from support.waiting import PATIENCE_S
 
 from tfmon.errors import TfmonError, UsageError
 from tfmon.experiments.sweep import Sweep
@@ -21,7 +22,7 @@ def measured(tmp_path):
     file = sweeps.create(tmp_path / "night.sweep", state)
     sweep = Sweep(state, [SimulatedStation()], file.write)
     sweep.start()
-    assert sweep.join(60)
+    assert sweep.join(PATIENCE_S)
     file.close()
     return file.path, sweep.found.state
 
@@ -73,7 +74,7 @@ def test_a_disk_that_is_full_ends_no_sweep(tmp_path):
     full = sweeps.SweepFile(tmp_path / "x", os.open("/dev/full", os.O_WRONLY))
     sweep = Sweep(state, [SimulatedStation()], full.write)
     sweep.start()
-    assert sweep.join(60) and sweep.found.settled == 2
+    assert sweep.join(PATIENCE_S) and sweep.found.settled == 2
     assert "cannot be written any more: No space left" in full.failure
     full.close()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.recordings import record
 from support.ui import crossover_demo, racing_demo
+from support.waiting import PATIENCE_S
 
 from tfmon.reports.html import report
 from tfmon.reports.html.report import Wanted
@@ -17,6 +18,7 @@ from tfmon.reports.html.report import Wanted
 from .test_html import hostile_race
 
 playwright = pytest.importorskip("playwright.sync_api")
+PATIENCE_MS = 1_000 * PATIENCE_S
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = [pytest.mark.process, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
 
@@ -24,7 +26,7 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(CHROMIUM is None, reason="
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"], timeout=PATIENCE_MS)
         yield opened
         opened.close()
 
@@ -50,12 +52,13 @@ class Opened:
     def __init__(self, browser, path: Path, width: int = 1_600, scheme: str = "light") -> None:
         self.problems: list[str] = []
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page.set_default_timeout(PATIENCE_MS)
         self.page.on("console", lambda said: self.problems.append(f"console: {said.text}"))
         self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
         self.page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
         self.page.on("request", self._asked)
         self.page.goto(path.as_uri())
-        self.page.wait_for_selector("html[data-drawn]", timeout=60_000)
+        self.page.wait_for_selector("html[data-drawn]")
         text = path.read_text("utf-8")
         found = re.search(r'id="tfmon-charts">(.*?)</script>', text, re.S)
         assert found is not None
@@ -125,7 +128,7 @@ def test_the_pointer_reads_a_value_off(browser, files):
     box = page.locator("#chart-1 svg").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2)
-    tooltip = page.wait_for_selector("#vg-tooltip-element.visible", timeout=10_000)
+    tooltip = page.wait_for_selector("#vg-tooltip-element.visible")
     said = tooltip.inner_text()
     assert "examples/s" in said and re.search(r"\d:\d\d", said) and ("C cpu" in said or "G gpu" in said)
     assert opened.problems == []

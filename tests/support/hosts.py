@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -16,14 +17,14 @@ import pytest
 
 from support.lanes import CHILDREN
 from support.processes import gone, suspended
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 from tfmon.hosts import shipping
 from tfmon.hosts.connection import Connection
 from tfmon.hosts.host import Host
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.process import LaneProcess
-from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted
+from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LanePrinted, LinkMeasured
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_events import Hello, LaneFailed, PhaseEntered
 from tfmon.model.race import Race
@@ -32,8 +33,7 @@ from tfmon.model.spec import LaneSpec
 MONITOR = Path(__file__).parents[1] / "hosts" / "monitor.py"
 KINDS = ("a_listener", "defiance")
 """Children that end with their pipe, and that ignore all but SIGKILL; of each, one is suspended."""
-CLOSED_S = 3.0
-"""A closed link ends the lanes within 1 s; a busy machine takes longer."""
+NEVER_S = 100 * PATIENCE_S
 FAKE_SSH = Path(__file__).with_name("fake_ssh.py")
 
 
@@ -120,7 +120,13 @@ class Linked(Connection):
     def heard(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]
 
-    def wait_for_loss(self, timeout_s: float = 30) -> HostLost:
+    @property
+    def measured(self) -> LinkMeasured:
+        """What was first told of the link; it is measured again now and then."""
+        wait_for(lambda: self.heard(LinkMeasured), what="the link is measured")
+        return self.heard(LinkMeasured)[0]
+
+    def wait_for_loss(self, timeout_s: float = PATIENCE_S) -> HostLost:
         wait_for(lambda: self.heard(HostLost), timeout_s, "the loss is told")
         return self.heard(HostLost)[0]
 
@@ -143,6 +149,7 @@ class FakeSsh:
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
         program.chmod(0o755)
         monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+        be_patient(monkeypatch)
         self.behave()
 
     def behave(self, **behaviour: object) -> None:
@@ -172,6 +179,15 @@ class FakeSsh:
             link.close()
 
 
+def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no limit of time end a connection: only what is heard does, here and there, on a busy machine too."""
+    for limit in ("loop.SILENCE_S", "line.HOLD_S", "connection.START_S"):
+        monkeypatch.setattr(f"tfmon.hosts.{limit}", NEVER_S)
+    for limit in ("hosts.loop.CLOSE_S", "hosts.line.CLOSE_S", "lanes.children.ASK_S"):
+        monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
+    monkeypatch.setattr("tfmon.hosts.wire.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}"))
+
+
 # ---------------------------------------------------------------- what dies
 
 
@@ -189,6 +205,7 @@ def all_gone(children: list[RemoteChild], *others: int) -> bool:
     return all(gone(child.pid) and gone(child.said_pid()) for child in children) and all(map(gone, others))
 
 
+@functools.cache
 def agents_code(before: str, after: str):
     """Return what is shipped, with other words in the agent."""
     whole, changed = zipfile.ZipFile(io.BytesIO(shipping.packed())), io.BytesIO()

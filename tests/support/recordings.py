@@ -30,7 +30,8 @@ def record(path: Path | None, happen: Callable[[], Demo] = racing_demo) -> tuple
 
     with mock.patch.object(ui, "Session", recorded):
         demo = happen()
-    recorders[0].close()
+    while recorders[0]._thread.is_alive():  # a busy machine takes longer than a user would wait
+        recorders[0].close()
     return demo, demo.session.snapshot()
 
 

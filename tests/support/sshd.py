@@ -8,14 +8,13 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-
-from support.waiting import wait_for
 
 SSHD = shutil.which("sshd", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
 SSH = shutil.which("ssh")
@@ -43,6 +42,7 @@ Host gpu2 gpu3
     GlobalKnownHostsFile /dev/null
     StrictHostKeyChecking yes
 """
+LISTENS = "Server listening on 127.0.0.1"
 ROOTS_FOLDER = Path("/run/sshd")
 """What Debian's sshd needs when root starts it; otherwise its service makes it."""
 
@@ -69,7 +69,7 @@ class Sshd:
 
     def sessions(self) -> list[psutil.Process]:
         """Return the processes of sshd that serve a connection."""
-        return [one for one in self.process.children(recursive=True) if "sshd" in one.name()]
+        return [one for one in self.process.children(recursive=True) if "sshd" in name_of(one)]
 
 
 @contextlib.contextmanager
@@ -78,23 +78,25 @@ def running_sshd(folder: Path) -> Iterator[Sshd | None]:
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(words, check=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = folder / "sshd_config"
-    settings.write_text(SETTINGS.format(port=port, folder=folder))
     if os.getuid() == 0:
         ROOTS_FOLDER.mkdir(mode=0o755, exist_ok=True)
-    command = [str(SSHD), "-D", "-e", "-f", str(settings)]
-    if subprocess.run([*command, "-t"], capture_output=True).returncode:
-        yield None
-        return
-    with (folder / "log").open("w") as log, subprocess.Popen(command, stderr=log) as daemon:
-        try:
-            wait_for(lambda: listens(port), what="sshd listens")
-            yield Sshd(psutil.Process(daemon.pid), port, folder)
-        finally:
-            daemon.terminate()
+    for attempt in range(5):
+        port, log = free_port(), folder / f"log-{attempt}"
+        settings = folder / "sshd_config"
+        settings.write_text(SETTINGS.format(port=port, folder=folder))
+        command = [str(SSHD), "-D", "-e", "-f", str(settings)]
+        if subprocess.run([*command, "-t"], capture_output=True).returncode:
+            break
+        with log.open("w") as file, subprocess.Popen(command, stderr=file) as daemon:
+            try:
+                while LISTENS not in log.read_text() and daemon.poll() is None:
+                    time.sleep(0.01)
+                if daemon.poll() is None:
+                    yield Sshd(psutil.Process(daemon.pid), port, folder)
+                    return
+            finally:
+                daemon.terminate()
+    yield None
 
 
 @pytest.fixture
@@ -106,6 +108,15 @@ def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
         yield found
 
 
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+def free_port() -> int:
+    """Return a port that is free now; another process may take it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def name_of(process: psutil.Process) -> str:
+    """Return a process's name; "" for one that is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""

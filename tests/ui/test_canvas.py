@@ -16,7 +16,7 @@ from tfmon.ui.app import MonitorApp
 from tfmon.ui.canvas import change, repaint, update
 from tfmon.ui.render.rows import cut, fit
 
-from .pilot import until
+from .pilot import press, until
 
 STYLES = {
     "text": Style(color="#e0e0e0", bgcolor="#121212"),
@@ -117,10 +117,10 @@ def recorded(demo: Demo, width: int, height: int) -> EmulatedApp:
     return app
 
 
-def assert_shown(app: EmulatedApp) -> None:
+def shows(app: EmulatedApp) -> bool:
+    """Return whether the terminal shows what it should."""
     expected = app.screen.canvas.text().splitlines()
-    for row, line in zip(app.terminal.display, expected, strict=False):
-        assert row.rstrip() == line
+    return all(row.rstrip() == line for row, line in zip(app.terminal.display, expected, strict=False))
 
 
 async def test_after_many_small_updates_the_terminal_shows_what_it_should():
@@ -128,16 +128,14 @@ async def test_after_many_small_updates_the_terminal_shows_what_it_should():
     dice = random.Random(7)
     app = recorded(demo, 120, 36)
     async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.pause()
-        assert_shown(app)
+        await until(pilot, lambda: shows(app))
         for turn in range(15):
-            await pilot.press(dice.choice(["tab", "b", "B", "p", "space", "escape", "question_mark"]))
+            await press(pilot, dice.choice(["tab", "b", "B", "p", "space", "escape", "question_mark"]))
             demo.race(dice.random() * 2, (dice.uniform(1e3, 9e3), dice.uniform(1e3, 9e3)))
             if turn == 12:
                 demo.fail("gpu:0")
             app.pull()
-            await pilot.pause()
-            assert_shown(app)
+            await until(pilot, lambda: shows(app))
         assert len(app.partial) > 10
 
 
@@ -145,7 +143,7 @@ async def test_an_update_writes_the_changed_cells_only_and_none_where_nothing_is
     demo = racing_demo()
     app = recorded(demo, 120, 36)
     async with app.run_test(size=(120, 36)) as pilot:
-        await pilot.pause()
+        await until(pilot, lambda: shows(app))
         app.partial.clear()
         for _ in range(3):
             app.pull()
@@ -153,18 +151,16 @@ async def test_an_update_writes_the_changed_cells_only_and_none_where_nothing_is
         assert app.partial == []
         demo.clock.ahead(1)
         app.pull()
-        await pilot.pause()
+        await until(pilot, lambda: app.partial and shows(app))
         written = "".join(app.partial)
-        assert written
         assert "tfmon" not in written and "small-dense" not in written
-        assert_shown(app)
 
 
 async def test_what_lies_over_the_race_is_left_standing():
     demo = racing_demo()
     app = recorded(demo, 120, 36)
     async with app.run_test(size=(120, 36), notifications=True) as pilot:
-        app.notify("something over the race", timeout=60)
+        app.notify("something over the race", timeout=3_600)
         await until(pilot, lambda: any("something over" in line for line in app.terminal.display))
         app.partial.clear()
         for _ in range(3):

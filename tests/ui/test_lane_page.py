@@ -195,7 +195,7 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
     demo = stalled_demo()
     app = app_of(demo)
     async with app.run_test(size=(120, 50)) as pilot:
-        await pilot.press("tab", "tab", "enter", "S")
+        await press(pilot, "tab", "tab", "enter", "S")
         assert demo.controls.calls[-1] == ("ask_stack", "gpu:0")
         demo.session.accept(StackReported(lane="gpu:0", at_ns=demo.clock(), lines=STACK))
         app.pull()
@@ -203,7 +203,7 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
         text = shown(pilot)
         assert "Stacks" in text and "line 7 in data [bold]no markup[/]" in text
         assert "no message for 25" in text and "while racing" in text
-        await pilot.press("K")
+        await press(pilot, "K")
         assert demo.controls.calls[-1] == ("kill", "gpu:0")
 
 
@@ -211,12 +211,12 @@ async def test_a_lane_that_cannot_tell_or_has_ended_is_not_profiled():
     demo = stalled_demo()
     app = app_of(demo)
     async with app.run_test(size=(120, 50)) as pilot:
-        await pilot.press("tab", "enter", "S")
+        await press(pilot, "tab", "enter", "S")
         assert "cannot report its stacks" in app.view.message
         end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=0, signal=None, requested=True)
         demo.session.accept(end)
         app.pull()
-        await pilot.press("S", "K")
+        await press(pilot, "S", "K")
         assert "has ended already" in app.view.message
     assert demo.controls.calls == []
 

@@ -17,7 +17,7 @@ from tfmon.ui.render.race import draw
 from tfmon.ui.render.rows import cells
 from tfmon.ui.view import View
 
-from .pilot import app_of
+from .pilot import app_of, press, until
 
 SIZES = [(1, 1), (24, 2), (41, 14), (60, 16), (80, 24), (250, 70)]
 PAGES = ["question_mark", "k", "s", "l", "c", "E", "d", "enter"]
@@ -109,25 +109,23 @@ def test_the_race_fills_the_terminal_exactly(width, height, lanes, phases, messa
 async def test_every_page_survives_every_size(monkeypatch):
     app = app_of(racing_demo())
 
-    def assert_full(key: str | None, width: int, height: int) -> None:
+    def is_full(width: int, height: int) -> bool:
         rows = app.screen.canvas._rows
-        assert len(rows) <= height, (key, width, height)
-        assert {cells(row) for row in rows} == {width}, (key, width, height)
+        return len(rows) <= height and {cells(row) for row in rows} == {width}
 
     async with app.run_test(size=(120, 36)) as pilot:
         for key in (None, *PAGES):
             if key:
-                await pilot.press(key)
+                await press(pilot, key)
             for size in SIZES:
                 with monkeypatch.context() as patched:  # quicker than that Textual resizes everything
                     patched.setattr(type(app), "size", Size(*size))
                     app.screen.redraw()
-                assert_full(key, *size)
-            await pilot.press("escape")
+                assert is_full(*size), (key, size)
+            await press(pilot, "escape")
         for size in SIZES[::3]:
             await pilot.resize_terminal(*size)
-            await pilot.pause()
-            assert_full(None, *size)
+            await until(pilot, lambda size=size: is_full(*size))
 
 
 @pytest.mark.parametrize(("height", "shown"), [(24, False), (29, False), (30, True), (50, True)])

@@ -16,15 +16,10 @@ from tfmon.ui.render.zoom import zoomed_rows
 from tfmon.ui.screens.copying import CopyPage, continued, verdict_lines
 from tfmon.ui.view import OWN, View
 
-from .pilot import Screen, app_of, press, shown, until
+from .pilot import app_of, press, shown, until, wheel
 
 SIZE = (120, 36)
 COMMAND = "tfmon race small-dense --lane cpu,batch_size=16 --lane cpu,batch_size=512"
-
-
-async def point(pilot: Screen, x: int, y: int) -> None:
-    await pilot._post_mouse_events([MouseMove], None, offset=(x, y))
-    await pilot.pause()
 
 
 # ---------------------------------------------------------------- zoom
@@ -120,12 +115,12 @@ async def test_the_mouse_on_a_chart_reads_off_all_lanes_until_it_leaves():
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: app.screen.charts)
         chart = app.screen.charts[1]
-        await point(pilot, chart.x + chart.width - 5, chart.y + 1)
+        await wheel(pilot, MouseMove, (chart.x + chart.width - 5, chart.y + 1))
         assert app.view.cursor == 4
         line = shown(pilot).splitlines()[-2]
         assert "ago · C 7 " in line and " · G 2 " in line
         assert shown(pilot).count("▲") == 2 + 2, "on both time axes, beside those of the lane that leads"
-        await point(pilot, 3, 4)
+        await wheel(pilot, MouseMove, (3, 4))
         assert app.view.cursor is None and "ago · C" not in shown(pilot)
 
 

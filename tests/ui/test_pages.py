@@ -70,17 +70,14 @@ async def test_tabs_and_words_at_the_bottom_can_be_clicked_and_entries_of_a_list
     async with app.run_test(size=(100, 30)) as pilot:
         await press(pilot, "i")
         await pilot.click(offset=(shown(pilot).index("knobs"), 0))
-        await pilot.pause()
-        assert app.screen.tab == "knobs"
+        await until(pilot, lambda: app.screen.tab == "knobs" and "   width" in shown(pilot))
         row = next(y for y, line in enumerate(shown(pilot).splitlines()) if line.startswith("   width"))
         await pilot.click(offset=(5, row))
-        await pilot.pause()
-        assert "▸  width" in shown(pilot)
+        await until(pilot, lambda: "▸  width" in shown(pilot))
         await wheel(pilot, MouseScrollDown, (5, 10))
         assert "▸  width" in shown(pilot), "the last one"
         await pilot.click(offset=(shown(pilot).splitlines()[-1].index("race"), 29))
-        await pilot.pause()
-        assert isinstance(app.screen, RaceScreen)
+        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
 
 
 async def test_the_title_of_the_knobs_follows_the_name_of_the_lane():

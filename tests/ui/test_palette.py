@@ -8,6 +8,7 @@ import sys
 import pytest
 from support.ui import racing_demo
 from textual.command import CommandList, CommandPalette
+from textual.widgets import Input
 
 from tfmon.ui.keys import RACE_KEYS
 from tfmon.ui.render.style import TEXT, to_ascii
@@ -22,7 +23,8 @@ def options(pilot) -> list[str]:
 
 
 async def search(pilot, words: str = "") -> None:
-    """Type words, and wait for what is found."""
+    """Type words once the palette listens, and wait for what is found."""
+    await until(pilot, lambda: isinstance(pilot.app.focused, Input))
     await press(pilot, *words)
     await until(pilot, lambda: options(pilot) and words in options(pilot)[0])
 
@@ -32,6 +34,7 @@ async def test_it_lists_every_action_with_its_key():
         for key in ("colon", "ctrl+p"):
             await press(pilot, key)
             await search(pilot)
+            await until(pilot, lambda: pilot.app.screen.has_class("-ready"))
             listed = options(pilot)
             for one in RACE_KEYS:
                 if one.id not in ("palette", "pause"):
@@ -41,7 +44,7 @@ async def test_it_lists_every_action_with_its_key():
             strips = pilot.app.screen._compositor.render_strips()
             assert "".join(segment.text for strip in strips for segment in strip).isascii()
             await press(pilot, "escape")
-            assert isinstance(pilot.app.screen, RaceScreen)
+            await until(pilot, lambda: isinstance(pilot.app.screen, RaceScreen))
 
 
 async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
@@ -55,7 +58,7 @@ async def test_what_is_chosen_is_done_over_the_race_and_over_a_page():
         assert demo.controls.calls[0] == ("set_knob", "cpu", "prefetch", 1)
         await until(pilot, lambda: isinstance(app.screen, RaceScreen))
         await press(pilot, "question_mark", "colon")
-        assert isinstance(app.screen, CommandPalette)
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         await search(pilot, "theme nord")
         before = app.palette["text"].bgcolor
         await press(pilot, "enter")

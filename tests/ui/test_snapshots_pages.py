@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from tfmon.model.events import LanePrinted
 
-from .pilot import app_of, until
+from .pilot import app_of, press, until
 
 SIZE = (120, 36)
 HEAD = "2026-01-01 10:00:00.123456: "
@@ -65,13 +65,10 @@ def keys(page: str):
 
     async def run(pilot: Pilot) -> None:
         first, *rest = PAGES[page]
-        await pilot.press(first)
-        await pilot.pause()
+        await press(pilot, first)
         ready = {"R": "4 runs", "d": "checks failed", "P": "input wait"}.get(first, "")
         await until(pilot, lambda: ready in pilot.app.screen.canvas.text())
-        for key in rest:
-            await pilot.press(key)
-            await pilot.pause()
+        await press(pilot, *rest)
 
     return run
 
