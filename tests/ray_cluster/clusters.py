@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,6 +18,7 @@ from support.hosts import Linked
 from tfmon.hosts.host import Host
 from tfmon.hosts.ray_cluster import RayCluster
 
+FAKE_TFMON = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 ADDRESSES = (f"127.0.0.{last}" for last in itertools.count(2))
 
 
@@ -60,6 +65,18 @@ class Nodes:
         link = self.link(name, gpus, **more)
         link.open()
         return link
+
+    @contextlib.contextmanager
+    def sweep(self, file: Path, places: str) -> Iterator[subprocess.Popen[str]]:
+        """Run a sweep of lanes that train nothing, as a user does; it is killed where the block ends first."""
+        words = [sys.executable, str(FAKE_TFMON), "sweep", "small-dense", "--ray", self.address, "--on", places]
+        words += ["--over", "batch_size=16,64,128", "--slice", "0.2", "--until-ci", "10%", "--record", str(file)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([*words, "--json"], text=True, **pipes) as sweep:
+            try:
+                yield sweep
+            finally:
+                sweep.kill()
 
     def close_links(self) -> None:
         while self._links:
