@@ -100,6 +100,17 @@ def test_what_no_node_has_is_not_asked_for(cluster, name, more, said):
     assert refused.value.message == said.format(nodes=f"{cluster.head}, {cluster.last}")
 
 
+def test_a_token_or_a_version_that_does_not_fit_has_its_line(cluster, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+        with pytest.raises(TfmonError, match="did not take the token"):
+            cluster.ray.nodes()
+    (tmp_path / "sitecustomize.py").write_text("import ray\nray.__version__ = '1.0.0'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(TfmonError, match=r"runs Ray 2\.\S+ with Python \S+; this is Ray 1\.0\.0 with Python 3"):
+        cluster.connect("ray")
+
+
 def test_the_nodes_are_listed_with_what_is_free(cluster):
     wait_for(
         lambda: sum(node.free_cpus for node in cluster.ray.nodes()) == 4,
