@@ -33,6 +33,7 @@ class Nodes:
         self._cluster = Cluster(initialize_head=True, head_node_args=words)
         self._nodes: dict[str, Any] = {self.head: self._cluster.head_node}
         self._links: list[Linked] = []
+        self._left: list[psutil.Process] = []
         self.address = str(self._cluster.address)
         self.ray = RayCluster(self.address)
 
@@ -102,6 +103,7 @@ class Nodes:
     def kill(self, address: str) -> list[psutil.Process]:
         """Kill what Ray runs on a node, and return all that was there."""
         there = self.processes(address)
+        self._left += there
         raylet = self._nodes[address].all_processes["raylet"][0].process
         raylet.kill()
         raylet.wait()
@@ -113,8 +115,11 @@ class Nodes:
 
     def forget(self, address: str) -> None:
         """Remove what is left of a node."""
+        self._left += self.processes(address)
         self._cluster.remove_node(self._nodes.pop(address), allow_graceful=False)
 
     def end(self) -> None:
         self.close_links()
+        left = [*self._left, *(one for address in self._nodes for one in self.processes(address))]
         self._cluster.shutdown()
+        self.signal(left, signal.SIGKILL)  # Ray's agents of a node that was killed stay for a minute

@@ -15,6 +15,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import sys
 import tempfile
 import threading
@@ -40,6 +41,7 @@ WRITES, READS = 16, 64
 """So many writes, and reads, may be on their way."""
 END_S = 1.8
 """How long the command gets to end after the end of its stdin."""
+HEAD_START_S = 90
 HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
 """How often the head of the cluster is looked for, and how long it may be away."""
 YIELDING_NICE = 5
@@ -219,6 +221,7 @@ def head(channel: Channel, words: dict[str, Any]) -> None:
     """Run a cluster on the loopback interface of this machine until stdin ends."""
     ray = load(words)
     folder = str(Path(words["token"]).parent / "ray")
+    signal.alarm(HEAD_START_S)  # it kills this process, and what Ray has started with it
     try:
         ray.init(
             address="local",
@@ -229,6 +232,7 @@ def head(channel: Channel, words: dict[str, Any]) -> None:
         )
     except Exception as error:
         raise Refusal(f"Ray did not start on this machine: {first_line(error)}") from error
+    signal.alarm(0)
     write(channel.out_fd, (json.dumps({"address": ray.get_runtime_context().gcs_address}) + "\n").encode())
     while os.read(channel.in_fd, CHUNK_BYTES):
         pass
