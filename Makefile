@@ -42,7 +42,7 @@ debian-packages:
 test-tf218: $(VENV_218)/stamp  ## Run the trainer's tests and the scripts under TensorFlow 2.18.
 	$(VENV_218)/bin/python -m pytest tests/trainer tests/scripts -m trainer $(ARGS)
 
-test-ray: $(VENV_RAY)/stamp  ## Run the tests of lanes on Ray, on clusters of their own; two minutes.
+test-ray: $(VENV_RAY)/stamp  ## Run the tests of lanes on Ray, on clusters of their own; four minutes.
 	$(VENV_RAY)/bin/python -m pytest tests/ray_cluster -m ray $(ARGS)
 
 lint: $(VENV)/dev.stamp  ## Check style and types.

@@ -7,7 +7,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,17 @@ def options_of(description: str | None, **defaults: Any) -> argparse.Namespace:
     """Read the command line: an option for each default, of its type; None stands for a text, False for a flag."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, **defaults)
+    return parser.parse_args()
+
+
+def command_of(
+    description: str | None, measured: Mapping[str, tuple[object, dict[str, Any]]]
+) -> argparse.Namespace:
+    """Read the command line: `what` of those that are measured, each with the options of its defaults."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="what", required=True)
+    for name, (_, defaults) in measured.items():
+        add_options(commands.add_parser(name), **defaults)
     return parser.parse_args()
 
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/ray_lanes.py start [--times 10]   a lane on a running cluster, to its first word
     python tests/benchmarks/ray_lanes.py keys [--times 400]   a request to a child and its answer
-    python tests/benchmarks/ray_lanes.py fair [--pairs 12]    a lane on Ray against one started here
+    python tests/benchmarks/ray_lanes.py fair [--minutes 8]   a lane on Ray against one started here
 
 `fair` trains small-dense; the others use children that train nothing. It needs Ray and a quiet machine.
 """
@@ -20,14 +20,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from ray_cluster.clusters import Nodes
-from support.hosts import Linked
 from support.waiting import wait_for
 
-from tests.benchmarks.common import add_options, met
-from tests.benchmarks.hosts import begin_child, compare, percentiles
+from tests.benchmarks.common import command_of, met
+from tests.benchmarks.hosts import FAIR_OPTIONS, begin_child, compare, percentiles
 from tfmon.lanes.process import LaneProcess
 from tfmon.model.lane_events import Hello
-from tfmon.probes.machine import read_machine
 
 START_S, KEY_MS, FAIR = 3.0, 5.0, 0.015
 """The goals."""
@@ -64,28 +62,18 @@ def keys(nodes: Nodes, options: argparse.Namespace) -> None:
 
 
 def fair(nodes: Nodes, options: argparse.Namespace) -> None:
-    def connect() -> Linked:
-        link = nodes.connect(f"ray:{nodes.last}")
-        here, there = read_machine().nice, link.machine.nice
-        assert here == there, f"nice value {there} there, {here} here"
-        return link
-
-    compare(connect, "on Ray", options, FAIR)
+    compare(nodes.connect(f"ray:{nodes.last}"), "on Ray", options, FAIR)
 
 
 MEASURED = {
     "start": (start, {"times": 10}),
     "keys": (keys, {"times": 400}),
-    "fair": (fair, {"pairs": 12, "rounds": 16}),
+    "fair": (fair, FAIR_OPTIONS),
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="what", required=True)
-    for name, (_, defaults) in MEASURED.items():
-        add_options(commands.add_parser(name), **defaults)
-    options = parser.parse_args()
+    options = command_of(__doc__, MEASURED)
     os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
     os.environ.pop("RAY_ADDRESS", None)
     nodes = Nodes()

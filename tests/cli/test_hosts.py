@@ -134,6 +134,8 @@ def test_a_doctor_that_does_not_get_there_says_why(run):
 def test_wrong_names_are_refused_before_anything_is_started(monkeypatch, tmp_path):
     refused = CliRunner().invoke(command, ["--", "-oProxyCommand=touch x"])
     assert isinstance(refused.exception, UsageError) and "is no host" in refused.exception.message
+    refused = CliRunner().invoke(command, ["gpu2", "--ray", "10.0.0.1:6379"])
+    assert isinstance(refused.exception, UsageError) and "nodes of a cluster alone" in refused.exception.message
     empty = tmp_path / "config.toml"
     empty.touch()
     monkeypatch.setenv(settings.FILE_VARIABLE, str(empty))

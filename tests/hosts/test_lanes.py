@@ -154,6 +154,8 @@ def test_a_profile_is_brought_here(ssh, tmp_path):
     (told,) = [event for event in child.events if isinstance(event, Profiled)]
     assert told.folder == str(here) and Path(told.path).parent == here
     assert Path(told.path).read_bytes() == b"x" * 3_000_000
+    with pytest.raises(TfmonError, match="gpu2: nothing: No such file"):
+        link._line.fetch("nothing")
 
 
 def test_the_monitor_suspends_all_lanes_with_itself_and_only_continues_those_that_ran(ssh):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tfmon.errors import TfmonError
+from tfmon.errors import TfmonError, UsageError
 from tfmon.hosts import ray_shell
 from tfmon.hosts.host import Host
 from tfmon.hosts.ray_cluster import RayCluster, RayNode
+from tfmon.hosts.ray_nodes import Refusal, lacking, matching
 from tfmon.hosts.reservation import Reservation, gpus_needed, is_ray, word_of
 from tfmon.hosts.trouble import why_ended
 from tfmon.hosts.wire import Wire
@@ -124,11 +126,62 @@ def test_a_python_without_ray_is_named(tmp_path, monkeypatch):
 def test_the_nodes_are_those_that_are_alive_and_ray_prints_into_nothing(fake_ray, address):
     cluster = RayCluster(address, fake_ray("print('connected')"), cpus=2)
     assert cluster.nodes() == (RayNode("a", "10.0.0.1", "10.0.0.1", cpus=4),)
-    assert (cluster.workers("ray/cpu"), cluster.workers("ray/gpu"), cluster.workers("ray:10.0.0.9/cpu")) == (
-        1,
-        0,
-        0,
-    )
+    assert cluster.workers("ray/cpu") == 1
+    with pytest.raises(TfmonError, match=r"^no node has a GPU; there are: 4 CPUs$"):
+        cluster.workers("ray/gpu")
+
+
+def node(name: str, kind: str = "", gpus: int = 0, free: int | None = None) -> dict[str, object]:
+    """Return a node with two CPUs, of a machine whose host name is "box"."""
+    kinds = (kind,) if kind else ()
+    return asdict(RayNode(name, name, name, "box", kinds, 2, gpus, free_cpus=free, free_gpus=free))
+
+
+@pytest.mark.parametrize(
+    ("word", "gpus", "found"),
+    [
+        ("", 0, "n1 n2 n3"),
+        ("", 1, "n2 n3"),
+        ("h100", 1, "n2"),
+        ("n1", 0, "n1"),
+        ("box", 0, "n3"),
+        ("H200", 1, "no node has an H200; there are: 1 × A100, 2 × H100, 6 CPUs"),
+        (
+            "node9",
+            1,
+            "no node is called node9 or has such a GPU; there are: 1 × A100, 2 × H100, 6 CPUs on n1, n2, n3",
+        ),
+        ("H100", 3, "no node H100 has 3 GPUs; there are: 1 × A100, 2 × H100, 6 CPUs"),
+    ],
+)
+def test_a_reservation_is_for_nodes_that_have_what_it_asks_or_says_what_there_is(word, gpus, found):
+    nodes = [node("n1"), node("n2", "H100", 2, free=0), node("n3", "A100", 1, free=1)]
+    try:
+        possible = matching(nodes, {"word": word, "gpus": gpus, "cpus": 1, "node": ""})
+    except Refusal as refusal:
+        assert refusal.error == found
+    else:
+        assert " ".join(one["name"] for one in possible) == found
+
+
+def test_a_reservation_that_waited_says_what_is_free_where_ray_says_it():
+    words = {"gpus": 2, "cpus": 1}
+    known = lacking([node("n1", "H100", 2, free=1)], words, 30)
+    assert known.error == "no node has 2 free GPUs now: after 30 s of waiting 1 of 2 GPUs are free"
+    assert lacking([node("n1", "H100", 2)], words, 30).error == "Ray started no process within 30 s"
+
+
+@pytest.mark.process
+def test_a_cluster_of_our_own_that_does_not_start_says_so_each_time_and_leaves_nothing(
+    fake_ray, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(folder := tmp_path / "temporary"))
+    folder.mkdir()
+    cluster = RayCluster("local", fake_ray("raise OSError('no memory')"))
+    for _ in range(2):
+        with pytest.raises(TfmonError, match="Ray did not start on this machine: no memory"):
+            cluster.host("ray")
+    assert not list(folder.iterdir())
 
 
 def test_a_name_says_what_is_asked_of_the_cluster():
@@ -143,6 +196,8 @@ def test_a_name_says_what_is_asked_of_the_cluster():
     assert [gpus_needed(specs[:count]) for count in (1, 2, 3)] == [0, 1, 3]
     several = [parse_lane(text, ()) for text in ("ray/4xgpu", "ray/gpu:3+1", "ray/2xcpu")]
     assert [gpus_needed([spec]) for spec in several] == [4, 4, 0]
+    with pytest.raises(UsageError, match=r"ray:H100/gpu:all: Ray reserves a number of GPUs"):
+        gpus_needed([parse_lane("ray:H100/gpu:all", ())])
 
 
 def test_the_bridge_is_told_neither_the_token_itself_nor_what_only_the_monitor_needs():

@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,6 +18,7 @@ from support.hosts import Linked
 from tfmon.hosts.host import Host
 from tfmon.hosts.ray_cluster import RayCluster
 
+FAKE_TFMON = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 ADDRESSES = (f"127.0.0.{last}" for last in itertools.count(2))
 
 
@@ -28,6 +33,7 @@ class Nodes:
         self._cluster = Cluster(initialize_head=True, head_node_args=words)
         self._nodes: dict[str, Any] = {self.head: self._cluster.head_node}
         self._links: list[Linked] = []
+        self._left: list[psutil.Process] = []
         self.address = str(self._cluster.address)
         self.ray = RayCluster(self.address)
 
@@ -61,6 +67,18 @@ class Nodes:
         link.open()
         return link
 
+    @contextlib.contextmanager
+    def sweep(self, file: Path, places: str) -> Iterator[subprocess.Popen[str]]:
+        """Run a sweep of lanes that train nothing, as a user does; it is killed where the block ends first."""
+        words = [sys.executable, str(FAKE_TFMON), "sweep", "small-dense", "--ray", self.address, "--on", places]
+        words += ["--over", "batch_size=16,64,128", "--slice", "0.2", "--until-ci", "10%", "--record", str(file)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([*words, "--json"], text=True, **pipes) as sweep:
+            try:
+                yield sweep
+            finally:
+                sweep.kill()
+
     def close_links(self) -> None:
         while self._links:
             self._links.pop().close()
@@ -85,6 +103,7 @@ class Nodes:
     def kill(self, address: str) -> list[psutil.Process]:
         """Kill what Ray runs on a node, and return all that was there."""
         there = self.processes(address)
+        self._left += there
         raylet = self._nodes[address].all_processes["raylet"][0].process
         raylet.kill()
         raylet.wait()
@@ -96,8 +115,11 @@ class Nodes:
 
     def forget(self, address: str) -> None:
         """Remove what is left of a node."""
+        self._left += self.processes(address)
         self._cluster.remove_node(self._nodes.pop(address), allow_graceful=False)
 
     def end(self) -> None:
         self.close_links()
+        left = [*self._left, *(one for address in self._nodes for one in self.processes(address))]
         self._cluster.shutdown()
+        self.signal(left, signal.SIGKILL)  # Ray's agents of a node that was killed stay for a minute

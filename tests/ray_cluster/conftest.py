@@ -31,6 +31,7 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory, build_fake_nvml) -> I
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
         patch.delenv("RAY_ADDRESS", raising=False)
+        patch.setenv("FASTER", "batch_size=16:1.2 batch_size=64:1.6 batch_size=128:1.4")  # of trainers there
         # Ray notes there which cluster was started last: that of a user must not be forgotten for one of a test.
         # The paths of its sockets may not be long.
         patch.setenv("RAY_TMPDIR", folder := tempfile.mkdtemp(prefix="ray-", dir="/tmp"))

@@ -26,9 +26,9 @@ from tfmon.model.lane_events import Hello
 from tfmon.model.lane_state import DONE
 from tfmon.model.race import TURNS
 
-pytestmark = [pytest.mark.ray, pytest.mark.process]
+from .clusters import FAKE_TFMON
 
-FAKE_TFMON = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
+pytestmark = [pytest.mark.ray, pytest.mark.process]
 
 
 def look(link, **environment: str | None) -> dict[str, object]:
@@ -89,7 +89,7 @@ def test_lanes_of_one_name_share_a_node_and_its_gpus_which_no_other_lane_gets(cl
     ("name", "more", "said"),
     [
         ("ray:A100", {"gpus": 1}, "no node has an A100; there are: 2 × H100, 4 CPUs"),
-        ("ray:node7", {}, "no node is called node7 or has such a GPU; there are: 2 × H100, 4 CPUs"),
+        ("ray:node7", {}, "no node is called node7 or has such a GPU; there are: 2 × H100, 4 CPUs on {nodes}"),
         ("ray:H100", {"gpus": 3}, "no node H100 has 3 GPUs; there are: 2 × H100, 4 CPUs"),
         ("ray", {"cpus": 64}, "no node has 64 CPUs; there are: 2 × H100, 4 CPUs"),
     ],
@@ -97,7 +97,18 @@ def test_lanes_of_one_name_share_a_node_and_its_gpus_which_no_other_lane_gets(cl
 def test_what_no_node_has_is_not_asked_for(cluster, name, more, said):
     with pytest.raises(TfmonError) as refused:
         cluster.connect(name, **more)
-    assert refused.value.message == said
+    assert refused.value.message == said.format(nodes=f"{cluster.head}, {cluster.last}")
+
+
+def test_a_token_or_a_version_that_does_not_fit_has_its_line(cluster, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+        with pytest.raises(TfmonError, match="did not take the token"):
+            cluster.ray.nodes()
+    (tmp_path / "sitecustomize.py").write_text("import ray\nray.__version__ = '1.0.0'\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(TfmonError, match=r"runs Ray 2\.\S+ with Python \S+; this is Ray 1\.0\.0 with Python 3"):
+        cluster.connect("ray")
 
 
 def test_the_nodes_are_listed_with_what_is_free(cluster):
@@ -173,31 +184,6 @@ def test_a_race_of_the_whole_program_prints_its_result_and_no_word_of_rays(clust
     assert all(lane["steps"] and not lane["disturbed_by"] for lane in told["lanes"])
     assert told["lanes"][2]["device_name"] in ("NVIDIA Busy", "NVIDIA Idle")
     assert told["hosts"]["ray:H100"]["machine"]["nice"] == told["machine"]["nice"]
-
-
-def test_a_sweep_has_a_worker_on_each_node_that_has_room(cluster, tmp_path):
-    command = [
-        sys.executable,
-        str(FAKE_TFMON),
-        "sweep",
-        "small-dense",
-        "--over",
-        "batch_size=16,64",
-        "--on",
-        "ray/cpu",
-    ]
-    done = subprocess.run(
-        [*command, "--ray", cluster.address, "--until-ci", "20%", "--slice", "0.2", "--json"],
-        env={**os.environ, "TFMON_STATE": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    found = json.loads(done.stdout)
-    assert len(found["places"]) == 2, found["places"]
-    assert all(one["ratio"] > 0 and one["state"] != "failed" for one in found["combinations"]), found
 
 
 def test_a_cluster_of_our_own_listens_on_the_loopback_interface_alone_and_leaves_nothing(cluster, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -130,16 +131,23 @@ def test_a_monitor_that_is_killed_leaves_nothing_on_the_node_and_prints_no_word_
     cluster.forget(address)
 
 
-def test_a_head_that_is_killed_is_named_and_nothing_is_left(cluster, monkeypatch):
-    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "4")
-    own = Nodes()
+def test_a_head_that_is_killed_is_named_and_nothing_is_left_and_a_sweep_keeps_what_it_has(cluster, tmp_path):
+    """Ray itself notices after a minute."""
+    own, file = Nodes(), tmp_path / "night.sweep"
     try:
         link = own.connect(f"ray:{own.add()}")
         children, agent = start_all_kinds(link), link.agent
-        own.kill_head()
-        told = link.wait_for_loss(30)
-        assert told.reason == f"the head of the Ray cluster, {own.address}, is gone"
-        assert all(child.failure.kind == HOST_LOST for child in children)
-        until(lambda: all_gone(children, agent.pid), GONE_S, "all are gone")
+        with own.sweep(file, f"ray:{own.head}/cpu") as sweep:
+            wait_for(lambda: file.exists() and b"PairMeasured" in file.read_bytes(), 60, "something is measured")
+            own.kill_head()
+            told = link.wait_for_loss(TOLD_S + LATE_S)
+            assert told.reason == f"the head of the Ray cluster, {own.address}, is gone"
+            assert all(child.failure.kind == HOST_LOST for child in children)
+            until(lambda: all_gone(children, agent.pid), GONE_S - TOLD_S, "all are gone")
+            out, err = sweep.communicate(timeout=60)
+        assert (sweep.returncode, err) == (1, "")
+        found = json.loads(out)
+        assert f"no Ray cluster answers at {own.address}" in found["interrupted"]
+        assert sum(one["pairs"] for one in found["combinations"]) == file.read_text().count("PairMeasured") > 0
     finally:
         own.end()

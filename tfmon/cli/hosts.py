@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import NoReturn
@@ -36,6 +37,8 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     Exit codes: 0 all can be used, 1 one cannot, 2 wrong usage.
     """
     if address is not None:
+        if names:
+            raise UsageError("--ray lists the nodes of a cluster alone", f"tfmon hosts {names[0]} asks a host")
         _list_nodes(address, ray_python, as_json)
     from tfmon.hosts.survey import survey
     from tfmon.model.spec import SpecError, check_host
@@ -63,7 +66,10 @@ def _list_nodes(address: str, python: str | None, as_json: bool) -> NoReturn:
     from tfmon.reports.ray import to_json, to_text
     from tfmon.runner.settings import ascii_only
 
-    with options.errors_as_json(as_json):
-        nodes = RayCluster(address, options.ray_interpreter(python)).nodes()
+    with (
+        options.errors_as_json(as_json),
+        contextlib.closing(RayCluster(address, options.ray_interpreter(python))) as cluster,
+    ):
+        nodes = cluster.nodes()
     click.echo(json.dumps(to_json(nodes), indent=2) if as_json else to_text(nodes, ascii_only=ascii_only()))
     sys.exit(EXIT_FINE)

@@ -16,6 +16,7 @@ from tfmon.hosts.frames import Kind
 from tfmon.hosts.host import Host
 from tfmon.hosts.line import Line
 from tfmon.hosts.remote import RemoteProcess
+from tfmon.hosts.trouble import HostError
 from tfmon.hosts.wire import Greeting, Wire
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.launcher import ProcessLauncher
@@ -104,6 +105,8 @@ class Connection:
             self.host = replace(self.host, ray=self.host.ray.placed(greeting.launcher))
         self._line = line = Line(wire, greeting, rest, self._sink)
         try:
+            if self._closed:  # meanwhile, when there was no line to close
+                raise HostError(f"the connection to {self.host.name} was broken off")
             line.measure()
             self.machine = self._read_machine(line)
         except BaseException:

@@ -39,7 +39,8 @@ class _Question:
 
     answered: threading.Event = field(default_factory=threading.Event)
     parts: list[bytes] = field(default_factory=list)
-    error: str = ""
+    kind: int = 0
+    """What the answer came as."""
 
 
 class Line:
@@ -122,11 +123,7 @@ class Line:
     def ask(self, question: str, words: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the agent's answer; raises TfmonError where it has none."""
         payload = json.dumps({"question": question, "words": words}).encode()
-        answer = json.loads(self._call(self.next_number(), Kind.ASK, payload, timeout_s))
-        if "error" in answer:
-            hint = clean(str(answer.get("hint", "")), 400)
-            raise HostError(f"{self.host}: {clean(str(answer['error']), 400)}", hint)
-        return dict(answer)
+        return dict(json.loads(self._call(self.next_number(), Kind.ASK, payload, timeout_s)))
 
     def measure(self) -> None:
         """Set the clock by some pings, one after another, and tell of the link."""
@@ -155,18 +152,20 @@ class Line:
         self._loop.close()
         self.over.wait(CLOSE_S + 1.0)
 
-    def _call(self, number: int, kind: Kind, payload: bytes, timeout_s: float) -> bytes:
+    def _call(self, number: int, kind: Kind, sent: bytes, timeout_s: float) -> bytes:
         question = self._questions[number] = _Question()
         try:
             if not self.lost:
-                self.put(kind, number, payload)
+                self.put(kind, number, sent)
                 if not question.answered.wait(timeout_s):
                     raise HostError(f"{self.host} did not answer within {timeout_s:.0f} s")
             if self.lost:
                 raise HostError(f"{self.host} is lost: {self.lost}")
-            if question.error:
-                raise HostError(f"{self.host}: {clean(question.error, 400)}")
-            return b"".join(question.parts)
+            payload = b"".join(question.parts)
+            if question.kind == Kind.ANSWER and "error" in (answer := json.loads(payload)):
+                hint = clean(str(answer.get("hint", "")), 400)
+                raise HostError(f"{self.host}: {clean(str(answer['error']), 400)}", hint)
+            return payload
         finally:
             self._questions.pop(number, None)
 
@@ -204,7 +203,7 @@ class Line:
             question.parts.append(frame.payload)
             return
         if frame.kind != Kind.CHUNK:
-            question.parts = [frame.payload]
+            question.parts, question.kind = [frame.payload], frame.kind
         question.answered.set()
 
     def _crowded(self) -> bool:

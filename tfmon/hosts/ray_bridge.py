@@ -15,11 +15,13 @@ import contextlib
 import json
 import os
 import select
+import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,20 +29,21 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from tfmon.hosts import ray_shell
-from tfmon.hosts.ray_connect import answers, connect, first_line, load
-from tfmon.hosts.ray_nodes import Refusal, lacking, list_nodes, matching
+from tfmon.hosts.ray_connect import connect, first_line, load, why_silent
+from tfmon.hosts.ray_nodes import SIGN, Refusal, lacking, list_nodes, matching
 
 if __name__ == "__main__":
     del sys.path[0]  # Ray has packages of its own, and tells its workers where this process looks for modules
 
-SIGN = "tfmon: "
 TRIES, AGAIN_S = 3, 2.0
 WRITE_S = 30.0
-WRITES = 16
-"""So many writes may be on their way."""
+WRITES, READS = 16, 64
+"""So many writes, and reads, may be on their way."""
 END_S = 1.8
 """How long the command gets to end after the end of its stdin."""
-HEAD_EVERY_S = 2.0
+HEAD_START_S = 90
+HEAD_EVERY_S, HEAD_AWAY_S = 1.0, 5.0
+"""How often the head of the cluster is looked for, and how long it may be away."""
 YIELDING_NICE = 5
 CHUNK_BYTES = 65_536
 
@@ -65,6 +68,10 @@ class Channel:
             self.tell(error=" ".join(refusal.error.split())[:400], hint=refusal.hint)
         os._exit(1)
 
+    def close_out(self) -> None:
+        """Close stdout; what is written to it from now on is lost. Thread: any."""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.out_fd)
+
     def end_with_monitor(self) -> NoReturn:
         """End a little after the monitor's end of stdin is closed, whatever else is going on. Thread: its own."""
         ends = select.poll()
@@ -83,121 +90,128 @@ def write(fd: int, data: bytes) -> None:
 # ---------------------------------------------------------------- a command on a node
 
 
-def run(channel: Channel, words: dict[str, Any], command: list[str]) -> NoReturn:
-    """Run a command on a node, and end with it."""
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    given = {key: os.environ[key] for key in words["variables"] if key in os.environ}  # before Ray sets its own
-    with contextlib.suppress(OSError):
-        os.nice(YIELDING_NICE)
-    ray = connect(channel.fail, words)
-    shell, placed, name = begin(ray, words, command, given, nice)
-    channel.tell(placed={**placed, "name": name, "nice": nice})
-    head = ray.get_runtime_context().gcs_address
-    threading.Thread(target=watch_head, args=(channel, head), daemon=True).start()
-    threading.Thread(target=pass_down, args=(channel, ray, shell), daemon=True).start()
-    pass_up(channel, ray, shell, name)
+class Lane:
+    """A command on a node, to which the pipes of this process belong."""
 
+    def __init__(self, channel: Channel, words: dict[str, Any], command: list[str]) -> None:
+        """Connect to the cluster."""
+        self._channel, self._words, self._command = channel, words, command
+        self._nice = os.getpriority(os.PRIO_PROCESS, 0)
+        # Before Ray sets its own.
+        self._given = {key: os.environ[key] for key in words["variables"] if key in os.environ}
+        with contextlib.suppress(OSError):
+            os.nice(YIELDING_NICE)
+        self._ray = connect(channel.fail, words)
+        self._shell: Any = None
+        self._node = ""
 
-def begin(
-    ray: Any,  # noqa: ANN401
-    words: dict[str, Any],
-    command: list[str],
-    given: dict[str, str],
-    nice: int,
-) -> tuple[Any, dict[str, Any], str]:
-    """Start a command on a node, once there is room for it; return its actor, where it is, and the node's name."""
-    tries = TRIES
-    while True:
-        nodes = list_nodes(ray)
-        possible = matching(nodes, words)
-        shell = reserve(ray, words, possible, everywhere=len(possible) == len(nodes), nice=nice)
-        try:
-            placed = ray.get(shell.start.remote(command, given, nice), timeout=words["wait_s"])
-        except ray.exceptions.GetTimeoutError as error:
-            known = {node["id"] for node in possible}
-            latest = [node for node in list_nodes(ray) if node["id"] in known]
-            raise lacking(latest, words, words["wait_s"]) from error
-        except ray.exceptions.RayError as error:
-            tries -= 1
-            if not tries or isinstance(error, ray.exceptions.RayTaskError):
-                cause = getattr(error, "cause", None) or error
-                raise Refusal(f"Ray could not start a process on a node: {first_line(cause)}") from error
-            time.sleep(AGAIN_S)  # a node that died a moment ago is still there for Ray
+    def run(self) -> NoReturn:
+        """Run the command, and end with it."""
+        threading.Thread(target=self._watch_head, daemon=True).start()
+        placed = self._begin()
+        self._channel.tell(placed={**placed, "nice": self._nice})
+        threading.Thread(target=self._pass_down, daemon=True).start()
+        self._pass_up()
+
+    def _begin(self) -> dict[str, Any]:
+        """Start the command, once there is room for it, and return where it is."""
+        ray, words = self._ray, self._words
+        for left in range(TRIES - 1, -1, -1):
+            possible = matching(list_nodes(ray), words)
+            shell = self._reserve(possible)
+            try:
+                start = shell.start.remote(self._command, self._given, self._nice)
+                placed: dict[str, Any] = ray.get(start, timeout=words["wait_s"])
+            except ray.exceptions.GetTimeoutError as error:
+                known = {node["id"] for node in possible}
+                latest = [node for node in list_nodes(ray) if node["id"] in known]
+                raise lacking(latest, words, words["wait_s"]) from error
+            except ray.exceptions.RayError as error:
+                if not left or isinstance(error, ray.exceptions.RayTaskError):
+                    cause = getattr(error, "cause", None) or error
+                    raise Refusal(f"Ray could not start a process on a node: {first_line(cause)}") from error
+            else:
+                names = {node["id"]: node["name"] for node in possible}
+                self._node = names.get(placed["node"], placed["node"])
+                if words["visible"] in (None, placed["visible"]):
+                    self._shell = shell
+                    return placed
+                ray.kill(shell)
+            time.sleep(AGAIN_S)  # for Ray, a node that died is still there, and a GPU that was freed not yet free
+        raise Refusal(f"Ray gives another GPU of {self._node} than before", "a new race begins with that one")
+
+    def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401
+        """Return an actor that is about to be made on one of the possible nodes."""
+        ray, words = self._ray, self._words
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        options: dict[str, Any] = {"num_cpus": words["cpus"], "num_gpus": words["gpus"], "max_restarts": 0}
+        if len(possible) == 1:
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(possible[0]["id"], soft=False)
         else:
-            name = next((node["name"] for node in possible if node["id"] == placed["node"]), placed["node"])
-            if words["visible"] in (None, placed["visible"]):
-                return shell, placed, name
-            tries -= 1
-            ray.kill(shell)
-            if not tries:
-                raise Refusal(f"Ray gives another GPU of {name} than before", "a new race begins with that one")
-            time.sleep(AGAIN_S)  # the one from before may not be free yet
+            options["scheduling_strategy"] = "SPREAD"
+            kinds = [kind for node in possible for kind in node["kinds"] if kind.lower() == words["word"].lower()]
+            options["resources"] = {f"accelerator_type:{kind}": 0.001 for kind in kinds[:1]}
+        # Ray's workers have a nice value of 15 otherwise, and lanes inherit it.
+        options["runtime_env"] = {"env_vars": {"RAY_worker_niceness": str(self._nice)}}
+        ray.cloudpickle.register_pickle_by_value(ray_shell)
+        actor = ray.remote(concurrency_groups={"down": 1, "up": 1})(ray_shell.Shell)
+        return actor.options(**options).remote()
 
+    def _pass_down(self) -> None:
+        """Pass what comes on stdin to the command, and its end."""
+        ray = self._ray
+        write_there = self._shell.write.options(concurrency_group="down")
+        under_way: deque[Any] = deque()
+        number = 0
+        with contextlib.suppress(ray.exceptions.RayError):  # `_pass_up` sees it, too
+            while chunk := os.read(self._channel.in_fd, CHUNK_BYTES):
+                under_way.append(write_there.remote(number, chunk))
+                number += 1
+                if len(under_way) > WRITES:
+                    ray.get(under_way.popleft(), timeout=WRITE_S)
+            self._end()
 
-def reserve(
-    ray: Any,  # noqa: ANN401
-    words: dict[str, Any],
-    possible: list[dict[str, Any]],
-    *,
-    everywhere: bool,
-    nice: int,
-) -> Any:  # noqa: ANN401
-    """Return an actor that is about to be made on one of the possible nodes; `everywhere` if these are all."""
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    def _end(self) -> Any:  # noqa: ANN401
+        """Have the command end; return what Ray calls that."""
+        return self._shell.end.options(concurrency_group="down").remote()
 
-    options: dict[str, Any] = {"num_cpus": words["cpus"], "num_gpus": words["gpus"], "max_restarts": 0}
-    if len(possible) == 1:
-        options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(possible[0]["id"], soft=False)
-    else:
-        options["scheduling_strategy"] = "SPREAD"
-        kinds = [kind for node in possible for kind in node["kinds"] if kind.lower() == words["word"].lower()]
-        if kinds and not everywhere:
-            options["resources"] = {f"accelerator_type:{kinds[0]}": 0.001}
-    # Ray's workers have a nice value of 15 otherwise, and lanes inherit it.
-    options["runtime_env"] = {"env_vars": {"RAY_worker_niceness": str(nice)}}
-    ray.cloudpickle.register_pickle_by_value(ray_shell)
-    actor = ray.remote(concurrency_groups={"down": 1, "up": 1})(ray_shell.Shell)
-    return actor.options(**options).remote()
+    def _pass_up(self) -> NoReturn:
+        """Pass what the command writes to stdout, and end with its exit code."""
+        ray, channel = self._ray, self._channel
+        read_there = self._shell.read.options(
+            concurrency_group="up", num_returns="streaming", _generator_backpressure_num_objects=READS
+        )
+        try:
+            for part in read_there.remote():
+                write(channel.out_fd, ray.get(part))
+            code, said = ray.get(self._shell.reap.remote(), timeout=5.0)
+            write(channel.error_fd, said.encode())
+        except ray.exceptions.RayActorError as error:
+            # Of a node that died Ray knows later on that it did.
+            known = not isinstance(error, ray.exceptions.ActorUnavailableError)
+            more = f": {first_line(error)}" if known else ""
+            raise Refusal(f"Ray lost its process on {self._node}{more}") from error
+        except ray.exceptions.RayError as error:
+            raise Refusal(f"the connection to {self._node} broke: {first_line(error)}") from error
+        except OSError:  # nobody reads: the monitor is gone
+            code = 1
+        os._exit(code & 0xFF)
 
-
-def pass_down(channel: Channel, ray: Any, shell: Any) -> None:  # noqa: ANN401
-    """Pass what comes on stdin to the command, and its end."""
-    write_there = shell.write.options(concurrency_group="down")
-    under_way: deque[Any] = deque()
-    number = 0
-    with contextlib.suppress(ray.exceptions.RayError):  # `pass_up` sees it, too
-        while chunk := os.read(channel.in_fd, CHUNK_BYTES):
-            under_way.append(write_there.remote(number, chunk))
-            number += 1
-            if len(under_way) > WRITES:
-                ray.get(under_way.popleft(), timeout=WRITE_S)
-        shell.end.options(concurrency_group="down").remote()
-
-
-def pass_up(channel: Channel, ray: Any, shell: Any, name: str) -> NoReturn:  # noqa: ANN401
-    """Pass what the command writes to stdout, and end with its exit code."""
-    try:
-        for part in shell.read.options(concurrency_group="up", num_returns="streaming").remote():
-            write(channel.out_fd, ray.get(part))
-        code, said = ray.get(shell.reap.remote(), timeout=5.0)
-        write(channel.error_fd, said.encode())
-    except ray.exceptions.RayActorError as error:
-        # Of a node that died Ray knows later on that it did.
-        known = not isinstance(error, ray.exceptions.ActorUnavailableError)
-        more = f": {first_line(error)}" if known else ""
-        raise Refusal(f"Ray lost its process on {name}{more}") from error
-    except ray.exceptions.RayError as error:
-        raise Refusal(f"the connection to {name} broke: {first_line(error)}") from error
-    except OSError:  # nobody reads: the monitor is gone
-        code = 1
-    os._exit(code & 0xFF)
-
-
-def watch_head(channel: Channel, address: str) -> None:
-    """Say when the head of the cluster is gone: Ray then ends this process without a word, some time later."""
-    while answers(address):
-        time.sleep(HEAD_EVERY_S)
-    channel.tell(error=f"the head of the Ray cluster, {address}, is gone", hint="")
+    def _watch_head(self) -> NoReturn:
+        """End with the head of the cluster. The command would go on without it, and Ray for a minute."""
+        address = self._ray.get_runtime_context().gcs_address
+        answered_s = time.monotonic()
+        while time.monotonic() - answered_s < HEAD_AWAY_S:
+            time.sleep(HEAD_EVERY_S)
+            if not why_silent(address):
+                answered_s = time.monotonic()
+        self._channel.tell(error=f"the head of the Ray cluster, {address}, is gone", hint="")
+        self._channel.close_out()
+        if self._shell is not None:
+            with contextlib.suppress(self._ray.exceptions.RayError):
+                self._ray.get(self._end(), timeout=HEAD_EVERY_S)
+        os._exit(1)
 
 
 # ---------------------------------------------------------------- a cluster of our own
@@ -207,6 +221,7 @@ def head(channel: Channel, words: dict[str, Any]) -> None:
     """Run a cluster on the loopback interface of this machine until stdin ends."""
     ray = load(words)
     folder = str(Path(words["token"]).parent / "ray")
+    signal.alarm(HEAD_START_S)  # it kills this process, and what Ray has started with it
     try:
         ray.init(
             address="local",
@@ -217,6 +232,7 @@ def head(channel: Channel, words: dict[str, Any]) -> None:
         )
     except Exception as error:
         raise Refusal(f"Ray did not start on this machine: {first_line(error)}") from error
+    signal.alarm(0)
     write(channel.out_fd, (json.dumps({"address": ray.get_runtime_context().gcs_address}) + "\n").encode())
     while os.read(channel.in_fd, CHUNK_BYTES):
         pass
@@ -230,7 +246,7 @@ def main() -> None:
         threading.Thread(target=channel.end_with_monitor, daemon=True).start()
     try:
         if what == "lane":
-            run(channel, words, sys.argv[3:])
+            Lane(channel, words, sys.argv[3:]).run()
         elif what == "nodes":
             write(channel.out_fd, (json.dumps(list_nodes(connect(channel.fail, words))) + "\n").encode())
         else:

@@ -14,14 +14,19 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from tfmon.errors import UsageError
 from tfmon.hosts.host import Host
-from tfmon.hosts.reservation import Reservation, gpus_needed, told, word_of
-from tfmon.hosts.trouble import HostError
-from tfmon.model.codec import CodecError, clean, read
-from tfmon.model.spec import parse_lane
+from tfmon.hosts.ray_nodes import Refusal, matching
+from tfmon.hosts.reservation import Reservation, gpus_needed, word_of
+from tfmon.hosts.trouble import HostError, bridge_failed, no_bridge
+from tfmon.hosts.wire import KEPT_BYTES
+from tfmon.model.codec import CodecError, read
+from tfmon.model.spec import SpecError, parse_lane
 
 LOCAL = "local"
 """The address that stands for a cluster of our own."""
@@ -29,7 +34,6 @@ ASK_S = 40.0
 HEAD_S = 60.0
 """How long a cluster of our own may take to start; it takes some seconds."""
 END_S = 6.0
-KEPT_BYTES = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class RayCluster:
             cpus: How many CPUs each reservation takes.
         """
         self._address, self._python, self._cpus = address, python or sys.executable, cpus
-        self._token = ""
+        self._token = self._own_address = ""
         self._starting = threading.Lock()
         self._head: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
@@ -82,7 +86,6 @@ class RayCluster:
         Raises:
             HostError: The cluster cannot be used.
         """
-        said = ""
         try:
             done = subprocess.run(
                 self._reservation("", 0).command("nodes"),
@@ -95,10 +98,10 @@ class RayCluster:
         except subprocess.TimeoutExpired:
             raise HostError(f"the Ray cluster did not answer within {ASK_S:.0f} s") from None
         except OSError as error:
-            raise self._no_bridge(error) from error
-        said = done.stderr[-KEPT_BYTES:].decode(errors="replace")
+            raise no_bridge(self._python, error) from error
         if done.returncode:
-            raise self._why(said, f"it ended with exit code {done.returncode}")
+            said = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
+            raise bridge_failed(said, f"it ended with exit code {done.returncode}")
         try:
             found: tuple[RayNode, ...] = read(json.loads(done.stdout), tuple[RayNode, ...], strict=False)
         except (ValueError, CodecError) as error:
@@ -106,35 +109,41 @@ class RayCluster:
         return found
 
     def workers(self, place: str) -> int:
-        """Return for how many reservations such as `ray/gpu` or `ray:H100/gpu` there is room now; see `nodes`.
+        """Return for how many reservations such as `ray/gpu` or `ray:H100/gpu` there is room now.
 
         On the CPU there is room for one a node: its lanes use all cores.
+
+        Raises:
+            UsageError: There can be no such place.
+            HostError: The cluster cannot be used, or no node ever has room.
         """
-        spec = parse_lane(place, ())
-        gpus, word = gpus_needed([spec]), word_of(spec.host)
-        rooms = [_room(node, gpus, self._cpus) for node in self.nodes() if not word or _fits(node, word)]
-        return sum(rooms if gpus else [min(room, 1) for room in rooms])
+        try:
+            spec = parse_lane(place, ())
+        except SpecError as error:
+            raise UsageError(str(error)) from error
+        asked = self._reservation(word_of(spec.host), gpus_needed([spec]))
+        try:
+            nodes = matching([asdict(node) for node in self.nodes()], asdict(asked))
+        except Refusal as refusal:
+            raise HostError(refusal.error, refusal.hint) from refusal
+        rooms = [_room(node, asked) for node in nodes]
+        return sum(rooms if asked.gpus else [min(room, 1) for room in rooms])
 
     def close(self) -> None:
         """End a cluster of our own, and remove its files. Takes some seconds."""
         with self._starting:
-            if self._head is not None:
-                assert self._head.stdin
-                self._head.stdin.close()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._head.wait(END_S)
-                _kill(self._head)
-                self._head = None
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-                self._folder = None
+            self._end()
 
     # ---------------------------------------------------------------- a cluster of our own
 
     def _reservation(self, word: str, gpus: int) -> Reservation:
         with self._starting:
-            if self._address == LOCAL and self._head is None:
-                self._start()
+            if self._address == LOCAL and not self._own_address:
+                try:
+                    self._start()
+                except BaseException:
+                    self._end()
+                    raise
             address = self._own_address if self._address == LOCAL else self._address
         return Reservation(self._python, address, self._token, word, gpus, self._cpus)
 
@@ -155,8 +164,22 @@ class RayCluster:
                 start_new_session=True,
             )
         except OSError as error:
-            raise self._no_bridge(error) from error
+            raise no_bridge(self._python, error) from error
         self._own_address = self._first_word(self._head)
+
+    def _end(self) -> None:
+        if self._head is not None:
+            assert self._head.stdin
+            self._head.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._head.wait(END_S)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._head.pid, signal.SIGKILL)
+            self._head.wait()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        self._head = self._folder = None
+        self._own_address = ""
 
     def _first_word(self, head: subprocess.Popen[bytes]) -> str:
         """Return the address that a new cluster says."""
@@ -171,37 +194,18 @@ class RayCluster:
                 heard += part
         if heard.endswith(b"\n"):
             return str(json.loads(heard)["address"])
-        _kill(head)
-        said = head.stderr.read(KEPT_BYTES).decode(errors="replace")
-        raise self._why(said, f"no cluster was started within {HEAD_S:.0f} s")
-
-    def _no_bridge(self, error: OSError) -> HostError:
-        why = error.strerror or str(error)
-        return HostError(f"{self._python} did not start: {why}", "--ray-python names a Python that has Ray")
-
-    def _why(self, said: str, otherwise: str) -> HostError:
-        words = told(said.splitlines())
-        if words.get("error"):
-            return HostError(clean(str(words["error"]), 400), clean(str(words.get("hint", "")), 400))
-        last = [line for line in said.splitlines() if line.strip()]
-        return HostError(f"the bridge to Ray failed: {clean(last[-1], 200) if last else otherwise}")
+        os.set_blocking(head.stderr.fileno(), False)
+        said = head.stderr.read(KEPT_BYTES) or b""
+        raise bridge_failed(
+            said.decode(errors="replace").splitlines(), f"no cluster was started within {HEAD_S:.0f} s"
+        )
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def _fits(node: RayNode, word: str) -> bool:
-    names = (node.name, node.address, node.hostname, node.id)
-    return word in names or word.lower() in map(str.lower, node.kinds)
-
-
-def _room(node: RayNode, gpus: int, cpus: float) -> int:
+def _room(node: Mapping[str, Any], asked: Reservation) -> int:
     """Return how many reservations a node has room for; what it has counts where Ray does not say what is free."""
     rooms = []
-    for free, total, amount in ((node.free_gpus, node.gpus, gpus), (node.free_cpus, node.cpus, cpus)):
+    for key, amount in (("gpus", asked.gpus), ("cpus", asked.cpus)):
         if amount:
-            rooms.append(int((total if free is None else free) / amount))
-    return min(rooms, default=0)
+            free = node["free_" + key]
+            rooms.append(int((node[key] if free is None else free) / amount))
+    return min(rooms, default=1)

@@ -19,8 +19,6 @@ from tfmon.hosts.ray_nodes import Refusal
 CONNECT_S = 25.0
 """How long connecting may take: Ray itself would try for minutes, in silence."""
 REACH_S = 4.0
-HEAD_AWAY_S = 20
-"""How long the bridge goes on without the head of the cluster."""
 NONE_RUNS = (
     "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
     "`ray start --head` starts one, --ray HOST:PORT names one, --ray local starts one for this run",
@@ -46,7 +44,7 @@ def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  #
     watch.start()
     if address:
         reach(address)
-    elif (stale := last_started()) and not answers(stale):
+    elif (stale := last_started()) and why_silent(stale):
         raise Refusal(*NONE_RUNS)
     ray = load(words)
     try:
@@ -69,16 +67,16 @@ def last_started() -> str:
         return ""
 
 
-def answers(address: str) -> bool:
-    """Return whether something listens at an address; True for one that cannot be read."""
+def why_silent(address: str) -> str:
+    """Return why nothing listens at HOST:PORT; empty where something does, and for what cannot be read."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
-    except OSError:
-        return False
+    except OSError as error:
+        return error.strerror or str(error)
     except ValueError:
-        return True
-    return True
+        pass
+    return ""
 
 
 def load(words: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -89,7 +87,6 @@ def load(words: dict[str, Any]) -> Any:  # noqa: ANN401
         os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN_PATH"] = "token", words["token"]
         os.environ.pop("RAY_AUTH_TOKEN", None)
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_AWAY_S))
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         import ray
@@ -103,19 +100,17 @@ def load(words: dict[str, Any]) -> Any:  # noqa: ANN401
 
 def reach(address: str) -> None:
     """Raise Refusal where nothing listens at an address."""
-    host, colon, port = address.rpartition(":")
+    _, colon, port = address.rpartition(":")
     if "//" in address or not colon or not port.isdigit():
         raise Refusal(
             f"{address} is no address of a Ray cluster that lanes can be started on",
             "name HOST:PORT of its head, such as 10.0.0.5:6379, on a machine that is part of it",
         )
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
-    except OSError as error:
+    if why := why_silent(address):
         raise Refusal(
-            f"no Ray cluster answers at {address}: {error.strerror or error}",
+            f"no Ray cluster answers at {address}: {why}",
             "`ray status` on its head says where it is; `ray start --head` starts one",
-        ) from error
+        )
 
 
 def refused(named: str, error: Exception) -> Refusal:

@@ -1,15 +1,19 @@
 """The nodes of a Ray cluster: what they have, and which of them a reservation could be on.
 
-Used by the bridge, so it imports the standard library only and stays readable for Python 3.9.
+Used by the bridge, too, so it imports the standard library only and stays readable for Python 3.9.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+SIGN = "tfmon: "
+"""What the bridge's own words begin with."""
 BY_LETTER = "AEFHILMNORSX"
 """Letters whose names begin with a vowel."""
+MOST_NAMES = 8
 
 
 class Refusal(Exception):
@@ -51,21 +55,27 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:  # noqa: ANN401
     return sorted(found, key=lambda node: (node["name"], node["id"]))
 
 
-def matching(nodes: list[dict[str, Any]], words: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the nodes that a reservation could be on; raises Refusal where there is none."""
+def matching(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the nodes that a reservation could be on; raises Refusal where there is none.
+
+    Args:
+        nodes: Those of the cluster, as `list_nodes` returns them.
+        words: Those of the reservation.
+    """
     word, gpus, cpus = words["word"], words["gpus"], words["cpus"]
-    if words["node"]:
-        nodes = [node for node in nodes if node["id"] == words["node"]]
-        if not nodes:
-            raise Refusal("the node of this lane is no longer in the cluster", "a new race finds another")
-    found = nodes
-    if word:
-        called = [node for node in nodes if word in (node["name"], node["address"], node["hostname"], node["id"])]
-        found = called or [node for node in nodes if word.lower() in map(str.lower, node["kinds"])]
     have = have_text(nodes)
+    found = [node for node in nodes if words["node"] in ("", node["id"])]
     if not found:
-        what = f"has {'an' if word[0].upper() in BY_LETTER else 'a'} {word}"
-        raise Refusal(f"no node {what if gpus else f'is called {word} or has such a GPU'}; {have}")
+        raise Refusal("the node of this lane is no longer in the cluster", "a new race finds another")
+    if word:
+        called = [node for node in found if word in (node["name"], node["address"], node["hostname"], node["id"])]
+        # Ray can be told one node by its name; a machine may be several.
+        called.sort(key=lambda node: node["free_gpus" if gpus else "free_cpus"] or 0)
+        found = called[-1:] or [node for node in found if word.lower() in map(str.lower, node["kinds"])]
+        if not found and gpus and word.isupper():
+            raise Refusal(f"no node has {'an' if word[0] in BY_LETTER else 'a'} {word}; {have}")
+        if not found:
+            raise Refusal(f"no node is called {word} or has such a GPU; {have}{_names(nodes)}")
     for what, amount, key in (("GPU", gpus, "gpus"), ("CPU", cpus, "cpus")):
         found = [node for node in found if node[key] >= amount]
         if not found:
@@ -74,7 +84,7 @@ def matching(nodes: list[dict[str, Any]], words: dict[str, Any]) -> list[dict[st
     return found
 
 
-def have_text(nodes: list[dict[str, Any]]) -> str:
+def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Say what a cluster has, such as "there are: 2 × A100, 64 CPUs"."""
     kinds: dict[str, float] = {}
     for node in nodes:
@@ -86,7 +96,14 @@ def have_text(nodes: list[dict[str, Any]]) -> str:
     return "there are: " + ", ".join([*words, f"{cpus:g} CPU{'' if cpus == 1 else 's'}"])
 
 
-def lacking(nodes: list[dict[str, Any]], words: dict[str, Any], waited_s: float) -> Refusal:
+def _names(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Say how the nodes are called, such as " on node1, node2"."""
+    names = list(dict.fromkeys(node["name"] for node in nodes))
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f" on {', '.join(names[:MOST_NAMES])}{more}"
+
+
+def lacking(nodes: Sequence[Mapping[str, Any]], words: Mapping[str, Any], waited_s: float) -> Refusal:
     """Return why a reservation got no room for so long.
 
     Args:
@@ -94,8 +111,9 @@ def lacking(nodes: list[dict[str, Any]], words: dict[str, Any], waited_s: float)
     """
     for key, unit in (("gpus", "GPU"), ("cpus", "CPU")):
         amount = words[key]
-        if amount and all((node["free_" + key] or 0) < amount for node in nodes):
-            free, total = (sum(node[name] or 0 for node in nodes) for name in ("free_" + key, key))
+        known = [node["free_" + key] for node in nodes if node["free_" + key] is not None]
+        if amount and len(known) == len(nodes) and all(free < amount for free in known):
+            free, total = sum(known), sum(node[key] for node in nodes)
             needed = f"a free {unit}" if amount == 1 else f"{amount:g} free {unit}s"
             waited = f"after {waited_s:.0f} s of waiting {free:g} of {total:g} {unit}s are free"
             return Refusal(f"no node has {needed} now: {waited}", "`tfmon hosts --ray` says what is used")

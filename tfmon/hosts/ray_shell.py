@@ -34,7 +34,7 @@ class Shell:
         import ray
 
         context = ray.get_runtime_context()
-        visible = ",".join(context.get_accelerator_ids().get("GPU", []))
+        visible = ",".join(sorted(context.get_accelerator_ids().get("GPU", [])))
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the command runs
         home = Path.home()
         self.popen = subprocess.Popen(

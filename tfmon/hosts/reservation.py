@@ -13,13 +13,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.spec import LaneSpec
+from tfmon.errors import UsageError
+from tfmon.hosts.ray_nodes import SIGN
+from tfmon.model.spec import ALL, LaneSpec
 from tfmon.model.surroundings import INHERITED
 
 RAY = "ray"
 BRIDGE = Path(__file__).with_name("ray_bridge.py")
-SIGN = "tfmon: "
-"""What the bridge's own words begin with."""
 
 
 def is_ray(host: str) -> bool:
@@ -34,8 +34,15 @@ def word_of(host: str) -> str:
 
 
 def gpus_needed(specs: Iterable[LaneSpec]) -> int:
-    """Return how many GPUs a reservation needs for its lanes: they number those that it has from 0."""
-    lanes = (spec for spec in specs if spec.kind == "gpu")
+    """Return how many GPUs a reservation needs for its lanes: they number those that it has from 0.
+
+    Raises:
+        UsageError: a lane is to have all GPUs, of a node that is not known yet.
+    """
+    lanes = [spec for spec in specs if spec.kind == "gpu"]
+    for spec in lanes:
+        if spec.device.endswith(f":{ALL}"):
+            raise UsageError(f"{spec.place}: Ray reserves a number of GPUs", f"name it, as in {spec.host}/4xgpu")
     return max((max(max(spec.indexes, default=0) + 1, spec.devices) for spec in lanes), default=0)
 
 

@@ -38,6 +38,8 @@ class HostError(TfmonError):
 
 def no_launcher(host: Host, program: str, error: OSError) -> HostError:
     """Return the error for a launcher that did not start."""
+    if host.ray is not None:
+        return no_bridge(program, error)
     if isinstance(error, FileNotFoundError) and _by_ssh(host):
         return HostError("there is no ssh on this machine", "install the OpenSSH client")
     why = error.strerror or str(error)
@@ -55,8 +57,8 @@ def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> 
     """
     words = {"host": host.name, "address": host.name.rpartition("@")[2], "said": _last(said)}
     text = "\n".join(said)
-    if host.ray is not None and (own := told(said)).get("error"):
-        return HostError(clean(str(own["error"]), 400), clean(str(own.get("hint", "")), 400))
+    if host.ray is not None and (own := _of_bridge(said)):
+        return own
     if _by_ssh(host):
         for sign, message, hint in _SSH:
             if sign in text:
@@ -124,13 +126,32 @@ def other_version(host: Host, theirs: object, ours: int) -> HostError:
 
 def why_ended(host: Host, code: int | None, said: list[str]) -> str:
     """Return why a connection that was made has ended."""
-    if host.ray is not None and (own := told(said)).get("error"):
-        return _cut(str(own["error"]))
+    if host.ray is not None and (own := _of_bridge(said)):
+        return own.message
     last = _last(said)
     program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
     if last:
         return f"{program} said: {last}"
     return f"{program} ended with exit code {code}" if code else "the connection was closed there"
+
+
+def no_bridge(python: str, error: OSError) -> HostError:
+    """Return the error for a Python that does not run the bridge to Ray."""
+    why = error.strerror or str(error)
+    return HostError(f"{python} did not start: {why}", "--ray-python names a Python that has Ray")
+
+
+def bridge_failed(said: list[str], otherwise: str) -> HostError:
+    """Return why the bridge to Ray ended, from what it said; `otherwise` where it said nothing."""
+    return _of_bridge(said) or HostError(f"the bridge to Ray failed: {_last(said) or otherwise}")
+
+
+def _of_bridge(said: list[str]) -> HostError | None:
+    """Return the bridge's own words about why it ends."""
+    own = told(said)
+    if not own.get("error"):
+        return None
+    return HostError(clean(str(own["error"]), 400), clean(str(own.get("hint", "")), 400))
 
 
 def _last(lines: list[str]) -> str:

@@ -1,0 +1,40 @@
+"""Sweeps on the nodes of a Ray cluster: a worker for each that is free, and what goes on when a node dies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.waiting import wait_for
+
+pytestmark = [pytest.mark.ray, pytest.mark.process]
+
+
+@pytest.mark.parametrize(("places", "devices"), [("ray/cpu", 1), ("ray:H100/gpu*2", 2)])
+def test_a_sweep_has_a_worker_for_each_node_or_gpu_and_finds_the_best(cluster, tmp_path, places, devices):
+    with cluster.sweep(tmp_path / "night.sweep", places) as sweep:
+        out, err = sweep.communicate(timeout=240)
+    assert (sweep.returncode, err) == (0, "")
+    found = json.loads(out)
+    assert len(found["places"]) == 2
+    assert len({one["device_name"] for one in found["places"]}) == devices, "no GPU is given twice"
+    assert [one["settings"]["batch_size"] for one in found["combinations"]] == [64, 128, 16]
+
+
+def test_what_a_node_that_is_killed_was_measuring_is_measured_on_another(cluster, tmp_path):
+    address, file = cluster.add(), tmp_path / "night.sweep"
+    there = f"ray:{address}/cpu"
+    with cluster.sweep(file, f"{there},ray:{cluster.head}/cpu") as sweep:
+
+        def measures_there() -> bool:
+            visit = (file.read_text() if file.exists() else "").rpartition('"VisitBegan"')[2]
+            return there in visit and "PairMeasured" in visit and "VisitEnded" not in visit
+
+        wait_for(measures_there, 60, "it measures on the node")
+        cluster.kill(address)
+        out, err = sweep.communicate(timeout=240)
+    cluster.forget(address)
+    assert (sweep.returncode, err) == (1, "")
+    found = json.loads(out)
+    assert list(found["lost_places"]) == [there] and found["settled"] == 3
+    assert [one["settings"]["batch_size"] for one in found["combinations"]] == [64, 128, 16]
