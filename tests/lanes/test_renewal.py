@@ -53,9 +53,9 @@ def begin(tmp_path):
     def start(**plan) -> RacingGroup:
         group = RacingGroup(tmp_path)
         groups.append(group)
-        group.started = {"cpu": [], "gpu:0": []}
+        group.pids_of = {"cpu": [], "gpu:0": []}
         group.session.listen(
-            lambda event: group.started[event.lane].append(event.pid) if isinstance(event, LaneStarted) else None
+            lambda event: group.pids_of[event.lane].append(event.pid) if isinstance(event, LaneStarted) else None
         )
         group.begin(group.plan("cpu", "gpu", mode=TURNS, **plan))
         group.wait_for(RACING, "cpu")
@@ -78,11 +78,11 @@ def test_spare_workers_take_over_both_lanes_and_the_measurement_goes_on(begin):
 
     def renewed() -> bool:
         spares.update(pid for name, pid in group.processes().items() if not name.strip())
-        return all(processes_of(group, lane)[:2] == [1, 2] for lane in group.started)
+        return all(processes_of(group, lane)[:2] == [1, 2] for lane in group.pids_of)
 
     wait_for(renewed, what="slices of fresh processes of both lanes")
-    assert {pids[1] for pids in group.started.values()} <= spares
-    wait_for(lambda: all(gone(pids[0]) for pids in group.started.values()), what="the old ones are gone")
+    assert {pids[1] for pids in group.pids_of.values()} <= spares
+    wait_for(lambda: all(gone(pids[0]) for pids in group.pids_of.values()), what="the old ones are gone")
     pairs = zip(group.lane("cpu").slices, group.lane("gpu:0").slices, strict=False)
     assert all((first.round, first.process) == (second.round, second.process) for first, second in pairs)
     assert not group.all_over
