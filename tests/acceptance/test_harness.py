@@ -14,6 +14,7 @@ import pytest
 from support.events import gpu_sample
 from support.gpu_profile import write_profile
 from support.nvml import BUSY, IDLE, TWO_GPUS, Clock, FakeDriver, build_fake_nvml, driver, load_driver, take
+from support.waiting import HANGS_S
 
 from tfmon.analysis.attribution import Shares
 from tfmon.model.readings import GpuSample, Missing
@@ -183,7 +184,9 @@ def accept(folder: Path, **environment: str) -> tuple[subprocess.CompletedProces
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/acceptance"]
     command += ["--deselect", "tests/acceptance/test_harness.py"]
     given = {**os.environ, "TFMON_ACCEPT_GPU": str(folder), "PYTHONPATH": str(ROOT), **environment}
-    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
     told = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return done, {step["name"]: step for step in told["steps"]}
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 nbclient = pytest.importorskip("nbclient")
 nbformat = pytest.importorskip("nbformat")
@@ -31,14 +32,16 @@ def test_a_race_in_a_notebook(tmp_path, monkeypatch):
     cells = [nbformat.v4.new_code_cell(source) for source in (RACE, IN_THE_LOOP)]
     book = nbformat.v4.new_notebook(cells=cells)
     shown = []
-    client = nbclient.NotebookClient(book, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
+    client = nbclient.NotebookClient(
+        book, timeout=HANGS_S, startup_timeout=HANGS_S, resources={"metadata": {"path": str(tmp_path)}}
+    )
     client.process_message = spy(client.process_message, shown)
     client.execute()
     first, second = book.cells
     progress, result = first.outputs
     assert progress.data["text/plain"] == "", "the line is cleared at the end"
     assert "cpu batch_size=64" in result.data["text/html"] and result.data["text/html"].startswith("<pre>")
-    assert any("examples/s" in line and "left" in line for line in shown)
+    assert "examples/s" in result.data["text/html"] and any("left" in line for line in shown)
     assert second.outputs[0].text.strip() == "finished"
 
 

@@ -26,7 +26,7 @@ program.find_gpus = lambda python: GpuSearch(reason="no driver")
 TESTS = """
 import pytest
 
-QUICK = dict(lanes=["cpu", "cpu,batch_size=20"], seconds=4, slice_s=0.2)
+QUICK = dict(lanes=["cpu", "cpu,batch_size=20"], steps=2_000, slice_s=0.2)
 
 def test_speed(tfmon_race):
     result = tfmon_race("small-dense", **QUICK)

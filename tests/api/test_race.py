@@ -9,14 +9,16 @@ import threading
 
 import psutil
 import pytest
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 import tfmon
 from tfmon.api import turnstile
 from tfmon.runner import headless
 
 LANES = ["cpu,batch_size=10", "cpu,batch_size=20"]
-QUICK = {"seconds": 0.4, "record": False, "slice_s": 0.2}
+QUICK = {"steps": 100, "record": False, "slice_s": 0.2}
+"""Of 1 ms or longer: one slice of each lane, however busy the machine is."""
+SOON = {"seconds": 0.4, "steps": None}
 
 
 def race(**more):
@@ -37,7 +39,7 @@ class TestARace:
     def test_has_the_figures_of_the_command(self, command, tmp_path):
         by_python = race(record=tmp_path / "one.jsonl")
         words = ("small-dense", *(word for lane in LANES for word in ("--lane", lane)))
-        ran = command("race", *words, "--seconds", "0.4", "--slice", "0.2", "--json", "--no-record")
+        ran = command("race", *words, "--steps", "100", "--slice", "0.2", "--json", "--no-record")
         by_command = json.loads(ran.out)
         assert shape(by_python.to_json()) == shape({**by_command, "recording": str(by_python.recording)})
         told = json.loads(command("replay", by_python.recording, "--json").out)
@@ -61,21 +63,23 @@ class TestARace:
         assert [one.lanes[0].state for one in asyncio.run(both())] == ["finished"] * 2
 
     def test_waits_for_another_or_says_that_there_is_one(self):
-        began, told, ends = threading.Event(), [], []
+        began, go_on, told = threading.Event(), threading.Event(), []
 
-        def first():
-            race(progress=lambda _: began.set(), seconds=0.8)
-            ends.append("first")
+        def hold_up(_line):
+            began.set()
+            go_on.wait(PATIENCE_S)
 
-        thread = threading.Thread(target=first)
+        def tell(line):
+            told.append(line)
+            go_on.set()
+
+        thread = threading.Thread(target=race, kwargs={"progress": hold_up})
         thread.start()
-        assert began.wait(20)
+        assert began.wait(PATIENCE_S)
         with pytest.raises(tfmon.TfmonError, match="another race is under way"):
             race(wait=False)
-        race(progress=told.append)
-        ends.append("second")
+        race(progress=tell)
         thread.join()
-        assert ends == ["first", "second"]
         assert told[0].startswith("another race is under way")
 
     def test_that_is_interrupted_ends_its_lanes_and_lets_others_race(self):
@@ -83,7 +87,7 @@ class TestARace:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            race(progress=interrupt, seconds=60)
+            race(progress=interrupt, steps=10**6)
         wait_for(lambda: not psutil.Process().children(recursive=True))
         assert race(wait=False).lanes[0].examples_per_s
 
@@ -131,7 +135,7 @@ def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
 )
 def test_what_is_not_possible_is_said_in_one_line_before_anything_starts(more, said):
     with pytest.raises(tfmon.TfmonError) as refused:
-        race(**more)
+        race(**SOON | more)
     assert said in refused.value.message
     assert "\n" not in refused.value.line
 

@@ -10,6 +10,8 @@ from tfmon.model.lane_state import RACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS, CrossoverState
 
+from .conftest import ended
+
 pytestmark = pytest.mark.process
 
 GPU_FASTER_ABOVE = {"gpu:0": {"EQUAL_AT": "24"}}
@@ -27,7 +29,7 @@ def state(group):
 def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, bench):
     begin(group, environment=GPU_FASTER_ABOVE)
     bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (4, 8, 16, 32, 64, 128)))
-    assert bench.join(60)
+    assert ended(bench)
     snapshot = group.session.snapshot()
     (crossing,) = curve_of(snapshot, snapshot.experiment).crossings
     assert 16 <= crossing.low <= crossing.about <= crossing.high <= 32
@@ -39,7 +41,7 @@ def test_a_known_crossing_is_found_and_the_lanes_get_their_settings_back(group, 
 def test_a_knob_that_restarts_the_lanes_is_raced_and_a_value_at_which_one_fails_says_why(group, bench):
     begin(group, environment={"gpu:0": {"FAILS_AT": "256"}})
     bench.run(CrossoverState("width", ("cpu", "gpu:0"), (64, 256)))
-    assert bench.join(100)
+    assert ended(bench)
     snapshot = group.session.snapshot()
     low, high = curve_of(snapshot, snapshot.experiment).places
     assert low.pairs >= 6 and any("'width': 64" in request for request in group.requests("cpu"))
@@ -52,6 +54,7 @@ def test_stopping_keeps_what_there_is(group, bench):
     bench.start_crossover("batch_size")
     wait_for(lambda: state(group).at == 2, what="the second value")
     bench.stop()
+    wait_for(lambda: state(group).over, what="the end")
     snapshot = group.session.snapshot()
     assert (snapshot.experiment.over, snapshot.experiment.ended) == (True, "stopped")
     first = curve_of(snapshot, snapshot.experiment).places[0]
@@ -62,7 +65,7 @@ def test_concurrent_lanes_take_turns_meanwhile_and_a_refused_value_says_why(grou
     begin(group, mode=CONCURRENT)
     bench.run(CrossoverState("batch_size", ("cpu", "gpu:0"), (13, 16)))
     wait_for(lambda: group.session.snapshot().race.mode == TURNS, what="turns")
-    assert bench.join(100)
+    assert ended(bench)
     assert group.session.snapshot().race.mode == CONCURRENT
     assert state(group).refused == {13: "13 brings bad luck"}
     wait_for(lambda: all(lane.settings["batch_size"] == 32 for lane in group.session.snapshot().lanes), what="32")
@@ -83,7 +86,7 @@ def test_another_race_ends_it(group, bench):
     bench.start_crossover("batch_size")
     wait_for(lambda: state(group).at == 2, what="the second value")
     group.race("other")
-    assert bench.join(30)
+    assert ended(bench)
     assert group.session.snapshot().race.scenario == "other"
 
 

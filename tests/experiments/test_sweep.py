@@ -10,11 +10,13 @@ from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.sweep import PairMeasured, VisitBegan, after
 
+from .conftest import ended
+
 
 def swept(state, *stations, write=lambda event: None):
     sweep = Sweep(state, stations or [SimulatedStation()], write)
     sweep.start()
-    assert sweep.join(60)
+    assert ended(sweep)
     return sweep.found
 
 
@@ -135,7 +137,7 @@ def test_stopping_keeps_what_there_is_and_going_on_measures_nothing_twice():
     sweep.start()
     wait_for(lambda: sum(isinstance(event, PairMeasured) for event in events) > 40, what="40 pairs")
     sweep.stop("interrupted by SIGINT")
-    assert sweep.join(10)
+    assert ended(sweep)
     assert sweep.found.state.ended == "interrupted by SIGINT"
     for event in events:
         state = after(state, event)

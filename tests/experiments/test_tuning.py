@@ -13,6 +13,8 @@ from tfmon.model.lane_state import PAUSED, RACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, KEPT, REFUSED, REVERTED, STOPPED, TURNS, UNDONE
 
+from .conftest import ended
+
 pytestmark = pytest.mark.process
 
 WAITING = {"WAITS": "0.8", "EXAMPLES": "1000000000"}
@@ -48,7 +50,7 @@ def test_each_attempt_of_a_series_with_fresh_processes_has_one_of_its_own(group,
 
 def tune(group, bench, lane="cpu", *, everything=False):
     bench.start_tuning(lane, everything=everything)
-    assert bench.join(60)
+    assert ended(bench)
     return group.session.snapshot().tuned
 
 
@@ -87,10 +89,15 @@ class TestOne:
     def test_other_lanes_hold_meanwhile_and_go_on_afterwards(self, group, bench, mode):
         begin(group, "cpu", "gpu", mode=mode, FASTER="parallel_calls=auto:1.5")
         bench.start_tuning("gpu:0", everything=False)
-        wait_for(lambda: group.session.snapshot().tuned.attempts, what="the first attempt")
-        steps = group.lane("cpu").steps
-        assert group.session.snapshot().race.exclusive == "gpu:0"
-        assert bench.join(60)
+        seen = []
+
+        def tried() -> bool:
+            seen.append(group.session.snapshot())
+            return bool(seen[-1].tuned.attempts and seen[-1].race.exclusive == "gpu:0")
+
+        wait_for(tried, what="the first attempt, with the other lane on hold")
+        steps = seen[-1].lane("cpu").steps
+        assert ended(bench)
         assert group.lane("cpu").settings["parallel_calls"] == "off"
         group.wait_for_steps("cpu", steps + 1 - group.lane("cpu").steps)
         group.wait_for_steps("gpu:0")
@@ -152,15 +159,16 @@ class TestAll:
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "auto", what="the change")
         bench.stop()
         wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == "off", what="the setting before")
+        wait_for(lambda: group.session.snapshot().tuned.over, what="the end")
         state = group.session.snapshot().tuned
         assert (state.over, state.ended, state.attempts[-1].outcome) == (True, "stopped", STOPPED)
 
     def test_a_lane_that_dies_of_it_is_started_again_as_it_was(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:0.8 prefetch=auto:0.8")
         bench.start_tuning("cpu", everything=True)
-        wait_for(lambda: group.lane("cpu").settings["cache"] is True, 60, "the cache")
+        wait_for(lambda: group.lane("cpu").settings["cache"] is True, what="the cache")
         group._children.find("cpu").kill(9)
-        assert bench.join(60)
+        assert ended(bench)
         attempt = group.session.snapshot().tuned.attempts[2]
         assert attempt.outcome == REFUSED and "SIGKILL" in attempt.reason
         group.wait_for(RACING, "cpu")
@@ -171,7 +179,7 @@ class TestAll:
         bench.start_tuning("cpu", everything=True)
         wait_for(lambda: group.session.snapshot().tuned.attempts, what="the first attempt")
         group.race("other")
-        assert bench.join(30)
+        assert ended(bench)
         assert group.session.snapshot().race.scenario == "other"
 
 

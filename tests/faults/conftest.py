@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.lanes import RacingGroup, group
-from support.waiting import wait_for
+from support.lanes import RacingGroup, group, patient
+from support.waiting import PATIENCE_S, wait_for
 
+from tfmon.lanes import process
 from tfmon.lanes.watchdog import Watchdog
 
-__all__ = ["group"]
+__all__ = ["group", "patient"]
 
 FAULTY = Path(__file__).parent / "children" / "faulty.py"
 STALL_S = 0.6
 """The shortest silence that counts as a stall in these tests."""
+FAULT_AT = 100
+"""The step at which the fault comes."""
 
 
 class FaultyGroup(RacingGroup):
@@ -41,12 +44,19 @@ class FaultyGroup(RacingGroup):
     def faulty(self):
         return self.lane("gpu:0")
 
-    def wait_for_stall(self) -> None:
-        wait_for(lambda: self.faulty.heartbeat.stalled_since_ns is not None, 120, "a stall")
+    def wait_for_stall(self, at_step: int = FAULT_AT) -> None:
+        """Wait until the faulty lane hangs by its fault: a busy machine may silence any lane for a while."""
+        wait_for(
+            lambda: self.faulty.heartbeat.stalled_since_ns is not None and self.faulty.steps >= at_step,
+            what="a stall",
+        )
 
 
 @pytest.fixture
-def faulty_group(tmp_path) -> Iterator[FaultyGroup]:
+def faulty_group(tmp_path, monkeypatch) -> Iterator[FaultyGroup]:
+    # A busy machine writes the stacks later, and with longer breaks.
+    monkeypatch.setattr(process, "STACK_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(process.LaneProcess, "stack_poll_s", 0.5)
     group = FaultyGroup(tmp_path)
     yield group
     group.watchdog.close()

@@ -13,6 +13,7 @@ import pytest
 from support.mig import LOADS, SPLIT
 from support.nvml import TWO_GPUS, FakeDriver, build_fake_nvml
 from support.terminal import Terminal, racing
+from support.waiting import HANGS_S
 
 import tfmon
 from tfmon.errors import EXIT_DEVICE_ABSENT
@@ -40,7 +41,9 @@ class Machine:
     def race(self, *words: str, lanes: tuple[str, ...] = LANES) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, str(PROGRAM), *lanes, *words]
         environment = {**os.environ, **self.environment}
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=90, check=False)
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False
+        )
 
 
 @pytest.fixture
@@ -56,7 +59,7 @@ def screen(machine: Machine) -> Iterator[Terminal]:
 
 
 def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
-    done = machine.race("--seconds", "2", "--json")
+    done = machine.race("--steps", "1500", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     cpu, gpu = told["lanes"]
@@ -67,10 +70,10 @@ def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
 
 def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(machine, tmp_path):
     command = [sys.executable, str(PROGRAM), "race", "small-dense", "--lane", "gpu:0", "--lane", "gpu:all"]
-    words = ("--seconds", "6", "--slice", "0.2", "--json", "--record", str(tmp_path / "one.jsonl"))
+    words = ("--steps", "3000", "--slice", "0.2", "--json", "--record", str(tmp_path / "one.jsonl"))
     environment = {**os.environ, **machine.environment}
     done = subprocess.run(
-        [*command, *words], env=environment, capture_output=True, text=True, timeout=90, check=False
+        [*command, *words], env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -81,14 +84,14 @@ def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(ma
     assert two["knobs"]["batch_scope"] == "global"
     assert told["verdict"]["scaling"] == [], "the two GPUs are not of one model"
     replay = [sys.executable, str(PROGRAM), "replay", str(tmp_path / "one.jsonl"), "--json"]
-    again = subprocess.run(replay, env=environment, capture_output=True, text=True, timeout=90, check=False)
+    again = subprocess.run(replay, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert json.loads(again.stdout)["lanes"] == told["lanes"]
 
 
 def test_an_instance_of_a_split_gpu_is_raced_with_readings_of_its_own(machine):
     machine.driver.play(SPLIT + LOADS)
     lanes = ("race", "small-dense", "--lane", "cpu", "--lane", "mig-1111")
-    done = machine.race("--seconds", "4", "--json", lanes=lanes)
+    done = machine.race("--steps", "2000", "--json", lanes=lanes)
     assert done.returncode == 0, done.stderr
     _, part = json.loads(done.stdout)["lanes"]
     assert (part["device"], part["device_name"]) == ("MIG-11111111", "NVIDIA Busy MIG 1g.10gb")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 pytest.importorskip("pty")
 
 from support.link import Link
+from support.waiting import LOOK_S, PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.pty
 
@@ -56,16 +56,19 @@ def test_what_a_blocked_terminal_did_not_take_is_not_kept_for_it(link, log) -> N
             link.press(key)
             link.run(0.02)
     before = knob_requests(log)
-    deadline = time.monotonic() + 20
-    while knob_requests(log) == before:  # only the race heeds this key, so all keys before it were heeded
-        assert time.monotonic() < deadline, "keys do nothing while nothing is taken"
+
+    def heeded() -> bool:
         link.press(ESCAPE + "p")
         link.run(1.0)
+        return knob_requests(log) > before
+
+    # Only the race heeds this key, so all keys before it were heeded.
+    wait_for(heeded, PATIENCE_S * LOOK_S, "keys are heeded while nothing is taken")
     link.press("\t")
     taken = link.taken
     link.bytes_per_s = None
     assert link.wait_for(lambda text: "keys act on cpu prefetch" in text), link.text()
-    assert link.taken - taken < PAINTS * SCREEN_BYTES / 4
+    assert link.taken - taken < PAINTS * SCREEN_BYTES / 2, "what is painted until then is a part of it"
 
 
 def test_a_key_acts_while_the_terminal_takes_little_and_it_can_be_left(link) -> None:

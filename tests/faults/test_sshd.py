@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.sshd import needs_sshd, sshd
 from support.terminal import gone
+from support.waiting import HANGS_S
 
 pytest.importorskip("pexpect")
 
@@ -31,7 +32,7 @@ def test_no_lane_outlives_a_connection_that_is_lost(sshd):
         for _ in range(2)
     ]
     for client in clients:
-        client.expect_exact("steps/s", timeout=60)
+        client.expect_exact("steps/s", timeout=HANGS_S)
     programs = sshd.process.children(recursive=True)
     monitors = [each for each in programs if each.cmdline()[1:2] == [str(program)]]
     lanes = [lane for each in monitors for lane in each.children(recursive=True)]  # and spare workers

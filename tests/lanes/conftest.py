@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.lanes import CHILDREN, group
+from support.lanes import CHILDREN, group, patient
 from support.scheduling import begin, race
 from support.waiting import PATIENCE_S, wait_for
 
@@ -17,7 +17,7 @@ from tfmon.lanes.reader import PipeReader
 from tfmon.model.events import BadLine, Event, LaneEnded
 from tfmon.model.lane_events import PhaseEntered
 
-__all__ = ["begin", "group", "race"]
+__all__ = ["begin", "group", "patient", "race"]
 
 
 class Child(LocalProcess):

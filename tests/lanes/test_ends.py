@@ -13,7 +13,7 @@ import psutil
 import pytest
 from support.lanes import CHILDREN
 from support.processes import gone, suspended
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.process import LaneProcess
@@ -22,8 +22,6 @@ from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Stop
 
 pytestmark = pytest.mark.process
-
-WITHIN_S = 3.0
 
 
 def said_pid(child) -> int:
@@ -50,17 +48,17 @@ def test_a_child_has_not_ended_before_its_end_is_told(reader):
         if isinstance(event, LaneEnded):
             ends.append((event.exit_code, event.signal, event.requested))
             being_told.set()
-            go_on.wait(30)
+            go_on.wait(PATIENCE_S)
 
     child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "an_exit_code"}, sink, CHILDREN / "speaker.py")
     reader.watch(child)
     try:
-        assert being_told.wait(30)
+        assert being_told.wait(PATIENCE_S)
         assert not child.ended
         assert not reader.wait_ended([child], 0.05)
     finally:
         go_on.set()
-    assert reader.wait_ended([child], 30)
+    assert reader.wait_ended([child], PATIENCE_S)
     assert child.ended
     assert ends == [(3, None, False)]
 
@@ -86,7 +84,7 @@ def test_a_child_ends_even_if_a_grandchild_holds_its_pipes_and_that_ends_too(sta
     child = start("a_grandchild_left_behind")
     grandchild = said_pid(child)
     assert child.end.exit_code == 0
-    wait_for(lambda: gone(grandchild), WITHIN_S, "the grandchild is gone")
+    wait_for(lambda: gone(grandchild), what="the grandchild is gone")
 
 
 def test_a_suspended_child_does_not_run_until_it_is_continued(start):
@@ -113,7 +111,7 @@ def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
         assert not gone(pid)
         monitor.kill()
     try:
-        wait_for(lambda: gone(pid), WITHIN_S, "the child is gone")
+        wait_for(lambda: gone(pid), what="the child is gone")
     finally:
         if not gone(pid):
             os.kill(pid, signal.SIGKILL)

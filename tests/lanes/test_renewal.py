@@ -8,6 +8,7 @@ from support.processes import gone
 from support.waiting import wait_for
 
 from tfmon.lanes.renewal import LEAST_LEFT_S, Renewal
+from tfmon.model.events import LaneStarted
 from tfmon.model.lane_state import DONE, RACING
 from tfmon.model.race import TURNS
 
@@ -52,6 +53,10 @@ def begin(tmp_path):
     def start(**plan) -> RacingGroup:
         group = RacingGroup(tmp_path)
         groups.append(group)
+        group.pids_of = {"cpu": [], "gpu:0": []}
+        group.session.listen(
+            lambda event: group.pids_of[event.lane].append(event.pid) if isinstance(event, LaneStarted) else None
+        )
         group.begin(group.plan("cpu", "gpu", mode=TURNS, **plan))
         group.wait_for(RACING, "cpu")
         return group
@@ -69,13 +74,15 @@ def processes_of(group: RacingGroup, lane: str) -> list[int]:
 @pytest.mark.process
 def test_spare_workers_take_over_both_lanes_and_the_measurement_goes_on(begin):
     group = begin(fresh_every_s=1.5, fresh_spares=2)
-    before = group.pid("cpu"), group.pid("gpu:0")
-    wait_for(lambda: len([name for name in group.processes() if not name.strip()]) == 2, what="two spare workers")
-    spares = {pid for name, pid in group.processes().items() if not name.strip()}
-    wait_for(lambda: processes_of(group, "cpu") == [1, 2], 60, "slices of fresh processes")
-    assert {group.lane("cpu").pid, group.lane("gpu:0").pid} == spares
-    wait_for(lambda: all(map(gone, before)), what="the old ones are gone")
-    wait_for(lambda: processes_of(group, "gpu:0")[:2] == [1, 2], what="the other lane, too")
+    spares = set()
+
+    def renewed() -> bool:
+        spares.update(pid for name, pid in group.processes().items() if not name.strip())
+        return all(processes_of(group, lane)[:2] == [1, 2] for lane in group.pids_of)
+
+    wait_for(renewed, what="slices of fresh processes of both lanes")
+    assert {pids[1] for pids in group.pids_of.values()} <= spares
+    wait_for(lambda: all(gone(pids[0]) for pids in group.pids_of.values()), what="the old ones are gone")
     pairs = zip(group.lane("cpu").slices, group.lane("gpu:0").slices, strict=False)
     assert all((first.round, first.process) == (second.round, second.process) for first, second in pairs)
     assert not group.all_over
@@ -84,24 +91,24 @@ def test_spare_workers_take_over_both_lanes_and_the_measurement_goes_on(begin):
 @pytest.mark.process
 def test_the_end_of_the_race_comes_during_a_renewal(begin):
     group = begin(fresh_every_s=1.0)
-    wait_for(lambda: group._renewing, 60, "a renewal")
+    wait_for(lambda: group._renewing, what="a renewal")
     assert not group.all_over, "the race is not over though no process runs"
     group.finish()
-    wait_for(lambda: group.all_over, 60, "the end")
+    wait_for(lambda: group.all_over, what="the end")
     assert [group.lane(name).phase for name in ("cpu", "gpu:0")] == [DONE, DONE]
     assert not [name for name in group.processes() if name.strip()]
 
 
 @pytest.mark.process
 def test_steps_that_are_measured_already_are_not_asked_for_again(begin):
-    group = begin(fresh_every_s=1.0, steps=5_000)
-    wait_for(lambda: group.lane("cpu").process == 2, 60, "a fresh process")
-    assigned = [line for line in group.requests("cpu") if line.startswith("Assign")]
-    wait_for(
-        lambda: len([line for line in group.requests("cpu") if line.startswith("Assign")]) == 2, 30, "its plan"
-    )
-    assigned = [line for line in group.requests("cpu") if line.startswith("Assign")]
-    assert "steps=5000" in assigned[0] and "steps=5000" not in assigned[1]
+    group = begin(fresh_every_s=1.0, steps=50_000)
+
+    def assigned() -> list[str]:
+        return [line for line in group.requests("cpu") if line.startswith("Assign")]
+
+    wait_for(lambda: len(assigned()) >= 2, what="a fresh process has its plan")
+    first, second, *_ = assigned()
+    assert "steps=50000" in first and "steps=50000" not in second
 
 
 @pytest.mark.process
@@ -112,7 +119,7 @@ def test_a_spare_worker_that_loads_at_the_lowest_priority_is_replaced_when_it_is
         group.begin(group.plan("cpu", "gpu", mode=TURNS, fresh_every_s=1.0, fresh_spares=2))
         slow = group.processes()[""]
         monkeypatch.setenv("LOADS", "0")
-        wait_for(lambda: processes_of(group, "cpu")[:2] == [1, 2], 60, "slices of fresh processes")
+        wait_for(lambda: processes_of(group, "cpu")[:2] == [1, 2], what="slices of fresh processes")
         wait_for(lambda: gone(slow), what="the slow one is gone")
     finally:
         group.stop()

@@ -121,7 +121,7 @@ def test_it_never_runs_while_a_lane_is_measured(begin, mode):
 
 def test_between_rounds_it_gets_on_until_it_is_ready(begin):
     group = begin("cpu", "gpu", loads=0.6, slice_s=0.1)
-    wait_for(lambda: group.spare_ready, 60, "the spare is ready")
+    wait_for(lambda: group.spare_ready, what="the spare is ready")
     rounds = len(group.lane("cpu").slices)
     wait_for(lambda: len(group.lane("cpu").slices) > rounds + 3, what="the race goes on")
 
@@ -172,7 +172,8 @@ def test_the_real_one_loads_tensorflow_and_touches_no_device(tmp_path):
     try:
         group._plan = group.plan("cpu")
         with group._lock:
-            group._children.spare.prepare(group._plan.python, quiet=False)
+            # One that loads at the lowest priority would not come to it beside other programs.
+            group._children.spare.prepare(group._plan.python, quiet=False, once=True)
         ready(group)
         child = group._children.spare.process
         maps = Path(f"/proc/{child.pid}/maps")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+from types import SimpleNamespace
 
 import pytest
 from support.processes import suspended
 from support.waiting import wait_for
 
+from tfmon.lanes import suspend
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.lane_state import SUSPENDED
 from tfmon.model.race import CONCURRENT, TURNS
@@ -34,7 +35,7 @@ def test_all_lanes_stop_and_go_on_and_no_figure_holds_the_time(group):
 
 
 def test_a_lane_whose_turn_it_is_not_stays_suspended(group):
-    group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=60))
+    group.begin(group.plan("cpu", "gpu", mode=TURNS, slice_s=3_600))
     group.wait_for_steps("cpu")
     group.suspension.suspend_lanes()
     wait_for(lambda: suspended(group.pid("cpu")), what="stopped")
@@ -59,13 +60,19 @@ class TestGaps:
         suspension.record(201, 300, 1.0)
         assert [gap[:2] for gap in told] == [(100, 200), (201, 300)]
 
-    def test_what_is_to_happen_after_a_time_waits_for_the_time_that_was_lost(self):
+    def test_what_is_to_happen_after_a_time_waits_for_the_time_that_was_lost(self, monkeypatch):
+        timers, called = [], []
+
+        def timer(seconds, ring):
+            timers.append((seconds, ring))
+            return SimpleNamespace(start=lambda: None)
+
+        monkeypatch.setattr(suspend.threading, "Timer", timer)
         suspension = Suspender(tuple, lambda *gap: None)
-        called = threading.Event()
-        rung = threading.Event()
-        suspension.call_after(0.05, called.set)
+        suspension.call_after(5.0, lambda: called.append("before"))
         suspension.record(0, 400_000_000, 0.4)
-        suspension.call_after(0.1, rung.set)
-        assert rung.wait(10)
-        assert not called.is_set()
-        assert called.wait(10)
+        suspension.call_after(1.0, lambda: called.append("after"))
+        for seconds, ring in timers:  # the first one sets a third
+            ring()
+            assert called == ["after", "before"][: {5.0: 0, 1.0: 1, 0.4: 2}[seconds]]
+        assert called == ["after", "before"]

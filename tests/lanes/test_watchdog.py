@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.waiting import wait_for
 
 from tfmon.lanes.watchdog import (
     GROUP_KILLS,
@@ -144,7 +145,8 @@ def test_a_little_lateness_is_no_gap_and_the_clock_of_sleep_stands_still_meanwhi
     bench.now_s += 1.4
     bench.after(0.5)
     assert bench.gaps == []
-    assert abs(time_asleep_ns() - time_asleep_ns()) < 50_000_000
+    # It is the difference of two clocks, between whose readings a busy machine may take its time.
+    wait_for(lambda: abs(time_asleep_ns() - time_asleep_ns()) < 50_000_000)
 
 
 def test_what_took_long_before_the_watch_began_is_no_gap(bench):

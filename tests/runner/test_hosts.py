@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.catalog import ScenarioInfo, command_scenario
 from tfmon.errors import TfmonError
@@ -39,7 +40,7 @@ class FakeConnection:
 
     def ensure(self) -> None:
         if self.together is not None:
-            self.together.wait(10)
+            self.together.wait(PATIENCE_S)
         self.opened.append(self.host.name)
         if self.host.name in self.unreachable:
             raise self.unreachable[self.host.name]

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from support.eight_gpus import GPUS, samples, script
 from support.nvml import build_fake_nvml, driver, load_driver
+from support.waiting import PATIENCE_S
 
 from tfmon.errors import EXIT_BUSY, GpusBusyError
 from tfmon.model.spec import LaneSpec
@@ -158,11 +159,16 @@ def test_the_idlest_of_each_host_is_chosen_there():
 @pytest.mark.process
 def test_a_look_through_the_driver_has_the_load_of_the_last_seconds_and_who_is_there(driver):
     driver.play(script())
-    found = look(GPUS)
+    found = look(GPUS, timeout_s=PATIENCE_S)
     assert [sample.busy_pct for sample in found] == [97, 0, 88, 0, 0, 41, 3, 100]
     assert found[0].busy_by_pid == {7001: 61, 7002: 36}
     assert found[0].busy_source == "samples"
-    plan = plan_race(INFO, RaceOptions(lanes=("gpu",)), lambda _: EIGHT, idle=Idle(lambda _, gpus: look(gpus)))[0]
+    plan = plan_race(
+        INFO,
+        RaceOptions(lanes=("gpu",)),
+        lambda _: EIGHT,
+        idle=Idle(lambda _, gpus: look(gpus, timeout_s=PATIENCE_S)),
+    )[0]
     assert plan.lanes[0].spec.device == "gpu:1"
 
 

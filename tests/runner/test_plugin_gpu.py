@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon.probes.wheel import PLUGIN_VARIABLE, find_home, find_wheel
 
@@ -30,7 +31,7 @@ def plugin(tmp_path) -> Path:
     library = tmp_path / "libacme_gpu.so"
     command = [compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
     headers = home / "tensorflow/include"
-    subprocess.run([*command, f"-I{headers}", "-o", str(library), str(SOURCE)], check=True, timeout=60)
+    subprocess.run([*command, f"-I{headers}", "-o", str(library), str(SOURCE)], check=True, timeout=HANGS_S)
     return library
 
 
@@ -38,13 +39,13 @@ def test_it_is_raced_where_a_lane_names_it_and_its_readings_say_why_they_are_mis
     monkeypatch.setenv(PLUGIN_VARIABLE, str(plugin))
     found = find_wheel(sys.path)
     assert found is not None and "libacme_gpu.so" in found.plugins
-    words = ["race", "small-dense", "--lane", "cpu", "--lane", "gpu:0", "--seconds", "4", "--json"]
+    words = ["race", "small-dense", "--lane", "cpu", "--lane", "gpu:0", "--steps", "300", "--json"]
     done = subprocess.run(
         [sys.executable, "-m", "tfmon", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=HANGS_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

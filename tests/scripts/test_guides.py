@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 from .test_keras import ALL_OF, counted, trained
 
@@ -34,12 +35,12 @@ def paths(*names: str) -> list[str]:
 def test_eight_guides_race_in_turns_to_the_end_with_their_own_counts(script, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     command = [sys.executable, script(ALL_OF, "all.py"), *paths(*NAMES)]
-    alone = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=True)
+    alone = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=HANGS_S, check=True)
     said = re.findall(r"trained (\d+) examples in (\d+) steps", alone.stdout)
     assert len(said) == len(NAMES)
     words = ["race", "--lane", "cpu", "--lane", "cpu", "--json", "--no-record", "--", *command]
     race = [sys.executable, "-m", "tfmon", *words]
-    done = subprocess.run(race, capture_output=True, text=True, cwd=tmp_path, timeout=600, check=False)
+    done = subprocess.run(race, capture_output=True, text=True, cwd=tmp_path, timeout=HANGS_S, check=False)
     assert done.returncode == 0, done.stderr
     for lane in json.loads(done.stdout)["lanes"]:
         assert lane["state"] == "finished"

@@ -169,11 +169,15 @@ def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
 
     race.lanes.pause([race.name])
     race.until(lambda: race.phases.count(PAUSED) == 2, "a second pause")
-    race.send(RunSlice(round=1, seconds=0.5))
-    race.until_event(SliceEnded, lambda event: event.round == 1)
-    windows = [window for window in race.of(Window) if window.round == 1]
-    assert windows[0].marks == ("after a switch",)
-    assert any(not window.marks for window in windows)
+    for number in range(1, 10):  # in one of them the machine may stand still
+        race.send(RunSlice(round=number, seconds=0.5))
+        race.until_event(SliceEnded, lambda event, number=number: event.round == number)
+        windows = [window for window in race.of(Window) if window.round == number]
+        if any(not window.marks for window in windows):
+            break
+    first, *rest = windows
+    assert first.marks == ("after a switch",)
+    assert any(not window.marks for window in rest)
 
 
 def test_a_slice_without_a_step_is_given_back(watch, script):
@@ -305,8 +309,11 @@ def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, scr
     (folder.parent / "__init__.py").write_text("from torch import optim\n")
     (folder / "__init__.py").write_text("from torch.optim import optimizer\n")
     (folder / "optimizer.py").write_text(TORCH)
-    race = watch(script("import torch, time\ntorch.optim.optimizer.Optimizer().step()\ntime.sleep(6)"))
+    told = tmp_path / "told"
+    waits = f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
+    race = watch(script(f"import os, torch, time\ntorch.optim.optimizer.Optimizer().step()\n{waits}"))
     reason = race.until_event(NotMeasured).reason
+    told.touch()
     assert reason.startswith("PyTorch trains here. Add: from tfmon import report") and "report.step(" in reason
     output(race)
     assert race.lane.trouble.hint == reason

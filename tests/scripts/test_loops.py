@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -24,7 +25,7 @@ def counted() -> dict[str, list[dict[str, object]]]:
     """Run all shapes, one after the other."""
     environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1])}
     words = [sys.executable, HERE / "loop_shapes.py"]
-    found = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    found = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=HANGS_S, check=False)
     assert found.returncode == 0, found.stderr[-2_000:]
     lines = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("[")]
     return {name: [expected, counted] for name, expected, counted in lines}

@@ -6,6 +6,7 @@ import queue
 from types import SimpleNamespace
 
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.script import others
 from tfmon.script.others import OtherLibrary
@@ -30,7 +31,7 @@ def test_gradients_by_jax_are_told_once_with_the_lines_to_add_and_stay_what_they
     OtherLibrary(told.put).watch(library)
     assert told.empty()
     assert [library.grad(lambda x: x)(3), library.value_and_grad(lambda x: x)(4)] == [6, 8]
-    reason = told.get(timeout=30)
+    reason = told.get(timeout=PATIENCE_S)
     assert reason.startswith("JAX trains here. Add: from tfmon import report") and "report.step(" in reason
     with pytest.raises(queue.Empty):
         told.get(timeout=0.1)
@@ -39,7 +40,9 @@ def test_gradients_by_jax_are_told_once_with_the_lines_to_add_and_stay_what_they
 def test_jax_that_is_loaded_and_reports_nothing_is_told(told, monkeypatch):
     monkeypatch.setattr(others, "LOADED_S", 0.01)
     OtherLibrary(told.put).watch(jax())
-    assert told.get(timeout=30).startswith("JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon")
+    assert told.get(timeout=PATIENCE_S).startswith(
+        "JAX is loaded, and nothing tells tfmon of its steps. Add: from tfmon"
+    )
 
 
 def test_an_optimizer_of_pytorch_is_noticed_by_its_hook(told):
@@ -48,4 +51,4 @@ def test_an_optimizer_of_pytorch_is_noticed_by_its_hook(told):
     OtherLibrary(told.put).watch(SimpleNamespace(__name__="torch", optim=SimpleNamespace(optimizer=optimizer)))
     for _ in range(2):
         hooks[0](None, (), {})
-    assert told.get(timeout=30).startswith("PyTorch trains here.")
+    assert told.get(timeout=PATIENCE_S).startswith("PyTorch trains here.")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon.recordings.player import play_all
 
@@ -58,7 +59,7 @@ def run(tmp_path, monkeypatch) -> Run:
 
     def start(*words: object) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tfmon", *map(str, words)]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False)
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False)
 
     return start
 

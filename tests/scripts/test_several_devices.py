@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon.model.lane_pipes import VARIABLE as PIPES
 from tfmon.model.lane_pipes import LanePipes, read_pipes
@@ -56,7 +57,7 @@ def test_a_strategy_of_a_script_trains_on_the_logical_devices_of_its_lane_and_is
     )
     done = subprocess.run(
         [*command, "--", sys.executable, "train.py"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     lanes = json.loads(done.stdout)["lanes"]

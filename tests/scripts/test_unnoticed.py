@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import HANGS_S
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -32,7 +33,7 @@ def masked(text: str) -> str:
 @pytest.mark.parametrize("argument", ["", "fit"])
 def test_output_errors_and_exit_code_are_those_without_tfmon(watch, tmp_path, argument):
     line = f"cd {tmp_path} && {sys.executable} {HERE / 'noisy.py'} {argument} >{{0}}.out 2>{{0}}.err"
-    alone = subprocess.run(["/bin/sh", "-c", line.format("alone")], check=False)
+    alone = subprocess.run(["/bin/sh", "-c", line.format("alone")], timeout=HANGS_S, check=False)
     race = watch("/bin/sh", "-c", line.format("watched"))
     race.until(lambda: race.lane.ended is not None, "the end")
     assert race.lane.ended.exit_code == alone.returncode == 1

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
+from tfmon.lanes import children
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.knobs import COMMON, Knob
@@ -67,15 +68,21 @@ class RacingGroup(LaneGroup):
         return log.read_text().splitlines() if log.exists() else []
 
     def wait_for(self, phase: str, *names: str) -> None:
-        wait_for(lambda: all(self.lane(name).phase == phase for name in names), 30, f"{names} {phase}")
+        wait_for(lambda: all(self.lane(name).phase == phase for name in names), what=f"{names} {phase}")
 
     def wait_for_steps(self, name: str, more: int = 1) -> None:
         before = self.lane(name).steps
-        wait_for(lambda: self.lane(name).steps >= before + more, 30, f"{name} trains")
+        wait_for(lambda: self.lane(name).steps >= before + more, what=f"{name} trains")
 
 
 @pytest.fixture
-def group(tmp_path: Path) -> Iterator[RacingGroup]:
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes that are told to end have time for it, however busy the machine is: none is killed."""
+    monkeypatch.setattr(children, "ASK_S", PATIENCE_S)
+
+
+@pytest.fixture
+def group(tmp_path: Path, patient: None) -> Iterator[RacingGroup]:
     """A group of sound children."""
     group = RacingGroup(tmp_path)
     yield group

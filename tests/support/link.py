@@ -16,9 +16,9 @@ from pathlib import Path
 import pyte
 
 from support.terminal import terminal_environment
+from support.waiting import LOOK_S, PATIENCE_S, wait_for
 
 COLUMNS, ROWS = 120, 36
-PATIENCE_S = 10.0
 
 
 class Link:
@@ -75,14 +75,17 @@ class Link:
         while (left := until - time.monotonic()) > 0:
             self.take(left)
 
-    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 120.0) -> bool:
+    def wait_for(self, shown: Callable[[str], object], timeout_s: float = PATIENCE_S) -> bool:
         """Wait until the screen satisfies a condition; return False if it never does."""
-        until = time.monotonic() + timeout_s
-        while not shown(self.text()):
-            left = until - time.monotonic()
-            if left <= 0:
-                return False
-            self.take(left)
+
+        def seen() -> object:
+            self.take(LOOK_S)
+            return shown(self.text())
+
+        try:
+            wait_for(seen, timeout_s)
+        except AssertionError:
+            return False
         return True
 
     def text(self) -> str:

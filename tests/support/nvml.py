@@ -12,6 +12,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from support.waiting import HANGS_S
 from tfmon.model.readings import GpuSample
 from tfmon.probes.base import Gpu
 from tfmon.probes.nvidia.probe import NvidiaProbe
@@ -91,7 +92,7 @@ def build_fake_nvml(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
             library = tmp_path_factory.mktemp("nvml") / "libnvidia-ml.so.1"
             soname = ["-Wl,-soname,libnvidia-ml.so.1"] if os.uname().sysname == "Linux" else []
             command = [compiler, "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *soname, *flags]
-            subprocess.run([*command, "-o", str(library), str(SOURCE)], check=True, timeout=60)
+            subprocess.run([*command, "-o", str(library), str(SOURCE)], check=True, timeout=HANGS_S)
             built[flags] = library
         return built[flags]
 

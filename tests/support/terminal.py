@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 
 import pexpect
@@ -15,16 +14,24 @@ import psutil
 import pyte
 from ptyprocess import PtyProcessError
 
+from support.waiting import PATIENCE_S, wait_for
+
 COLUMNS, ROWS = 120, 36
-WITHIN_S = 10.0
-"""How soon every lane is gone, however tfmon ends: 3 s, and what a busy machine adds until a key is handled."""
 RESTORED = ("\x1b[?1049l", "\x1b[?25h")
 """The main screen is back, and the cursor with it."""
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    """Return whether all processes end in time."""
-    return not psutil.wait_procs(processes, timeout=WITHIN_S)[1]
+    """Return True once all processes have ended; a busy machine may take its time for it."""
+
+    def ended(process: psutil.Process) -> bool:
+        try:
+            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    wait_for(lambda: all(map(ended, processes)), what="all have ended")
+    return True
 
 
 def racing(display: str) -> bool:
@@ -44,7 +51,7 @@ class Terminal:
     def __init__(self, *arguments: str, program: Sequence[str] = ("-m", "tfmon"), **environment: str) -> None:
         self.screen = pyte.Screen(COLUMNS, ROWS)
         self._stream = pyte.Stream(self.screen)
-        self.raw = ""
+        self.raw = self._begun = ""
         self.process = pexpect.spawn(
             sys.executable,
             [*program, *arguments],
@@ -61,15 +68,25 @@ class Terminal:
         except (pexpect.TIMEOUT, pexpect.EOF):
             text = ""
         self.raw += text
-        # pyte does not know the private form of `CSI u`, by which Textual asks for key reports.
-        self._stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", text))
+        # pyte does not know the private form of `CSI u`, by which Textual asks for key reports; it may come cut.
+        text = self._begun + text
+        self._begun = re.search(r"(\x1b(\[[<>=?]?[0-9;]*)?)?$", text)[0]
+        self._stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", text.removesuffix(self._begun)))
         return "\n".join(self.screen.display)
 
-    def wait_for(self, shown: Callable[[str], object], timeout_s: float = 120) -> str:
+    def wait_for(self, shown: Callable[[str], object], timeout_s: float = PATIENCE_S) -> str:
         """Wait until the screen satisfies a condition, and return it."""
-        deadline = time.monotonic() + timeout_s
-        while not shown(display := self.read()):
-            assert time.monotonic() < deadline, f"not seen within {timeout_s} s:\n{display}"
+        display = ""
+
+        def seen() -> object:
+            nonlocal display
+            display = self.read()
+            return shown(display)
+
+        try:
+            wait_for(seen, timeout_s)
+        except AssertionError as error:
+            raise AssertionError(f"not seen within {timeout_s} s:\n{display}") from error
         return display
 
     def children(self, at_least: int = 2) -> list[psutil.Process]:
@@ -101,10 +118,12 @@ class Terminal:
 
     def wait_for_exit(self) -> int | None:
         """Wait until the program has ended, and return its exit code."""
-        deadline = time.monotonic() + 120
-        while self.process.isalive():
-            assert time.monotonic() < deadline, "tfmon did not end"
+
+        def over() -> bool:
             self.read()
+            return not self.process.isalive()
+
+        wait_for(over, what="the end of tfmon")
         before = -1
         while before != len(self.raw):
             before = len(self.raw)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.lane_events import Finished, FromLane, PhaseEntered, Window
 from tfmon.model.lane_state import READY
@@ -17,7 +18,6 @@ from tfmon.trainer.channel import Mailbox
 from tfmon.trainer.loop import Loop
 from tfmon.trainer.pipeline import Pipelines
 
-DEADLINE_S = 120.0
 EventType = TypeVar("EventType")
 
 
@@ -126,12 +126,10 @@ class Running:
     def until(self, fits: Callable[[], Any], what: str) -> Any:
         """Wait until something is true of what was reported, and return it."""
         with self.reporter.change:
-            self.reporter.change.wait_for(lambda: fits() or self.error, DEADLINE_S)
+            wait_for(lambda: fits() or self.error, what=what, change=self.reporter.change)
             if self.error is not None:
                 raise self.error
-            found = fits()
-        assert found, f"not within {DEADLINE_S} s: {what}"
-        return found
+            return fits()
 
     def until_event(self, kind: type[EventType], fits: Callable[[EventType], bool] = lambda _: True) -> EventType:
         """Wait for an event, and return the first one of its kind that fits."""
@@ -159,7 +157,7 @@ class Running:
     def close(self) -> None:
         """Stop the loop and wait for its end."""
         self.tell(Stop())
-        self.thread.join(DEADLINE_S)
+        self.thread.join(PATIENCE_S)
         assert not self.thread.is_alive()
 
     def _run(self) -> None:

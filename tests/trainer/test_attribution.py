@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfmon.model.lane_events import Profiled, ProfileFailed, SliceEnded, Window
+from tfmon.model.lane_events import KnobApplied, Profiled, ProfileFailed, SliceEnded, Window
 from tfmon.model.requests import Run, RunSlice, SetKnob, TakeProfile
 from tfmon.trainer import capture
 from tfmon.trainer.control import PROFILE
@@ -34,8 +35,8 @@ def test_a_step_is_sampled_now_and_then_and_has_no_part_in_the_window(running: S
         assert window.sampled == 1 and window.sampled_examples == 10
         assert window.sampled_call_ns > 0 and window.sampled_tail_ns >= 0
         assert window.sampled_copy_ns is None, "there is no device to copy to"
-    assert sampled[1].at_ns - sampled[0].at_ns >= 0.9e9, "once a second at most"
-    assert any(not window.sampled_examples for window in loop.windows)
+    first_ns, second_ns = (window.at_ns - window.span_ns for window in sampled[:2])  # when the samples ended
+    assert second_ns - first_ns >= 0.9e9, "once a second at most"
 
 
 def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start, tf: Any) -> None:
@@ -58,7 +59,10 @@ def test_a_step_that_traces_a_function_is_counted_with_its_cause(running: Start,
     assert "was the Python value" in last.traced
 
 
-def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running: Start, tmp_path: Path) -> None:
+def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(
+    running: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture, "WINDOWS", 10**6)  # a busy machine's calls are no reason for a second one
     step = Steps()
     loop = running(step)
     loop.until_ready()
@@ -70,9 +74,9 @@ def test_a_profile_is_taken_between_two_windows_and_the_lane_trains_on(running: 
     assert profiled.folder == str(tmp_path) and Path(profiled.path).is_file()
     loop.until(lambda: loop.windows[-1].at_ns > profiled.at_ns, "a window after it")
     stopped(loop)
-    assert all(window.longest_ns < 5e9 for window in loop.windows)
-    marked = [window for window in loop.windows if PROFILE in window.marks]
-    assert len(marked) == 1, "the pipeline filled its buffer while the trace was written"
+    # The pipeline filled its buffer while the trace was written, so the first window after it is marked.
+    (marked,) = [window for window in loop.windows if PROFILE in window.marks]
+    assert marked.longest_ns <= marked.span_ns <= marked.at_ns - profiled.at_ns, "the trace is in no window"
     examples = sum(window.examples + window.sampled_examples for window in loop.windows)
     assert examples == sum(map(len, step.batches[warm_up:])), "captured steps are counted, in no window"
 
@@ -110,12 +114,15 @@ class TestComputingShare:
             loop.tell(RunSlice(round=number, seconds=0.5))
             loop.until(lambda: any(end.round == number for end in loop.reporter.of(SliceEnded)), "the slice's end")
 
-        train_slice(1)
+        numbers = itertools.count(1)
+        train_slice(next(numbers))
         loop.tell(SetKnob(request=1, knob="batch_size", value=20))
-        for number in (2, 3, 4):
+        while not loop.reporter.of(KnobApplied):
+            train_slice(next(numbers))
+        for number in itertools.islice(numbers, 2):
             train_slice(number)
         stopped(loop)
-        last = [window for window in loop.windows if window.round == 4]
+        last = [window for window in loop.windows if window.round == number]
         assert last[-1].settings["batch_size"] == 20 and all(window.computing_share for window in last)
         assert not any(PROFILE in window.marks for window in loop.windows)
 

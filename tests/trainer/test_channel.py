@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.waiting import wait_for
+from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Finished
@@ -21,7 +21,6 @@ from tfmon.model.requests import Pause, Run, SetKnob, Stop
 from tfmon.trainer import channel
 from tfmon.trainer.channel import GRACE_S, Inbox, Reporter
 
-DEADLINE_S = 60.0
 ROOT = str(Path(__file__).parents[2])
 HANG = """
 import sys, threading
@@ -123,7 +122,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[An
     inbox.start()
     yield write_fd, delivered
     os.close(write_fd)
-    inbox.join(DEADLINE_S)
+    inbox.join(PATIENCE_S)
     os.close(read_fd)
 
 
@@ -134,10 +133,10 @@ def test_a_request_in_pieces_comes_whole_and_an_unreadable_line_not(
     request = SetKnob(request=1, knob="prefetch", value="auto")
     line = encode_message(request)
     os.write(fd, b'\xff{\n\n{"v":1,"type":"Dance"}\n' + encode_message(Run()) + line[:9])
-    assert delivered.get(timeout=DEADLINE_S) == Run()
+    assert delivered.get(timeout=PATIENCE_S) == Run()
     os.write(fd, line[9:] + encode_message(Pause()))
-    assert delivered.get(timeout=DEADLINE_S) == request
-    assert delivered.get(timeout=DEADLINE_S) == Pause()
+    assert delivered.get(timeout=PATIENCE_S) == request
+    assert delivered.get(timeout=PATIENCE_S) == Pause()
 
 
 @pytest.fixture
@@ -166,9 +165,9 @@ def test_a_process_that_hangs_ends(hanging: tuple[subprocess.Popen[str], int], s
     child, fd = hanging
     if stopped:
         os.write(fd, encode_message(Stop()))
-        assert child.wait(GRACE_S + DEADLINE_S) == 0
+        assert child.wait(GRACE_S + PATIENCE_S) == 0
     os.close(fd)
-    assert child.wait(DEADLINE_S) == 0
+    assert child.wait(PATIENCE_S) == 0
 
 
 # ---------------------------------------------------------------- the end
@@ -203,7 +202,7 @@ def test_one_that_holds_pythons_lock_for_ever_dies_with_its_monitor(monitor):
     assert parent.stdout.readline() == "up\n"
     parent.kill()
     try:
-        wait_for(lambda: gone(child), DEADLINE_S, "the child is gone")
+        wait_for(lambda: gone(child), what="the child is gone")
     finally:
         if not gone(child):
             child.kill()
@@ -215,13 +214,15 @@ def test_the_end_of_the_group_takes_grandchildren_along(monitor):
     parent = monitor(WITH_A_GRANDCHILD)
     child = psutil.Process(int(parent.stdout.readline()))
     grandchild = psutil.Process(int(parent.stdout.readline()))
-    wait_for(lambda: gone(child) and gone(grandchild), DEADLINE_S, "both are gone")
+    wait_for(lambda: gone(child) and gone(grandchild), what="both are gone")
 
 
 @pytest.mark.process
 def test_a_process_that_leads_no_group_ends_nobody():
     code = START + "channel.end_group()\nprint('still here')\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
     assert (done.stdout, done.returncode) == ("still here\n", 0)
 
 
@@ -232,4 +233,4 @@ def test_sigterm_still_ends_one_that_dies_with_its_parent():
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"
         child.terminate()
-        assert child.wait(DEADLINE_S) == -signal.SIGTERM
+        assert child.wait(PATIENCE_S) == -signal.SIGTERM

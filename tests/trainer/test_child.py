@@ -7,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.catalog import built_in_folder, read_scenario
+from tfmon.lanes import children
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_events import Built, KnobApplied, LibrariesLoaded, Window
 from tfmon.model.lane_state import ABSENT, BUILDING, DONE, FAILED, IMPORTING, RACING, READY, TRACING, WARMING_UP
@@ -21,10 +23,13 @@ Start = Callable[..., Race]
 SMALL_DENSE = built_in_folder() / "small_dense.py"
 
 
-def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(race: Start) -> None:
+def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(
+    race: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(children, "ASK_S", PATIENCE_S)  # it ends by itself, however busy the machine is
     info, batch_size = read_scenario(SMALL_DENSE, "built-in"), 500
     lane = race(info.path, **info.defaults())
-    first = lane.until_event(Window)
+    first = lane.until_event(Window, lambda window: window.loss is not None)
     before = lane.until_event(Window, lambda window: not window.marks)
     lane.lanes.set_knob("cpu", "batch_size", batch_size)
     lane.lanes.set_knob("cpu", "prefetch", 2)

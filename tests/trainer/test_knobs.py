@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import HANGS_S, PATIENCE_S
 
 from tfmon.catalog import read_scenario
 from tfmon.trainer import Scenario
@@ -22,7 +23,6 @@ from tfmon.trainer.setups import Steps
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 FOLDER = Path(__file__).parents[2] / "scenarios"
-MEETING_S = 120.0
 
 
 def built(name: str, **settings: Any) -> tuple[Any, Any, list[Any], Steps]:
@@ -73,7 +73,7 @@ def test_parallel_calls_prepares_examples_side_by_side_and_off_one_after_the_oth
     def meet(x: Any) -> Any:
         if next(inside) == 2:
             met.set()
-        assert met.wait(MEETING_S), "the second example was not begun while the first one was worked on"
+        assert met.wait(PATIENCE_S), "the second example was not begun while the first one was worked on"
         return x
 
     next(mapped(meet, parallel_calls=2))
@@ -127,7 +127,12 @@ def test_threads_limits_what_one_op_may_use() -> None:
         "print('threads', tf.config.threading.get_intra_op_parallelism_threads())"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=FOLDER.parent, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", code],
+        cwd=FOLDER.parent,
+        capture_output=True,
+        text=True,
+        timeout=HANGS_S,
+        check=True,
     )
     assert "threads 3" in done.stdout
 
@@ -164,7 +169,9 @@ def test_slow_preprocess_repeats_its_work_by_the_millisecond(tf: Any) -> None:
 
 def test_slow_preprocess_sleeps_only_while_it_is_traced(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
+    # Threads of other tests in this process may sleep, too.
+    mine = threading.get_ident()
+    monkeypatch.setattr(time, "sleep", lambda s: slept.append(s) if threading.get_ident() == mine else None)
     _, feed, _, _ = built("slow_preprocess", variant="sleep", cpu_cost_ms=1.0)
     before = len(slept)
     list(itertools.islice(feed.batches, 4))

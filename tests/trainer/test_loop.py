@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.model.lane_events import Finished, KnobApplied, KnobRefused, SliceEnded, Window
 from tfmon.model.lane_state import PAUSED, RACING, READY, SLICE_START, WARMING_UP
@@ -17,7 +18,7 @@ from tfmon.model.requests import Pause, Run, RunSlice, SetKnob, Stop
 from tfmon.trainer import step_clock
 from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.slices import WINDOW_NS
-from trainer.running import DEADLINE_S, Numbers, Running, Steps, stopped
+from trainer.running import Numbers, Running, Steps, stopped
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -51,7 +52,7 @@ class HardToPrepare(Numbers):
     def batches(self, examples: Any, batch_size: int) -> Any:
         if batch_size == 64:
             self.begun.set()
-            assert self.go_on.wait(DEADLINE_S)
+            assert self.go_on.wait(PATIENCE_S)
         return super().batches(examples, batch_size)
 
 
@@ -101,7 +102,7 @@ def test_it_finishes_when_the_requested_steps_are_measured_and_no_other_counts(r
     loop.until_ready()
     warm_up = len(step.batches)
     loop.tell(SetKnob(request=1, knob="batch_size", value=20))
-    loop.tell(RunSlice(round=1, seconds=60.0))
+    loop.tell(RunSlice(round=1, seconds=3_600.0))
     finished = loop.until_event(Finished)
     first, *rest = loop.windows
     assert SLICE_START in first.marks and first.steps > 0
@@ -118,10 +119,10 @@ def test_a_pause_stops_the_steps_and_the_count_goes_on_after_it(running: Start) 
     loop.until_windows(1)
     loop.tell(Pause())
     loop.until(lambda: loop.phases[-1] == PAUSED, "a pause")
-    paused = loop.windows[-1]
+    *_, paused = before = loop.windows
     assert len(step.batches) - warm_up == paused.step
     run_ns = loop.tell(Run())
-    after = loop.until_windows(1)[-1]
+    after = loop.until_windows(1)[len(before)]
     assert after.step == paused.step + steps_in(after)
     assert after.at_ns - after.span_ns >= run_ns
     assert "pause" in after.marks
@@ -207,7 +208,7 @@ def test_windows_are_marked_while_pipelines_are_prepared(running: Start) -> None
     loop.until_ready()
     loop.tell(Run())
     loop.tell(SetKnob(request=1, knob="batch_size", value=32))
-    assert HardToPrepare.begun.wait(DEADLINE_S)
+    assert HardToPrepare.begun.wait(PATIENCE_S)
     _, *during = loop.until_windows(3)[-3:]  # the first one may have been made before
     HardToPrepare.go_on.set()
     assert all("preparing pipelines" in window.marks for window in during)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import PATIENCE_S
 
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, pipeline
@@ -16,8 +17,6 @@ from tfmon.trainer.pipeline import BatchFeed, MemoryShortageError, Pipelines, ch
 from tfmon.trainer.scenario import ScenarioError
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
-
-DEADLINE_S = 120.0
 
 
 def settings(batch_size: int = 4, prefetch: int | str = "off") -> dict[str, Any]:
@@ -65,14 +64,14 @@ def test_tf_data_would_prefetch_the_same_pipeline_by_itself(tf: Any) -> None:
     options.experimental_optimization.inject_prefetch = True
     batches = iter(source.dataset(tf).repeat().batch(4, drop_remainder=True).with_options(options))
     next(batches)
-    assert source.beyond.wait(DEADLINE_S)
+    assert source.beyond.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("prefetch", [1, "auto"])
 def test_prefetch_makes_batches_ahead(tf: Any, prefetch: int | str) -> None:
     source = Endless(expected=4)
     feed = Pipelines(scenario(source.dataset(tf))).open(settings(prefetch=prefetch))
-    assert source.beyond.wait(DEADLINE_S)
+    assert source.beyond.wait(PATIENCE_S)
     del feed
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon.catalog import built_in_folder, read_scenario
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
@@ -37,7 +38,7 @@ def ask(*words: str) -> Any:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2_000:]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.waiting import HANGS_S
 
 from tfmon.catalog import ScenarioInfo, read_scenario
 from tfmon.cli.scenarios import write
@@ -136,7 +137,9 @@ with tf.device("CPU:1"):
 print({weight.value.device for weight in model.weights})
 """
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=150, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
     assert done.returncode == 0, done.stderr[-2_000:]
     hidden, function, fit = done.stdout.splitlines()
     assert hidden.startswith("[] ") and hidden.endswith("device:CPU:0"), "the CPU is left, and no MPS"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.waiting import wait_for
+from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.knobs import KnobError
 from tfmon.trainer import Scenario, runs_in_python
@@ -19,8 +19,6 @@ from .running import OneStep
 from .test_pipeline import scenario, settings, take
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
-
-DEADLINE_S = 120.0
 
 PLAIN = {"graph": True, "xla": False, "mixed_precision": "off", "sync_every_step": False}
 BATCH = (np.ones((4, 8), np.float32), np.zeros(4, np.int64))
@@ -139,9 +137,9 @@ def test_an_error_is_delivered_and_the_next_pipeline_is_opened(tf: Any) -> None:
     builder, delivered = start(Pipelines(scenario(np.arange(8.0), no_sevens)))
     builder.request(1, "batch_size", 7)
     builder.request(2, "prefetch", 1)
-    request, error = delivered.get(timeout=DEADLINE_S)
+    request, error = delivered.get(timeout=PATIENCE_S)
     assert (request, str(error)) == (1, "not seven")
-    request, setup = delivered.get(timeout=DEADLINE_S)
+    request, setup = delivered.get(timeout=PATIENCE_S)
     assert (request, setup.settings, setup.step) == (2, settings(4, 1), None), "nothing is left of the failed one"
     assert take(setup.feed, 1) == [[[0, 1, 2, 3]]]
 
@@ -152,14 +150,14 @@ def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf: An
     class Slow:
         def __del__(self) -> None:
             ending.set()
-            ended.wait(DEADLINE_S)
+            ended.wait(PATIENCE_S)
 
     builder, delivered = start(Pipelines(scenario(np.arange(8.0))))
     try:
         builder.discard(BatchFeed(iter([Slow()]), 1))
-        assert ending.wait(DEADLINE_S)
+        assert ending.wait(PATIENCE_S)
         builder.request(1, "batch_size", 2)
-        assert delivered.get(timeout=DEADLINE_S)[0] == 1
+        assert delivered.get(timeout=PATIENCE_S)[0] == 1
         assert not builder.idle and builder.took_time() and builder.took_time(), "it is still being destroyed"
     finally:
         ended.set()
@@ -176,5 +174,5 @@ def test_an_error_while_preparing_ahead_is_not_delivered(tf: Any) -> None:
     builder, delivered = start(Pipelines(scenario(np.arange(64.0), only_four)))
     builder.prepare_neighbours(settings(4))
     builder.request(1, "prefetch", 1)
-    assert delivered.get(timeout=DEADLINE_S)[1].settings == settings(4, 1)
+    assert delivered.get(timeout=PATIENCE_S)[1].settings == settings(4, 1)
     assert delivered.empty()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -62,6 +63,13 @@ def a_flood() -> None:
     line = encode_message(PhaseEntered(at_ns=0, phase="flood"))
     for _ in range(3_000_000 // len(line)):
         write(line)
+    phase("end of the flood")
+
+
+def a_flood_until_told() -> None:
+    lines = 100 * encode_message(PhaseEntered(at_ns=0, phase="flood"))
+    while not select.select([KNOBS], [], [], 0)[0]:
+        write(lines)
     phase("end of the flood")
 
 

@@ -5,7 +5,7 @@ it writes the requests it gets. EQUAL_AT: the batch size at which it is as fast 
 that it trains are in proportion to the batch size then. FAILS_AT: the width at which it runs out of memory.
 FASTER: by what factor settings make it faster, such as "prefetch=auto:1.5 cache=True:0.5". WAITS: the share of
 time that it says it waits for its input. DIES: a setting under which it kills itself when it begins to train, such
-as "batch_size=64".
+as "batch_size=64". STOPPED: how many times as long a window takes that was interrupted, and says so.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tfmon.trainer.channel import Inbox, Mailbox, Reporter, exit_now
 
 WINDOW_S = 0.01
 STEPS = 10
-STOPPED = 20
+STOPPED = float(os.environ.get("STOPPED", 20))
 """A window that took so many times as long was interrupted."""
 
 
