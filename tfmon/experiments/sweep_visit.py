@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import LogSpeeds, log_speeds
+from tfmon.model import device_counts
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import LaneFailed, SliceEnded
@@ -123,6 +124,8 @@ class Visit:
         """Raise RefusedError if the lane does not train under the settings: a script may not offer a knob."""
         lane = self._lane(self._lanes[1])
         for knob, value in self._settings.items():
+            if knob in device_counts.KINDS:
+                continue  # the place has that many, or refuses it
             if not _alike(lane.settings.get(knob), value):
                 there = (
                     f"{knob}={lane.settings[knob]} stays" if knob in lane.settings else f"it has no knob {knob}"
