@@ -171,7 +171,8 @@ def _readings(pane: Pane, width: int, height: int) -> list[Row]:
     total = sum(map(len, groups.values()))
     if total > height:
         left -= 1
-    for name in _PRIORITY:
+    first = ("gpu", "knobs") if pane.lane.spec.devices > 1 else ()
+    for name in dict.fromkeys((*first, *_PRIORITY)):
         if groups[name] and len(groups[name]) <= left:
             left -= len(groups[name])
             shown.add(name)
