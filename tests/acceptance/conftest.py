@@ -29,7 +29,7 @@ LEDGER = Ledger(Path(FOLDER or "accept-gpu"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the steps where nobody asks for them, and else note all, so that the report tells which were not reached.
+    """Skip the steps where nobody asks for them; else note all, so that the report tells which were not reached.
 
     The tests of the harness itself run always.
     """
