@@ -36,7 +36,7 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
         low, dots, high = text.partition("..")
         values = _range(name, knob, low, high) if dots else _listed(name, knob, text)
         if len(values) < 2:
-            raise KnobError(f"{name}={text} is one value; a sweep needs two at least (--set sets one)")
+            raise KnobError(f"{name}={text} is one value; a sweep needs two at least")
         over[name] = values
     if not over:
         raise KnobError("no knob is swept; name one with its values")

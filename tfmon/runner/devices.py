@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
 
 EVERY = f"gpu:{ALL}"
+MOST_LISTED = 3
+"""More GPUs of one model are not listed one by one."""
 
 
 def with_scope(info: ScenarioInfo, lanes: Sequence[str]) -> ScenarioInfo:
@@ -87,6 +89,8 @@ def _listed(spec: LaneSpec, found: GpuSearch) -> str:
     if not found.whole:
         return instances.listed(found)
     known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.whole)
+    if len(found.whole) > MOST_LISTED and len({gpu.name for gpu in found.gpus}) == 1:
+        known = f"{len(found.whole)} GPUs from gpu:{found.whole[0].index} on ({found.whole[0].name})"
     return f"{spec.host or 'this machine'} has {known}"
 
 
