@@ -9,11 +9,11 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
-from tfmon.analysis.sweep_text import answer, progress_text, scaling_of
+from tfmon.analysis.sweep_text import answer, progress_text, scaling_of, troubles
 from tfmon.model.knobs import short_name, show
 from tfmon.reports import estimate_json, head, scaling_json, table
 
-LEARNS = "* does not learn the same as the baseline ({}): a faster step is not all that counts"
+LEARNS = "* does not learn the same as the baseline (another {}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
 
 
@@ -96,8 +96,7 @@ def to_text(found: Found, file: str = "") -> str:
     over = " × ".join(f"{len(values)} {knob}" for knob, values in plan.over.items())
     lines = [f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"]
     lines += answer(found)
-    if state.ended:
-        lines.append(f"ended early: {state.ended}")
+    lines += troubles(found)
     lines += [progress_text(found), ""]
     several, head_cells = len(plan.kinds) > 1, [short_name(knob) for knob in plan.over]
     names = [
@@ -117,7 +116,7 @@ def to_text(found: Found, file: str = "") -> str:
         lines += ["", *(f"{_name(row)}: {row.state}: {row.reason}" for row in reasons)]
     learns = dict.fromkeys(knob.replace("_", " ") for row in found.rows for knob in row.learns)
     if learns:
-        lines += ["", LEARNS.format(" and ".join(f"another {knob}" for knob in learns))]
+        lines += ["", LEARNS.format(" or ".join(learns))]
     if file:
         again = [f"saved in {file}"]
         if any(row.outcome == OPEN for row in found.rows):

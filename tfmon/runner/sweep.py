@@ -21,7 +21,7 @@ from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.recordings import library, sweeps
 from tfmon.runner import devices
 from tfmon.runner.planner import RaceOptions, check_settings
-from tfmon.runner.sweep_places import END_S, PlaceStation, open_stations, split_places
+from tfmon.runner.sweep_places import END_S, PlaceStation, close_all, open_stations
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,13 @@ class SweepProgram:
         """What suspends the lanes along with tfmon."""
         return [station.suspension for station in self._stations]
 
-    def close(self, reason: str = "stopped") -> None:
+    def close(self, reason: str = "stopped by the user") -> None:
         """End the sweep and every process; what was measured is in the file."""
         sweep = getattr(self, "sweep", None)
         if sweep is not None:
-            sweep.stop(reason) if not sweep.join(0) else None
+            sweep.stop(reason)
             sweep.join(END_S + 5)
-        for station in self._stations:
-            station.close()
+        close_all(self._stations)
         if self.file is not None:
             self.file.close()
 
@@ -149,11 +148,11 @@ def read_options(
 
 def _with_scope(info: ScenarioInfo, options: SweepOptions, swept: Iterable[str]) -> ScenarioInfo:
     """Return the scenario with what it has where it trains on several devices, if it does somewhere."""
-    lanes = [word for word, _ in split_places(options.places)]
+    places = [word.partition("*")[0].strip() for one in options.places for word in one.split(",")]
     try:
-        return devices.with_scope(info, ["2xcpu"] if {*swept} & {*device_counts.KINDS} else lanes)
-    except SpecError as error:
-        raise UsageError(str(error), "such as --on cpu or --on gpu:0") from error
+        return devices.with_scope(info, ["2xcpu"] if {*swept} & {*device_counts.KINDS} else places)
+    except SpecError:
+        return info  # opening the places says what is wrong with them
 
 
 def _planned(
@@ -228,7 +227,5 @@ def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ..
 
 def _as_before(plan: SweepPlan, options: SweepOptions) -> SweepOptions:
     """Return the options of a sweep that goes on: its own, in other places if some are given."""
-    if options.over or options.race.settings:
-        raise UsageError("--resume goes on with the same combinations", "leave --over and --set out")
     race = replace(options.race, settings=plan.settings, slice_s=plan.slice_s, python=Path(plan.python))
     return replace(options, places=options.places or plan.words, race=race)
