@@ -68,13 +68,13 @@ class Ledger:
         return report
 
     def _lines(self) -> list[str]:
-        counts = [sum(step.outcome == one for step in self.steps.values()) for one in _OUTCOMES]
-        counted = ", ".join(f"{count} {word}" for count, word in zip(counts, _OUTCOMES, strict=True))
+        outcomes = [step.outcome or NOT_REACHED for step in self.steps.values()]
+        counted = ", ".join(f"{outcomes.count(one)} {one}" for one in (*_OUTCOMES, *{*outcomes} - {*_OUTCOMES}))
         lines = ["# tfmon on a real GPU", "", f"{counted}, in {self.took_s / 60:.1f} minutes.", ""]
         lines += [f"- {name}: {text}" for name, text in self.facts.items()]
         for step in self.steps.values():
             title = step.name.removeprefix("test_").replace("_", " ")
-            lines += ["", f"## {title}: {step.outcome or 'not reached'}", ""]
+            lines += ["", f"## {title}: {step.outcome or NOT_REACHED}", ""]
             lines += [step.reason, ""] if step.reason else []
             lines += [f"- {note}" for note in step.notes]
             if step.rows:
@@ -83,7 +83,7 @@ class Ledger:
                     f"| {row.reading} | {row.ours} | {row.theirs} | {row.tolerance} | {row.verdict} |"
                     for row in step.rows
                 ]
-        if self.recording.exists():
+        if self.recording.exists() and {*outcomes} <= {"passed", "skipped"}:
             lines += ["", "## To ship the race", ""]
             name = self.recording.name
             lines.append(f"Copy `{name}` to `tfmon/recordings/example.jsonl.gz`, then `make picture`.")
@@ -91,3 +91,4 @@ class Ledger:
 
 
 _OUTCOMES = ("passed", "failed", "skipped")
+NOT_REACHED = "not reached"

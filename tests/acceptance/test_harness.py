@@ -196,6 +196,7 @@ def test_without_a_gpu_every_step_is_skipped_with_the_reason(tmp_path):
     done, steps = accept(tmp_path / "out", CUDA_VISIBLE_DEVICES="", LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(steps) == 11
+    assert "To ship" not in (tmp_path / "out/report.md").read_text(encoding="utf-8")
     assert {step["outcome"] for step in steps.values()} == {"skipped"}
     reasons = {step["reason"].partition(":")[0] for step in steps.values()}
     assert reasons <= {"no GPU", "nvidia-smi is not in PATH"}
@@ -205,13 +206,17 @@ def test_without_a_gpu_every_step_is_skipped_with_the_reason(tmp_path):
 @pytest.mark.process
 def test_on_the_scripted_driver_it_finds_what_is_right_and_what_is_not(build_fake_nvml, smi, tmp_path):
     script = tmp_path / "script.txt"
-    script.write_text(FULL.replace("count 2", "count 1"), encoding="utf-8")
+    script.write_text(FULL, encoding="utf-8")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/example.jsonl.gz").write_text("of an earlier run")
     done, steps = accept(
         tmp_path / "out",
         LD_LIBRARY_PATH=str(build_fake_nvml().parent),
         FAKE_NVML_SCRIPT=str(script),
         TFMON_ACCEPT_CHILD=str(SUPPORT / "gpu_child.py"),
         TFMON_ACCEPT_RACE_S="8",
+        TFMON_ACCEPT_SCALING_S="6",
+        FASTER="devices=2:1.7",
         TFMON_ACCEPT_CLAIMS="1",
         TFMON_ACCEPT_CLAIM_S="6",
     )
@@ -227,13 +232,14 @@ def test_on_the_scripted_driver_it_finds_what_is_right_and_what_is_not(build_fak
         "test_shares_of_step_time_are_those_of_the_profiler": "passed",
         "test_the_recording_ends_with_the_same_figures": "passed",
         "test_the_memory_of_a_killed_lane_is_given_back": "passed",
-        "test_lanes_over_several_gpus_scale": "skipped",
+        "test_lanes_over_several_gpus_scale": "passed",
         "test_the_claims_that_need_a_gpu": "passed",
     }
     assert outcomes == wanted, done.stdout[-6000:] + done.stderr
     assert done.returncode == 0
-    assert steps["test_lanes_over_several_gpus_scale"]["reason"] == "there is 1 whole GPU"
-    counts = "9 passed, 0 failed, 2 skipped" if contained else "10 passed, 0 failed, 1 skipped"
+    (said,) = steps["test_lanes_over_several_gpus_scale"]["notes"]
+    assert said.startswith("2 GPUs are 1.") and "% of linear; 95 % CI" in said
+    counts = "10 passed, 0 failed, 1 skipped" if contained else "11 passed, 0 failed, 0 skipped"
     report = (tmp_path / "out/report.md").read_text(encoding="utf-8")
     for words in (
         counts, "| temperature_c | 61 | 61 | ±2 | agrees |", "2861 MiB were given back",
@@ -249,7 +255,9 @@ def test_the_report_of_steps_that_failed_and_were_not_reached(tmp_path):
     ledger.step("test_one_thing").outcome = "failed"
     ledger.step("test_one_thing").reason = "it was 3"
     ledger.step("test_another")
+    ledger.recording.touch()
     text = ledger.write().read_text(encoding="utf-8")
     assert "## one thing: failed\n\nit was 3" in text
     assert "## another: not reached" in text
+    assert "0 passed, 1 failed, 0 skipped, 1 not reached, in " in text
     assert "To ship" not in text

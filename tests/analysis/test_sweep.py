@@ -10,7 +10,7 @@ from support.sweeps import planned
 
 from tfmon.analysis.sweep import BEATEN, LIMIT, MEASURED, OPEN, choices_of, judge, next_due, rank
 from tfmon.analysis.sweep_grid import combine, parse_over
-from tfmon.analysis.sweep_text import answer
+from tfmon.analysis.sweep_text import answer, curves_of, scaling_of
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob, KnobError
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec
@@ -25,6 +25,7 @@ KNOBS = (BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob("rate", default=0.1, help="
         (["batch_size=32,128"], {"batch_size": (32, 128)}),
         (["batch_size=16..100"], {"batch_size": (16, 32, 64)}),
         (["batch_size=8,8,16"], {"batch_size": (8, 16)}),
+        (["gpus=1..8"], {"gpus": (1, 2, 4, 8)}),
         (["prefetch=off,2,auto", "rate=0.1,1e-3"], {"prefetch": ("off", 2, "auto"), "rate": (0.1, 0.001)}),
     ],
 )
@@ -33,8 +34,8 @@ def test_values_are_read_by_the_knobs(words, values):
 
 
 def test_the_knobs_of_a_script_are_guessed():
-    assert parse_over(None, ["lr=1e-3,1e-4", "depth=2..8", "warm=on,off"]) == {
-        "lr": (1e-3, 1e-4), "depth": (2, 4, 8), "warm": (True, False)
+    assert parse_over(None, ["lr=1e-3,1e-4", "depth=2..8", "warm=on,off", "cpus=2,1"]) == {
+        "lr": (1e-3, 1e-4), "depth": (2, 4, 8), "warm": (True, False), "cpus": (2, 1)
     }  # fmt: skip
 
 
@@ -54,6 +55,9 @@ def test_the_knobs_of_a_script_are_guessed():
         (["mixed_precision=1..8"], "takes off, bfloat16 or float16"),
         (["rate=0.001..0.1"], "from 1 on; or list values"),
         (["batch_size=8,16", "batch_size=32,64"], "given twice"),
+        (["gpus=0,1"], "gpus takes a whole number from 1 to 64"),
+        (["cpus=1,1.5"], "cpus=1.5 is not possible"),
+        (["gpus=1,2", "cpus=1,2"], "gpus and cpus are on different devices"),
     ],
 )
 def test_what_cannot_be_swept_is_told(words, said):
@@ -146,3 +150,28 @@ def test_what_changes_learning_is_told():
     baseline = {"batch_size": 32, "mixed_precision": "off"}
     assert learns_differently({"batch_size": 64, "prefetch": "off"}, baseline) == ("batch_size",)
     assert learns_differently({"batch_size": 32, "mixed_precision": "off"}, baseline) == ()
+
+
+def test_more_devices_learn_the_same_unless_each_has_a_batch_of_its_own():
+    one = {"batch_size": 32, "batch_scope": "global", "gpus": 1}
+    assert learns_differently({"gpus": 4}, one) == ()
+    assert learns_differently({"gpus": 4, "batch_size": 64}, one) == ("batch_size",)
+    each = {**one, "batch_scope": "per-replica"}
+    assert learns_differently({"gpus": 4}, each) == ("batch_size",)
+    assert learns_differently({"gpus": 4, "batch_size": 8}, each) == ()
+
+
+def test_a_sweep_over_devices_says_how_far_it_is_from_linear_and_measures_every_point():
+    state = planned({"gpus": (1, 2, 4)}, ("gpu",), baseline={"gpus": 1, "batch_size": 32})
+    state = measured(measured(state, 1, 1.71), 2, 2.6)
+    found = rank(state)
+    assert [(one.devices, one.over, one.kind) for one in scaling_of(found)] == [(2, 1, "gpu"), (4, 1, "gpu")]
+    assert [one.of_linear for one in scaling_of(found)] == pytest.approx([0.855, 0.65], abs=0.01)
+    best, two, four = answer(found)
+    assert best.startswith("best: gpus=4, 2.6")
+    assert two.startswith("2 GPUs are 1.7") and "% of linear; 95 % CI 1." in two
+    assert four.startswith("4 GPUs are 2.6")
+    (curve,) = curves_of(found)
+    assert (curve.knob, curve.values) == ("gpus", (1, 2, 4))
+    both = planned({"gpus": (1, 2), "batch_size": (32, 64)}, ("gpu",), baseline={"gpus": 1, "batch_size": 32})
+    assert scaling_of(rank(measured(both, 3, 2.0))) == []

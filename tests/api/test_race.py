@@ -122,6 +122,8 @@ def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
         ({"slice_s": 0.1}, "slice_s=0.1"),
         ({"steps": 0, "seconds": None}, "steps=0"),
         ({"steps": 5}, "steps excludes seconds"),
+        ({"wait_idle": float("nan")}, "wait_idle=nan"),
+        ({"wait_idle": -1}, "wait_idle=-1"),
         ({"mode": "both"}, "mode 'both'"),
         ({"until_ci": 0.001}, "until_ci=0.001"),
         ({"margin": 2}, "margin=2"),
@@ -129,7 +131,7 @@ def test_a_race_of_another_process_is_waited_for_too(monkeypatch):
         ({"command": ["true"]}, "not both"),
         ({"lanes": ["tpu"]}, "there is no device 'tpu'"),
         ({"settings": {"batch": 3}}, "batch"),
-        ({"lanes": ["gpu"]}, "gpu:0 is not there: no driver"),
+        ({"lanes": ["gpu"]}, "gpu is not there: no driver"),
         ({"python": "/nowhere/python"}, "is not a program"),
     ],
 )

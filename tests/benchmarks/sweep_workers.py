@@ -104,8 +104,8 @@ def sweep(options, places: Sequence[str], cluster: RayCluster | None) -> tuple[f
 def apart(init: Callable[..., None]) -> Callable[..., None]:
     """Have each place count as a machine of its own."""
 
-    def begin(self, info, word, race, number=1):
-        init(self, info, word, race, number)
+    def begin(self, info, word, race, number=1, counts=()):
+        init(self, info, word, race, number, counts)
         self.machine = self.place
 
     return begin

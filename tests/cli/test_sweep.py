@@ -120,6 +120,40 @@ def test_two_places_of_this_machine_take_turns_and_a_gpu_has_a_ranking_of_its_ow
 
 
 @pytest.mark.process
+def test_the_number_of_gpus_is_swept_with_the_idlest_of_each_number_and_too_many_are_refused(
+    tfmon, scripted, tmp_path, monkeypatch
+):
+    from support.eight_gpus import GPUS, samples
+
+    from tfmon.probes.gpus import GpuSearch
+    from tfmon.runner import program
+
+    claims = tmp_path / "claims"
+    monkeypatch.setattr(program, "find_gpus", lambda python: GpuSearch(GPUS[:4]))
+    monkeypatch.setattr(program, "look", lambda gpus: samples(1, gpus=4))
+    monkeypatch.setattr(program, "choose_probes", lambda lanes, gpus: [])
+    monkeypatch.setenv("FASTER", "devices=2:1.7 devices=4:2.6")
+    monkeypatch.setenv("CLAIMS", str(claims))
+    words = ("--over", "gpus=1,2,4,8", "--set", "batch_scope=per-replica", "--until-ci", "8%", "--slice", "0.2")
+    done = tfmon("sweep", "small-dense", *words, "--json", "--record", tmp_path / "x.sweep")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["best"] == {"gpu": {"gpus": 4}}
+    four, two, one, eight = found["combinations"]
+    assert (two["settings"], two["state"], one["state"]) == ({"gpus": 2}, "measured", "baseline")
+    assert four["ratio_ci95"][0] < 2.6 < four["ratio_ci95"][1]
+    assert four["learns_differently_by"] == ["batch_size"], "each GPU has a batch of its own"
+    assert (eight["state"], eight["reason"]) == ("refused", "8xgpu is not there: there are 4 GPUs")
+    assert [entry["devices"] for entry in found["scaling"]] == [2, 4]
+    assert "2 GPUs are 1." in found["text"][1] and "% of linear; 95 % CI" in found["text"][1]
+    seen = {
+        tuple(at for at, gpu in enumerate(GPUS) if gpu.uuid in line) for line in claims.read_text().splitlines()
+    }
+    assert (1,) in seen and len(seen) == 3
+    assert all(1 in places for places in seen), "the idlest one is among the idlest two"
+
+
+@pytest.mark.process
 def test_a_host_and_this_machine_share_the_combinations(tfmon, scripted, tmp_path, monkeypatch):
     FakeSsh(tmp_path, monkeypatch).behave(environment={"FASTER": FASTER, "STOPPED": "1e9"})
     monkeypatch.setenv("FASTER", FASTER)
@@ -154,6 +188,18 @@ def test_a_real_scenario_is_swept(tfmon, tmp_path):
     assert slow["settings"] == {"graph": False} and slow["ratio"] < 0.8
     assert slow["memory_bytes"] > 1e8 and slow["examples_per_s"] > 0
     assert "nothing is faster" in found["text"][0] or "best: the baseline" in found["text"][0]
+
+
+@pytest.mark.tensorflow
+def test_logical_devices_of_the_cpu_are_swept_as_gpus_are(tfmon, tmp_path):
+    words = ("--over", "cpus=1,2", "--over", "batch_size=1,64", "--slice", "0.2", "--until-ci", "30%")
+    done = tfmon("sweep", "small-dense", *words, "--limit", "20", "--json", "--record", tmp_path / "x.sweep")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    rows = {(one["settings"]["cpus"], one["settings"]["batch_size"]): one for one in found["combinations"]}
+    assert rows[2, 64]["pairs"] >= 5 and rows[2, 64]["ratio"] > 0
+    assert rows[2, 64]["place"] == "cpu" and rows[2, 64]["step_ms"] > rows[1, 64]["step_ms"]
+    assert rows[2, 1]["state"] == "refused" and "too small for 2 devices" in rows[2, 1]["reason"]
 
 
 SCRIPT = """
@@ -196,6 +242,10 @@ TWO = ("--over", "batch_size=16,64")
         ),
         (("small-dense", *TWO, "--on", "tpu"), "there is no device 'tpu'"),
         (("small-dense", *TWO, "--on", "gpu"), "no driver"),
+        (("small-dense", "--over", "gpus=1,2"), "1xgpu is not there: no driver"),
+        (("small-dense", "--over", "gpus=1,2", "--on", "gpu:0"), "--on gpu:0 has no number of gpus"),
+        (("small-dense", "--over", "cpus=1,2", "--on", "cpu,2xcpu"), "--on 2xcpu has no number of cpus"),
+        (("small-dense", "--over", "cpus=1,2", "--set", "cpus=2"), "there is no knob 'cpus'"),
         (("small-dense", *TWO, "--on", "cpu,"), "is no place"),
         (("small-dense", *TWO, "--on", "cpu*2"), "only a Ray cluster has a place several times"),
         (("small-dense", *TWO, "--until-ci", "0.1%"), "not a percentage from 1% to 100%"),

@@ -28,23 +28,21 @@ def test_a_device_is_read(text, device, kind, index):
 
 
 @pytest.mark.parametrize(
-    ("text", "device", "kind", "indexes", "devices", "settled"),
+    ("text", "device", "kind", "indexes", "devices"),
     [
-        ("gpu:0+1", "gpu:0+1", "gpu", (0, 1), 2, True),
-        ("gpu2/GPU:3+01+2", "gpu:3+1+2", "gpu", (3, 1, 2), 3, True),
-        ("gpu:ALL", "gpu:all", "gpu", (), 1, False),
-        ("gpu", "gpu", "gpu", (), 1, False),
-        ("mig-1C0F", "MIG-1c0f", "gpu", (), 1, True),
-        ("4xgpu", "4xgpu", "gpu", (), 4, False),
-        ("02xCPU", "2xcpu", "cpu", (), 2, True),
-        ("1xcpu", "cpu", "cpu", (), 1, True),
+        ("gpu:0+1", "gpu:0+1", "gpu", (0, 1), 2),
+        ("gpu2/GPU:3+01+2", "gpu:3+1+2", "gpu", (3, 1, 2), 3),
+        ("gpu:ALL", "gpu:all", "gpu", (), 1),
+        ("gpu", "gpu", "gpu", (), 1),
+        ("mig-1C0F", "MIG-1c0f", "gpu", (), 1),
+        ("4xgpu", "4xgpu", "gpu", (), 4),
+        ("02xCPU", "2xcpu", "cpu", (), 2),
+        ("1xcpu", "cpu", "cpu", (), 1),
     ],
 )
-def test_several_devices_are_read(text, device, kind, indexes, devices, settled):
+def test_several_devices_are_read(text, device, kind, indexes, devices):
     spec = parse_lane(text, COMMON)
-    assert (spec.device, spec.kind, spec.indexes, spec.devices, spec.settled) == (
-        device, kind, indexes, devices, settled,
-    )  # fmt: skip
+    assert (spec.device, spec.kind, spec.indexes, spec.devices) == (device, kind, indexes, devices)
 
 
 @pytest.mark.parametrize(

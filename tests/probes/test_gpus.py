@@ -175,7 +175,7 @@ class TestNoGpu:
 
 
 def is_searching() -> bool:
-    return any(thread.name == "tfmon-find-gpus" and thread.daemon for thread in threading.enumerate())
+    return any(thread.name == "tfmon-driver" and thread.daemon for thread in threading.enumerate())
 
 
 class TestApple:

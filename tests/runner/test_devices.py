@@ -66,6 +66,9 @@ def test_gpus_that_are_not_there_are_named_with_those_that_are(text, said):
     assert (caught.value.message, caught.value.hint) == (
         said, "this machine has gpu:0 (L4), gpu:1 (L4), gpu:2 (L4)",
     )  # fmt: skip
+    with pytest.raises(DeviceAbsentError) as caught:
+        plan("9xgpu", found=GpuSearch(gpus=tuple(Gpu(index, f"GPU-{index}", "L4", index) for index in range(8))))
+    assert caught.value.hint == "this machine has 8 GPUs from gpu:0 on (L4)"
     with pytest.raises(DeviceAbsentError, match="there is one GPU"):
         plan("3xgpu", found=ONE)
 

@@ -9,7 +9,7 @@ from support.eight_gpus import GPUS, samples, script
 from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
-from tfmon.errors import EXIT_BUSY, GpusBusyError
+from tfmon.errors import EXIT_BUSY, DeviceAbsentError, GpusBusyError
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.gpus import GpuSearch
 from tfmon.probes.look import look
@@ -68,14 +68,26 @@ def test_several_gpus_of_no_name_are_the_idlest_ones_and_all_of_them_need_no_loo
 @pytest.mark.parametrize(
     ("lane", "said"),
     [
-        ("gpu:1+2", "within 1 min: gpu:2 1 process of bob, 88 % busy"),
-        ("gpu:all", "within 1 min: gpu:0 .*; gpu:2 .*; gpu:3 "),
+        ("gpu:1+2", "within 1 min: gpu:2: 1 process of bob, 88 % busy"),
+        ("gpu:all", "within 1 min: gpu:0: .*; gpu:2: .*; gpu:3: "),
         ("4xgpu", "within 1 min: 2 of 8 GPUs free, and 4 are needed$"),
     ],
 )
 def test_several_gpus_are_waited_for_until_each_is_free(lane, said):
     with pytest.raises(GpusBusyError, match=said):
         Machine(wait_s=60.0).plan(lane)
+
+
+def test_the_idlest_one_is_among_the_idlest_two():
+    plan = Machine().plan("gpu", "2xgpu", "3xgpu")
+    assert [lane.spec.device for lane in plan.lanes] == ["gpu:1", "gpu:1+6", "gpu:1+4+6"]
+
+
+def test_a_gpu_that_is_not_there_is_refused_before_anything_is_waited_for():
+    machine = Machine(wait_s=60.0)
+    with pytest.raises(DeviceAbsentError, match="gpu:9 of gpu:0"):
+        machine.plan("gpu:0+9")
+    assert machine.now_s == 0
 
 
 def test_two_free_gpus_are_not_waited_for():
@@ -127,7 +139,7 @@ def test_waiting_ends_when_a_gpu_is_free_and_says_what_it_waits_for():
 def test_a_named_gpu_is_waited_for_itself_and_after_the_minutes_one_line_says_who_has_it():
     machine = Machine(wait_s=60.0)
     with pytest.raises(
-        GpusBusyError, match=r"no GPU was free within 1 min: gpu:2 1 process of bob, 88 % busy"
+        GpusBusyError, match=r"no GPU was free within 1 min: gpu:2: 1 process of bob, 88 % busy"
     ) as told:
         machine.plan("cpu", "gpu:2")
     assert machine.now_s == 60.0 and told.value.exit_code == EXIT_BUSY
@@ -152,8 +164,8 @@ def test_lanes_on_the_cpu_wait_for_nothing():
 def test_the_idlest_of_each_host_is_chosen_there():
     machine = Machine()
     specs = [LaneSpec("gpu", host="a"), LaneSpec("gpu", host="b")]
-    settled = machine.idle.settle(specs, lambda _: EIGHT)
-    assert [spec.place for spec in settled] == ["a/gpu:1", "b/gpu:1"] and machine.looks == 2
+    chosen = machine.idle.choose(specs, lambda _: EIGHT)
+    assert [spec.place for spec, _ in chosen] == ["a/gpu:1", "b/gpu:1"] and machine.looks == 2
 
 
 @pytest.mark.process

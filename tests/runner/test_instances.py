@@ -12,7 +12,6 @@ from tfmon.model.lane_reducer import has_device
 from tfmon.model.spec import LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.gpus import GpuSearch
-from tfmon.runner.instances import settle
 
 from .test_planner import FIRST, names, plan
 
@@ -39,8 +38,8 @@ def test_two_lanes_on_one_instance_are_told_apart_by_their_settings_however_it_i
 
 def test_instances_that_begin_alike_have_longer_names():
     found = GpuSearch(gpus=(WHOLE,), instances=(ONE, THREE))
-    assert settle(LaneSpec(ONE.uuid), found).device == "MIG-11111111-1"
-    assert settle(LaneSpec("MIG-11111111-9"), found).device == "MIG-11111111-9"
+    race = plan(ONE.uuid, "MIG-11111111-9", found=found)
+    assert [lane.spec.device for lane in race.lanes] == ["MIG-11111111-1", "MIG-11111111-9"]
 
 
 @pytest.mark.parametrize(
@@ -51,6 +50,8 @@ def test_instances_that_begin_alike_have_longer_names():
         ("MIG-1111", GpuSearch(reason="no driver", hint="install it"), DeviceAbsentError, "install it"),
         ("MIG-1111", GpuSearch(gpus=(FIRST,)), DeviceAbsentError, "tfmon doctor"),
         ("gpu:0", SPLIT, DeviceAbsentError, "name an instance: --lane MIG-11111111"),
+        # CUDA_VISIBLE_DEVICES names the instances, so that no GPU is visible as a whole
+        ("gpu:0", GpuSearch(instances=(ONE, TWO)), DeviceAbsentError, "name an instance: --lane MIG-11111111"),
     ],
 )
 def test_what_no_lane_can_train_on_says_what_can_be_named(device, found, error, words):

@@ -45,7 +45,7 @@ class Place:
     together = threading.Barrier(3, timeout=30)
     closed: list[str] = []  # noqa: RUF012 - of all
 
-    def __init__(self, info, word, race, number):
+    def __init__(self, info, word, race, number, counts):
         self.together.wait()
         self.word = word
         if word == "bad":
@@ -67,7 +67,7 @@ def test_places_are_opened_and_closed_together_and_one_that_cannot_be_used_close
     WORDS[:] = words
     if "bad" in words:
         with pytest.raises(TfmonError, match="bad is gone"):
-            open_stations(INFO, words, RaceOptions())
+            open_stations(INFO, words, RaceOptions(), {})
     else:
-        close_all(open_stations(INFO, words, RaceOptions()))
+        close_all(open_stations(INFO, words, RaceOptions(), {}))
     assert sorted(Place.closed) == [word for word in words if word != "bad"]

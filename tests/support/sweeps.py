@@ -34,19 +34,22 @@ def speed_of(settings: Settings) -> float:
 
 
 def planned(
-    over: Mapping[str, tuple[KnobValue, ...]] = GRID, kinds: tuple[str, ...] = ("cpu",), **more: Any
+    over: Mapping[str, tuple[KnobValue, ...]] = GRID,
+    kinds: tuple[str, ...] = ("cpu",),
+    baseline: Settings = BASELINE,
+    **more: Any,
 ) -> SweepState:
     plan = SweepPlan(
         "simulated",
         dict(over),
-        dict(BASELINE),
+        dict(baseline),
         places=kinds,
         words=kinds,
         kinds=kinds,
         **more,
     )
     return SweepState(
-        plan, combine(plan, BASELINE, lambda settings: "too large" * (settings["batch_size"] == 4_096))
+        plan, combine(plan, baseline, lambda settings, kind: "too large" * (settings["batch_size"] == 4_096))
     )
 
 

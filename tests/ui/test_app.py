@@ -442,3 +442,11 @@ async def test_another_race_begins_with_a_view_of_its_own():
         await pilot.pause()
         assert app.view.focused is None and app.view.usual == {"cpu": {"importing": 2.0}}
         assert all(scale.high <= scale.low for scale in app.view.scales.values()), "the old chart's axis is gone"
+
+
+async def test_a_tick_after_the_last_screen_is_gone_draws_nothing():
+    app = app_of(racing_demo())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+    assert not app.screen_stack
+    app._tick()

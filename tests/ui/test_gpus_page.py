@@ -98,6 +98,15 @@ def test_every_process_is_listed_with_its_user_and_own_lanes_are_marked():
     assert [entry.id[2] for entry in entries if entry.mark != " "] == [4001]
 
 
+def test_each_instance_of_a_split_gpu_is_named_as_a_lane_names_it():
+    demo = eight()
+    split = samples(demo.clock())[7]
+    for begin in ("11111111", "2222ffff"):
+        demo.session.accept(replace(split, key=f"MIG-{begin}-3333", part_of=split.key, kind="mig"))
+    places = [row.place for row in gpus_of(demo.session.snapshot())]
+    assert places[-2:] == ["MIG-11111111", "MIG-2222ffff"]
+
+
 def test_in_a_container_the_reason_stands_for_the_names():
     demo = eight()
     hidden = "hidden by the container (run it with --pid=host)"
@@ -215,7 +224,7 @@ def test_eight_gpus_without_colour_and_in_ascii(snap_compare, monkeypatch):
 
 def test_the_pane_of_a_lane_that_gets_ready_and_its_page_say_why_it_has_its_gpu():
     async def act():
-        demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:1", chosen=why(samples(1)[1], samples(1)))])
+        demo = Demo([LaneSpec("cpu"), LaneSpec("gpu:1", chosen=why(samples(1)[1:2], 8))])
         demo.enter("gpu:1", "importing")
         async with app_of(demo).run_test(size=(120, 50)) as pilot:
             await until(pilot, lambda: "device  the idlest of 8 GPUs: no process, 0 % busy" in shown(pilot))

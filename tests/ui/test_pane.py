@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
+from support.many_gpus import ManyGpus, eight_gpus
 from support.ui import CPU_MACHINE, GPU_MACHINE, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
@@ -238,3 +239,22 @@ def test_a_lane_that_is_over_says_in_one_place_how_much_is_discarded():
         demo.enter(name, "done")
     rows = drawn(demo, demo.names[0], 100, 30)
     assert sum("discarded" in row for row in rows) == 1, rows
+
+
+def test_behind_the_batch_stands_whether_it_is_that_of_all_devices_or_of_each():
+    demo = eight_gpus(seconds=2)
+    one, eight = demo.names
+    assert line(drawn(demo, eight, 40), "knobs") == "knobs   batch 64 global"
+    assert line(drawn(demo, one, 40), "knobs") == "knobs   batch 64 · prefetch auto", "it has one device"
+    demo.ask(eight, "batch_scope", "per-replica")
+    assert line(drawn(demo, eight, 60), "knobs").endswith("batch scope global → per-replica requested")
+    apart = ManyGpus((LaneSpec("gpu:0+1"), LaneSpec("gpu:0+2", settings={"batch_scope": "per-replica"})))
+    apart.go()
+    words = [readings.knob_words(apart.session.snapshot().lane(name))[0] for name in apart.names]
+    assert [word.removeprefix("≠ ") for word in words] == ["batch scope global", "batch scope per-replica"]
+
+
+def test_with_a_lane_on_several_gpus_their_memory_is_told_before_that_of_the_process():
+    demo = eight_gpus(seconds=2)
+    text = "\n".join(drawn(demo, demo.names[1], 40, 17))
+    assert "gpu mem 30 30 30 31 31 31 32 32 GiB" in text and "memory" not in text.replace("gpu mem", "")

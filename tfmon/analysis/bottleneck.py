@@ -118,8 +118,8 @@ def _of_several_devices(lane: LaneState) -> list[str]:
     if lane.spec.devices == 1 or lane.command:
         return []
     if lane.spec.kind == "gpu":
-        return ["adding gradients up over the GPUs (all-reduce) counts as computing; a profile tells it apart"]
-    return ["adding gradients up over the logical CPUs (all-reduce) counts as starting the step"]
+        return ["all-reduce of the gradients counts as computing; a profile tells it apart"]
+    return ["all-reduce of the gradients counts as starting the step"]
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:

@@ -46,15 +46,12 @@ def is_free(sample: GpuSample) -> bool:
     )
 
 
-def why(chosen: GpuSample, samples: Sequence[GpuSample]) -> str:
-    """Say why a GPU was chosen: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
-    return f"the idlest of {len(samples)} GPUs: {state(chosen)}"
-
-
-def why_several(chosen: Sequence[GpuSample], samples: Sequence[GpuSample]) -> str:
-    """Say why several GPUs were chosen: "the 2 idlest of 8 GPUs: gpu:1 no process, …; gpu:6 no process, …"."""
+def why(chosen: Sequence[GpuSample], of: int) -> str:
+    """Say why GPUs were chosen: "the idlest of 8 GPUs: no process, 0 % busy, 79 GiB free"."""
+    if len(chosen) == 1:
+        return f"the idlest of {of} GPUs: {state(chosen[0])}"
     said = "; ".join(f"gpu:{one.index} {state(one)}" for one in chosen)
-    return f"the {len(chosen)} idlest of {len(samples)} GPUs: {said}"
+    return f"the {len(chosen)} idlest of {of} GPUs: {said}"
 
 
 def state(sample: GpuSample, *, named: bool = False) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from tfmon import units
 from tfmon.analysis.crossover import values_of
+from tfmon.model import device_counts
 from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings
 from tfmon.model.sweep import Combination, SweepPlan
 
@@ -28,16 +29,18 @@ def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, 
         name, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not name or not text:
             raise KnobError(f"{word!r} is not KNOB=VALUE,VALUE or KNOB=LOW..HIGH")
-        knob = None if knobs is None else find(knobs, name)
+        knob = next((one for one in device_counts.KNOBS if one.name == name), None)
+        knob = knob or (None if knobs is None else find(knobs, name))
         if name in over:
             raise KnobError(f"{name} is given twice; one list has all its values")
         low, dots, high = text.partition("..")
         values = _range(name, knob, low, high) if dots else _listed(name, knob, text)
         if len(values) < 2:
-            raise KnobError(f"{name}={text} is one value; a sweep needs two at least (--set sets one)")
+            raise KnobError(f"{name}={text} is one value; a sweep needs two at least")
         over[name] = values
     if not over:
         raise KnobError("no knob is swept; name one with its values")
+    device_counts.counted(over)
     return over
 
 
@@ -60,14 +63,14 @@ def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue
 
 
 def combine(
-    plan: SweepPlan, defaults: Settings, check: Callable[[Settings], str] = lambda settings: ""
+    plan: SweepPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
 ) -> tuple[Combination, ...]:
     """Return all combinations of a plan, on each kind of device, in the order in which they are measured first.
 
     Args:
         plan: What is swept.
         defaults: The baseline's settings, as far as they are known.
-        check: Says why settings are not possible; empty if they are.
+        check: Says why settings are not possible on a kind of device; empty if they are.
 
     Raises: KnobError for too many.
     """
@@ -81,7 +84,7 @@ def combine(
             kind,
             settings,
             baseline=all(knob in defaults and _same(defaults[knob], value) for knob, value in settings.items()),
-            refused=check({**defaults, **settings}),
+            refused=check({**defaults, **settings}, kind),
         )
         for number, (kind, settings) in enumerate(itertools.product(plan.kinds, grid))
     )

@@ -6,7 +6,9 @@ import itertools
 from dataclasses import dataclass
 
 from tfmon import units
+from tfmon.analysis.scaling import Scaling
 from tfmon.analysis.sweep import BASELINE, Found, Row
+from tfmon.model.device_counts import KINDS, counted
 from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.readings import Estimate
 
@@ -44,7 +46,24 @@ def answer(found: Found) -> list[str]:
         if best.learns:
             line += f"; it does not learn the same: {learns_text(best)}"
         lines.append(line)
+    for one in scaling_of(found):
+        _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
+        lines.append(one.text(f"95 % CI {interval}"))
     return lines
+
+
+def scaling_of(found: Found) -> list[Scaling]:
+    """Return how throughput grows with the devices; empty where that is not swept, or something else is, too."""
+    over = found.state.plan.over
+    name = counted(over)
+    if not name or len(over) > 1:
+        return []
+    fewest = min(map(int, over[name]))
+    return [
+        Scaling("", int(row.combination.settings[name]), fewest, KINDS[name], row.ratio)
+        for row in found.rows
+        if row.ratio is not None and row.outcome != BASELINE
+    ]
 
 
 def troubles(found: Found) -> list[str]:

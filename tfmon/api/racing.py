@@ -20,7 +20,7 @@ from tfmon.model.race import MARGIN, MODES, TURNS
 from tfmon.runner.headless import POLL_S, follow
 from tfmon.runner.planner import LEAST_CI, LEAST_MARGIN, RaceOptions, interpreter, unwatched, with_fresh
 from tfmon.runner.program import Program
-from tfmon.runner.settings import LONGEST_S, resolve
+from tfmon.runner.settings import LONGEST_S, LONGEST_WAIT_MIN, resolve
 
 LEAST_SLICE_S, LONGEST_SLICE_S = 0.2, 60.0
 
@@ -91,7 +91,7 @@ def race(
         margin=share("margin", margin, LEAST_MARGIN) or MARGIN,
         record=record is not False,
         record_file=None if isinstance(record, bool) else Path(record),
-        wait_idle_s=None if wait_idle is None else 60 * max(0.0, wait_idle),
+        wait_idle_s=None if wait_idle is None else 60 * wait_idle,
     )
     _check(options, words, fresh)
     with teller(progress) as tell, alone(wait, tell):
@@ -136,6 +136,9 @@ def _check(options: RaceOptions, command: tuple[str, ...], fresh: bool | None) -
     """Raise UsageError for options that exclude each other."""
     if options.mode not in MODES:
         raise UsageError(f"mode {options.mode!r} is not possible", f"it is {' or '.join(MODES)}")
+    if options.wait_idle_s is not None and not 0 <= options.wait_idle_s <= 60 * LONGEST_WAIT_MIN:
+        minutes = options.wait_idle_s / 60
+        raise UsageError(f"wait_idle={minutes:g} is not possible", f"it is minutes, from 0 to {LONGEST_WAIT_MIN}")
     if options.steps is not None and options.steps < 1:
         raise UsageError(f"steps={options.steps} is not possible", "it is a whole number from 1")
     if options.steps is not None and (command or options.seconds is not None):

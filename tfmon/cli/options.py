@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tfmon.errors import TfmonError, UsageError
-from tfmon.runner.settings import MODES, THEME, Seconds, resolve
+from tfmon.runner.settings import LONGEST_WAIT_MIN, MODES, THEME, Seconds, resolve
 
 if TYPE_CHECKING:
     from tfmon.hosts.ray_cluster import RayCluster
@@ -162,7 +162,7 @@ settings = click.option(
 wait_idle = click.option(
     "--wait-idle",
     "wait_idle_s",
-    type=click.FloatRange(min=0, max=10_080),
+    type=Seconds(min=0, max=LONGEST_WAIT_MIN),
     metavar="MINUTES",
     callback=lambda _context, _param, minutes: None if minutes is None else 60 * minutes,
     help="Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",

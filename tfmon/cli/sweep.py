@@ -38,8 +38,8 @@ AS_BEFORE = {
     "--over",
     multiple=True,
     metavar="KNOB=VALUES",
-    help="A knob and its values: batch_size=32,128 or batch_size=16..4096 (powers of two). Repeatable: all "
-    "combinations are measured.",
+    help="A knob and its values: batch_size=32,128 or batch_size=16..4096 (powers of two); or gpus=1,2,4,8, the "
+    "number of GPUs that a lane has. Repeatable: all combinations are measured.",
 )
 @click.option(
     "--on",

@@ -33,8 +33,7 @@ class LaneSpec:
     device: str
     """`cpu`, or `gpu:N` with N the index that the driver lists there; for several devices `gpu:N+M` or `2xcpu`.
 
-    For an instance it is the beginning of a UUID: `MIG-…`. Before it is planned also `gpu`, `gpu:all` or `4xgpu`:
-    see `settled`.
+    For an instance it is the beginning of a UUID: `MIG-…`. Before it is planned also `gpu`, `gpu:all` or `4xgpu`.
     """
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
@@ -79,11 +78,6 @@ class LaneSpec:
         """On how many devices it trains; 1 for `gpu:all`, of which that is not known."""
         count, times, _ = self.device.partition("x")
         return int(count) if times else len(self.indexes) or 1
-
-    @property
-    def settled(self) -> bool:
-        """Whether it is known which GPUs it trains on: not for `gpu`, `gpu:all` and `4xgpu`."""
-        return self.kind == "cpu" or self.is_instance or bool(self.indexes)
 
     @property
     def place(self) -> str:

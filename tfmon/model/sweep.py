@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.device_counts import devices_of
+from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, KnobValue, Settings
 from tfmon.model.records import replace
+from tfmon.model.several import step_batch
 from tfmon.model.spec import LaneSpec
 
 MOST_DEATHS = 3
 """So often a combination is begun; one whose process died each time has failed."""
-CHANGES_LEARNING = ("batch_size", "mixed_precision", "gpus")
-"""Knobs that change what is learned besides how fast; what a script or a scenario declares is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,5 +199,12 @@ def kind_of(spec: LaneSpec) -> str:
 
 
 def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
-    """Return the knobs by which a combination learns something else than the baseline, for all that is known."""
-    return tuple(knob for knob in CHANGES_LEARNING if knob in settings and settings[knob] != baseline.get(knob))
+    """Return the knobs by which a combination learns something else than the baseline, for all that is known.
+
+    What a script or a scenario declares is not. More devices that share the batch learn the same.
+    """
+    changed = {**baseline, **settings}
+    batches = [step_batch(one, devices_of(one)) for one in (changed, baseline)]
+    precisions = [one.get(MIXED_PRECISION.name) for one in (changed, baseline)]
+    found = {BATCH_SIZE.name: batches, MIXED_PRECISION.name: precisions}
+    return tuple(knob for knob, (now, before) in found.items() if now != before)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tfmon.model.events import Event
 from tfmon.model.readings import NOT_READ, GpuFault, GpuSample, Missing, Reading
 
 Readings: TypeAlias = dict[str, Any]
 """Readings by the name of their field in `GpuSample` or `HostSample`: a name is the same from source to screen."""
+
+T = TypeVar("T")
 
 FIRST_SAMPLE = Missing("first sample")
 TOO_SOON = Missing("sampled again too soon")
@@ -60,6 +64,24 @@ class Probe(Protocol):
 
     def close(self) -> None:
         """Release the driver. Called last."""
+
+
+def within(timeout_s: float, work: Callable[[], T]) -> T | None:
+    """Return the result of `work`, or None if it takes longer or fails; its thread is then abandoned."""
+    answers: queue.SimpleQueue[T | None] = queue.SimpleQueue()
+
+    def answer() -> None:
+        found: T | None = None
+        try:
+            found = work()
+        finally:
+            answers.put(found)
+
+    threading.Thread(target=answer, name="tfmon-driver", daemon=True).start()
+    try:
+        return answers.get(timeout=timeout_s)
+    except queue.Empty:
+        return None
 
 
 def absent_gpu(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import queue
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import TypeAlias
 
 from tfmon.model.race import Machine
 from tfmon.probes.amd_gpus import list_amd_gpus, visible_amd_gpus
-from tfmon.probes.base import Gpu
+from tfmon.probes.base import Gpu, within
 from tfmon.probes.machine import read_text
 from tfmon.probes.nvidia.nvml import (
     LIBRARY_NOT_FOUND,
@@ -114,7 +112,7 @@ def read_visibility(
     if system != "Linux":
         return GpuVisibility(system, machine, visible, order)
     amd_gpus, amd_hidden = visible_amd_gpus(list_amd_gpus(root), environ)
-    answer = _within(timeout_s, lambda: _list_gpus(library, examine))
+    answer = within(timeout_s, lambda: _list_gpus(library, examine))
     listed, failure, driver = answer if answer is not None else ([], None, "")
     return GpuVisibility(
         system,
@@ -226,16 +224,6 @@ def _power_limit_w(nvml: Nvml, gpu: PhysicalGpu) -> float | None:
     """Source: `nvmlDeviceGetEnforcedPowerLimit`, in mW."""
     milliwatts = nvml.call("nvmlDeviceGetEnforcedPowerLimit", gpu.handle)
     return None if isinstance(milliwatts, NvmlFailure) else milliwatts / 1000
-
-
-def _within(timeout_s: float, work: Callable[[], Listed]) -> Listed | None:
-    """Return the result of `work`, or None if it takes longer; its thread is then abandoned."""
-    answers: queue.SimpleQueue[Listed] = queue.SimpleQueue()
-    threading.Thread(target=lambda: answers.put(work()), name="tfmon-find-gpus", daemon=True).start()
-    try:
-        return answers.get(timeout=timeout_s)
-    except queue.Empty:
-        return None
 
 
 def _is_gpu_on_bus(root: Path) -> bool:

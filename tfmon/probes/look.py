@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Sequence
 
 from tfmon.model.readings import GpuSample
-from tfmon.probes.base import Gpu, absent_gpu
+from tfmon.probes.base import Gpu, absent_gpu, within
 from tfmon.probes.choice import choose_gpu_probe
 
 BEFORE_S = 5.0
@@ -24,20 +22,13 @@ def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
     probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
     if probe is None:
         return []
-    answers: queue.SimpleQueue[list[GpuSample]] = queue.SimpleQueue()
+    wanted = {gpu.uuid for gpu in gpus}
 
-    def work() -> None:
-        found: list[GpuSample] = []
+    def work() -> list[GpuSample]:
         try:
-            found += [event for event in probe.sample() if isinstance(event, GpuSample)]
+            return [event for event in probe.sample() if isinstance(event, GpuSample) and event.key in wanted]
         finally:
             probe.close()
-            answers.put(found)
 
-    threading.Thread(target=work, name="tfmon-look", daemon=True).start()
-    try:
-        found = answers.get(timeout=timeout_s)
-    except queue.Empty:
-        return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus]
-    wanted = {gpu.uuid for gpu in gpus}
-    return [sample for sample in found if sample.key in wanted]
+    found = within(timeout_s, work)
+    return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if found is None else found

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import tfmon
+from tfmon.analysis.scaling import Scaling
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
@@ -32,6 +33,16 @@ def interval(estimate: Estimate | None) -> list[float] | None:
 def estimate_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
     """Return an estimate and its 95 % interval, under its name and the name with `_ci95`."""
     return {name: None if estimate is None else estimate.value, f"{name}_ci95": interval(estimate)}
+
+
+def scaling_json(one: Scaling) -> dict[str, Any]:
+    """Return how throughput grows from fewer devices to more."""
+    return {
+        "devices": one.devices,
+        "over_devices": one.over,
+        **estimate_json("ratio", one.ratio),
+        "of_linear": one.of_linear,
+    }
 
 
 def lane_json(lane: LaneState) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.compare import Measured
 from tfmon.recordings.header import Header, raced_s
-from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, table
+from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, scaling_json, table
 
 NO_STEP = "no steady step was measured"
 FEW_SLICES = "too few slices were measured in turns"
@@ -62,17 +62,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             "machines_differ": {
                 one.what: {host or HERE: value for host, value in one.values} for one in verdict.machines
             },
-            "scaling": [
-                {
-                    "id": snapshot.lane(one.lane).spec.id,
-                    "devices": one.devices,
-                    "over_devices": one.over,
-                    "ratio": one.ratio.value,
-                    "ratio_ci95": interval(one.ratio),
-                    "of_linear": one.of_linear,
-                }
-                for one in verdict.scaling
-            ],
+            "scaling": [{"id": snapshot.lane(one.lane).spec.id, **scaling_json(one)} for one in verdict.scaling],
             "ratio": verdict.ratio,
             "ratio_ci95": interval(verdict.interval),
             "interval_kind": verdict.interval_kind,

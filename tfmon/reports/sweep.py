@@ -9,9 +9,9 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
-from tfmon.analysis.sweep_text import answer, progress_text, troubles
+from tfmon.analysis.sweep_text import answer, progress_text, scaling_of, troubles
 from tfmon.model.knobs import short_name, show
-from tfmon.reports import estimate_json, head, table
+from tfmon.reports import estimate_json, head, scaling_json, table
 
 LEARNS = "* does not learn the same as the baseline (another {}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
@@ -33,6 +33,7 @@ def to_json(found: Found, file: str = "") -> dict[str, Any]:
         "best": {
             kind: None if (best := found.best(kind)) is None else best.combination.settings for kind in plan.kinds
         },
+        "scaling": [scaling_json(one) for one in scaling_of(found)],
         "combinations": [row_json(row) for row in found.ranked],
         "settled": found.settled,
         "lost_places": state.lost,

@@ -1,8 +1,8 @@
-"""The devices of a lane: which GPUs it trains on, and what changes when it trains on several devices at once."""
+"""The devices of a lane: which GPUs it may train on, and what changes when it trains on several at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, UsageError
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, Settings
 from tfmon.model.several import obstacle
-from tfmon.model.spec import ALL, LaneSpec, parse_lane
+from tfmon.model.spec import ALL, ANY_GPU, LaneSpec, parse_lane
 from tfmon.runner import instances
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tfmon.probes.gpus import GpuSearch
 
 EVERY = f"gpu:{ALL}"
+MOST_LISTED = 3
+"""More GPUs of one model are not listed one by one."""
 
 
 def with_scope(info: ScenarioInfo, lanes: Sequence[str]) -> ScenarioInfo:
@@ -39,53 +41,64 @@ def _several(lane: str) -> bool:
     return spec.devices > 1 or spec.device == EVERY
 
 
-def choose_gpus(spec: LaneSpec, search: Callable[[str], GpuSearch]) -> tuple[LaneSpec, tuple[Gpu, ...]]:
-    """Return a lane with the devices that it trains on, and its GPUs in that order; none for the CPU.
-
-    `search` finds the GPUs of a host. `Idle.settle` comes before: here only `gpu:all` is left to be chosen.
+def candidates(spec: LaneSpec, found: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
+    """Return the GPUs that a lane may train on, and on how many of them it does; none for one on the CPU.
 
     Raises:
         DeviceAbsentError: a GPU is not there, or is split up.
         UsageError: the beginning of a UUID fits several instances.
     """
     if spec.kind == "cpu":
-        return spec, ()
-    found = search(spec.host)
+        return (), 0
     if spec.is_instance:
-        return instances.settle(spec, found), (instances.instance_of(spec, found),)
-    if found.plugin is not None and not found.gpus and spec.indexes == (found.plugin.index,):
-        return spec, (found.plugin,)
-    if not found.gpus:
+        return (instances.instance_of(spec, found),), 1
+    if not found.usable:
+        if found.plugin is not None and spec.device in (ANY_GPU, f"gpu:{found.plugin.index}"):
+            return (found.plugin,), 1
         raise DeviceAbsentError(f"{spec.place} is not there: {found.reason}", found.hint)
-    if spec.settled:
-        by_index = {gpu.index: gpu for gpu in found.gpus}
-        absent = [index for index in spec.indexes if index not in by_index]
-        if absent:
-            raise DeviceAbsentError(_absent_text(spec, absent), _listed(spec, found.gpus))
-        return instances.settle(spec, found), tuple(by_index[index] for index in spec.indexes)
+    if spec.indexes:
+        return _named(spec, found), spec.devices
+    if spec.device == ANY_GPU:
+        return found.usable, 1
     if not found.whole:
         raise DeviceAbsentError(f"{spec.place} is not there: every GPU is split up (MIG)", instances.listed(found))
-    if spec.device != EVERY:
+    count = len(found.whole) if spec.device == EVERY else spec.devices
+    if count > len(found.whole):
         there = "is one GPU" if len(found.whole) == 1 else f"are {len(found.whole)} GPUs"
-        raise DeviceAbsentError(f"{spec.place} is not there: there {there}", _listed(spec, found.whole))
-    return replace(spec, device=device_of(found.whole)), found.whole
+        raise DeviceAbsentError(f"{spec.place} is not there: there {there}", _listed(spec, found))
+    return found.whole, count
 
 
-def device_of(gpus: Sequence[Gpu]) -> str:
-    """Return these GPUs as the device of a lane, such as `gpu:0+1`."""
-    return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
+def _named(spec: LaneSpec, found: GpuSearch) -> tuple[Gpu, ...]:
+    by_index = {gpu.index: gpu for gpu in found.gpus}
+    absent = [f"gpu:{index}" for index in spec.indexes if index not in by_index]
+    if absent:
+        words = f"{' and '.join(absent)} of {spec.place} {'is' if len(absent) == 1 else 'are'}"
+        words = f"{spec.place} is" if spec.devices == 1 else words
+        raise DeviceAbsentError(f"{words} not there", _listed(spec, found))
+    named = tuple(by_index[index] for index in spec.indexes)
+    for gpu in named:
+        if gpu.split:
+            place = f"{spec.place_of(gpu.index)} ({gpu.name})"
+            raise DeviceAbsentError(f"{place} is split up (MIG)", instances.listed(found, gpu.uuid))
+    return named
 
 
-def _absent_text(spec: LaneSpec, absent: Sequence[int]) -> str:
-    if spec.devices == 1:
-        return f"{spec.place} is not there"
-    names = [f"gpu:{index}" for index in absent]
-    return f"{' and '.join(names)} of {spec.place} {'is' if len(names) == 1 else 'are'} not there"
-
-
-def _listed(spec: LaneSpec, gpus: Sequence[Gpu]) -> str:
-    known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in gpus)
+def _listed(spec: LaneSpec, found: GpuSearch) -> str:
+    """Return what can be named instead."""
+    if not found.whole:
+        return instances.listed(found)
+    known = ", ".join(f"gpu:{gpu.index} ({gpu.name})" for gpu in found.whole)
+    if len(found.whole) > MOST_LISTED and len({gpu.name for gpu in found.gpus}) == 1:
+        known = f"{len(found.whole)} GPUs from gpu:{found.whole[0].index} on ({found.whole[0].name})"
     return f"{spec.host or 'this machine'} has {known}"
+
+
+def device_of(gpus: Sequence[Gpu], found: GpuSearch) -> str:
+    """Return GPUs as the device of a lane, such as `gpu:0+1`; an instance by as much of its UUID as is unique."""
+    if gpus[0].part_of:
+        return instances.short_name(gpus[0], found)
+    return "gpu:" + "+".join(str(gpu.index) for gpu in gpus)
 
 
 def check_together(spec: LaneSpec, settings: Settings) -> None:

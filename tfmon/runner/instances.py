@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfmon.errors import DeviceAbsentError, UsageError
-from tfmon.model.records import replace
 from tfmon.model.spec import INSTANCE, LaneSpec
 
 if TYPE_CHECKING:
@@ -16,26 +15,12 @@ _SHORTEST = len(INSTANCE) + 8
 """Characters of a UUID that name an instance on the screen, if no other has the same."""
 
 
-def settle(spec: LaneSpec, found: GpuSearch) -> LaneSpec:
-    """Return the spec with the device as every lane on it writes it.
-
-    Raises:
-        DeviceAbsentError: there is no such instance, or the GPU is split up, so that it cannot be used as a whole.
-        UsageError: the beginning of a UUID fits several instances.
-    """
-    if spec.is_instance:
-        return replace(spec, device=short_name(instance_of(spec, found), found))
-    for gpu in found.gpus:
-        if gpu.index in spec.indexes and gpu.split:
-            place = spec.place_of(gpu.index)
-            raise DeviceAbsentError(f"{place} ({gpu.name}) is split up (MIG)", listed(found, gpu.uuid))
-    return spec
-
-
 def instance_of(spec: LaneSpec, found: GpuSearch) -> Gpu:
     """Return the instance that a lane names.
 
-    Raises: as `settle`.
+    Raises:
+        DeviceAbsentError: there is no such instance.
+        UsageError: the beginning of a UUID fits several.
     """
     fitting = [one for one in found.instances if one.uuid.lower().startswith(spec.device.lower())]
     if len(fitting) == 1:

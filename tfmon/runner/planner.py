@@ -146,8 +146,7 @@ def plan_race(
         specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
         if race_options.one_lane:
             specs = [LaneSpec(ANY_GPU if found.usable else "cpu")]
-    specs = (idle or Idle(lambda host, gpus: ())).settle(specs, search)
-    chosen = [devices.choose_gpus(spec, search) for spec in specs]
+    chosen = (idle or Idle()).choose(specs, search)
     lanes = []
     for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}

@@ -33,6 +33,8 @@ Characters: TypeAlias = Literal["braille", "block", "ascii"]
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
 LONGEST_S = 365 * 86_400
+LONGEST_WAIT_MIN = 10_080
+"""For how long a race waits for a GPU at most: a week."""
 
 
 # ---------------- kinds of values

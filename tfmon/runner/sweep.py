@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,9 +13,13 @@ from tfmon.experiments.sweep import Sweep
 from tfmon.experiments.sweep_visit import Station
 from tfmon.lanes.plan import digest
 from tfmon.lanes.suspend import Suspender
+from tfmon.model import device_counts
 from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, parse_settings
+from tfmon.model.several import obstacle
+from tfmon.model.spec import SpecError
 from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.recordings import library, sweeps
+from tfmon.runner import devices
 from tfmon.runner.planner import RaceOptions, check_settings
 from tfmon.runner.sweep_places import END_S, PlaceStation, close_all, open_stations
 
@@ -67,18 +71,20 @@ class SweepProgram:
         try:
             if resume is not None:
                 state, self.file = sweeps.resume(resume)
-                self._info = _same_scenario(state.plan, scenario, command)
                 options = _as_before(state.plan, options)
-                self._stations = open_stations(self._info, options.places, options.race)
+                self._info = _with_scope(_same_scenario(state.plan, scenario, command), options, state.plan.over)
+                self._stations = open_stations(self._info, options.places, options.race, state.plan.over)
                 new = [one.kind for one in self._stations if one.kind not in state.plan.kinds]
                 if new:
                     known = " and ".join(state.plan.kinds)
                     raise UsageError(f"this sweep is on {known}, not on {new[0]}", "begin another one for it")
             else:
-                self._info = command_scenario(command) if command else find_scenario(str(scenario))
-                options = replace(options, places=options.places or ("cpu",))
+                found = command_scenario(command) if command else find_scenario(str(scenario))
+                swept = [word.partition("=")[0].strip() for word in options.over]
+                options = replace(options, places=options.places or ("gpu" if "gpus" in swept else "cpu",))
+                self._info = _with_scope(found, options, swept)
                 over, baseline = read_options(self._info, options)
-                self._stations = open_stations(self._info, options.places, options.race)
+                self._stations = open_stations(self._info, options.places, options.race, over)
                 state = _planned(self._info, options, over, baseline, self._stations)
                 name = self._info.name
                 self.file = (
@@ -136,7 +142,17 @@ def read_options(
     except KnobError as error:
         hint = "such as --over lr=1e-3,1e-4" if info.command else f"tfmon show {info.name} lists the knobs"
         raise UsageError(str(error), hint) from error
-    return over, {**info.defaults(), **own}
+    counts = {name: min(values) for name, values in over.items() if name in device_counts.KINDS}
+    return over, {**info.defaults(), **own, **counts}
+
+
+def _with_scope(info: ScenarioInfo, options: SweepOptions, swept: Iterable[str]) -> ScenarioInfo:
+    """Return the scenario with what it has where it trains on several devices, if it does somewhere."""
+    places = [word.partition("*")[0].strip() for one in options.places for word in one.split(",")]
+    try:
+        return devices.with_scope(info, ["2xcpu"] if {*swept} & {*device_counts.KINDS} else places)
+    except SpecError:
+        return info  # opening the places says what is wrong with them
 
 
 def _planned(
@@ -158,7 +174,7 @@ def _planned(
         settings=options.race.settings,
         until_ci=options.until_ci,
         each_s=options.each_s,
-        everything=options.everything,
+        everything=options.everything or bool(device_counts.counted(over)),  # a curve needs each point
         slice_s=options.race.slice_s,
         command=info.command,
         source=digest(info.path),
@@ -166,12 +182,16 @@ def _planned(
         machines={station.place: station.device for station in stations},
     )
 
-    def check(settings: Settings) -> str:
+    def check(settings: Settings, kind: str) -> str:
+        count = device_counts.devices_of(settings, kind)
+        absent = [
+            station.absent[count] for station in stations if station.kind == kind and count in station.absent
+        ]
         try:
-            check_settings(info, settings)
+            check_settings(info, settings, count)
         except UsageError as error:
             return error.message
-        return ""
+        return next(iter(absent), "") or obstacle(settings, count)
 
     try:
         return SweepState(plan, combine(plan, baseline, check))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import TfmonError, UsageError
+from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.knobs import Settings, exact
+from tfmon.model.device_counts import KINDS, counted, devices_of
+from tfmon.model.knobs import KnobValue, Settings, exact
 from tfmon.model.session import Session
 from tfmon.model.sweep import kind_of
 from tfmon.runner.planner import RaceOptions
@@ -19,6 +20,8 @@ from tfmon.runner.program import Program
 
 if TYPE_CHECKING:
     from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.lanes.plan import RacePlan
+    from tfmon.model.spec import LaneSpec
 
 END_S = 10.0
 """How long a place may take to end its lanes."""
@@ -31,27 +34,53 @@ AT_ONCE = 16
 class PlaceStation:
     """One place: a program of its own, whose races are the visits. It is the sweep's `Station`."""
 
-    def __init__(self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1) -> None:
-        """Connect to the place, and find out what it is; raises TfmonError where it cannot be used."""
+    def __init__(
+        self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1, counts: Sequence[int] = ()
+    ) -> None:
+        """Connect to the place, and find out what it is; raises TfmonError where it cannot be used.
+
+        Args:
+            info: What is swept.
+            word: The place as the user names it.
+            race: What every race has.
+            number: Its number among the places of that name.
+            counts: The numbers of devices that are swept; none where they are not.
+        """
         self._info = info
-        self._options = replace(race, lanes=(word,))
-        self._program = Program(self._options)
+        self._options = race
+        self._program = Program(race)
         self._began = False
+        self._counts = counts
+        self._word = word
+        self.absent: dict[int, str] = {}
+        """The numbers of devices that it does not have, and what it says of that."""
         try:
-            plan = self._program.plan(info)
+            spec = self._find(word)
         except BaseException:
             self._program.close()
             raise
-        spec = plan.lanes[0].spec
-        self._word = spec.place  # a word that means any free GPU has become one: both lanes need the same
-        self.place = f"{spec.place} #{number}" if number > 1 else spec.place
-        self.kind = kind_of(spec)
+        if not counts:
+            self._word = spec.place  # a word that means any free GPU has become one: both lanes need the same
+        self.place = f"{self._word} #{number}" if number > 1 else self._word
+        self.kind = spec.kind if counts else kind_of(spec)
         self.session: Session = self._program.session
         known = self.session.snapshot()
         host = known.hosts.get(spec.host)
         machine = host.machine if host is not None else known.machine
         self.machine = machine.boot or spec.host
         self.device = machine.cpu_name if spec.kind == "cpu" else next(iter(machine.gpus[spec.index :]), "")
+
+    def _find(self, word: str) -> LaneSpec:
+        """Return a lane there on the fewest devices. The most are looked for first: Ray reserves so many."""
+        for count in sorted(self._counts, reverse=True)[:-1]:
+            try:
+                self._planned(several(word, count))
+            except DeviceAbsentError as error:
+                self.absent[count] = error.message
+        return self._planned(several(word, min(self._counts)) if self._counts else word).lanes[0].spec
+
+    def _planned(self, *lanes: str) -> RacePlan:
+        return self._program.plan(self._info, replace(self._options, lanes=lanes))
 
     @property
     def suspension(self) -> Suspender:
@@ -60,15 +89,18 @@ class PlaceStation:
 
     def begin(self, settings: Settings) -> tuple[str, str]:
         """Start fresh processes of the baseline and of a combination, and return the names of the lanes."""
-        words = ",".join([self._word, *(f"{knob}={exact(value)}" for knob, value in settings.items())])
-        plan = self._program.plan(self._info, replace(self._options, lanes=(self._word, words)))
+        knobs = [f"{knob}={exact(value)}" for knob, value in settings.items() if knob not in KINDS]
+        base, changed = self._word, self._word
+        if self._counts:
+            base, changed = several(base, min(self._counts)), several(base, devices_of(settings))
+        plan = self._planned(base, ",".join([changed, *knobs]))
         if self._began:
             self._program.lanes.begin(plan)
         else:
             self._began = True
             self._program.begin(plan)
-        base, changed = plan.lanes
-        return base.spec.name, changed.spec.name
+        first, second = plan.lanes
+        return first.spec.name, second.spec.name
 
     def end(self) -> None:
         """End both lanes, and return when their processes are gone."""
@@ -83,10 +115,17 @@ class PlaceStation:
         self._program.close()
 
 
-def split_places(words: Sequence[str], cluster: RayCluster | None = None) -> list[tuple[str, int]]:
+def several(word: str, count: int) -> str:
+    """Return that many devices of a place: `gpu2/4xgpu` for `gpu2/gpu`."""
+    host, slash, kind = word.rpartition("/")
+    return f"{host}{slash}{count}x{kind}"
+
+
+def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
     """Return each place with its number among those of the same name, from 1.
 
     A word for Ray stands for as many places as there is room for on the cluster now, with `*N` for N.
+    `most` is how many devices each needs, where that is swept.
 
     Raises:
         UsageError: one is empty, has settings, or there are too many.
@@ -102,7 +141,7 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None) -> lis
         on_ray = is_ray(name.partition("/")[0])
         if star and not on_ray:
             raise UsageError(f"--on {word}: only a Ray cluster has a place several times", f"--on {name}")
-        count = int(times) if star else _room(name, cluster) if on_ray else 1
+        count = int(times) if star else _room(several(name, most) if most else name, cluster) if on_ray else 1
         already = sum(one == name for one, _ in places)
         places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
         if len(places) > MOST_WORKERS:
@@ -123,11 +162,24 @@ def _room(word: str, cluster: RayCluster | None) -> int:
     return min(room, MOST_WORKERS)
 
 
-def open_stations(info: ScenarioInfo, words: Sequence[str], race: RaceOptions) -> list[PlaceStation]:
-    """Connect to the places; what was opened is closed where one of them cannot be used."""
-    places = split_places(words, race.ray)
+def open_stations(
+    info: ScenarioInfo, words: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
+) -> list[PlaceStation]:
+    """Connect to the places; what was opened is closed where one of them cannot be used.
+
+    Raises:
+        UsageError: a place is none, or has no number of devices that could be swept.
+        TfmonError: one cannot be used.
+    """
+    name = counted(over)
+    counts = [int(value) for value in over.get(name, ())]
+    places = split_places(words, race.ray, max(counts, default=0))
+    for word, _ in places:
+        if name and word.rpartition("/")[2] != KINDS[name]:
+            hint = f"such as --on {KINDS[name]} or HOST/{KINDS[name]}"
+            raise UsageError(f"--on {word} has no number of {name} to sweep over", hint)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-connect") as pool:
-        waiting = [pool.submit(PlaceStation, info, word, race, number) for word, number in places]
+        waiting = [pool.submit(PlaceStation, info, word, race, number, counts) for word, number in places]
         try:
             return [one.result() for one in waiting]
         except BaseException:  # Ctrl+C, too

@@ -184,6 +184,8 @@ class MonitorApp(Display, TerminalApp[Ending]):
         A page that shows nothing that moves is left alone, but for a failure of a lane every 5 s.
         """
         self._ticks += 1
+        if not self.screen_stack:
+            return  # the app is closing
         if isinstance(self.screen, Page) and self.screen.still and self._ticks % STILL_TICKS:
             return
         snapshot = self.session.snapshot()

@@ -1,11 +1,12 @@
 """A child that lives like a trainer, without TensorFlow: it gets ready, races, heeds every request.
 
 GATE: a file that it waits for before it is ready. FAILS: it says so instead of getting ready. LOG: a file to which
-it writes the requests it gets. EQUAL_AT: the batch size at which it is as fast as one without this; the examples
-that it trains are in proportion to the batch size then. FAILS_AT: the width at which it runs out of memory.
-FASTER: by what factor settings make it faster, such as "prefetch=auto:1.5 cache=True:0.5". WAITS: the share of
-time that it says it waits for its input. DIES: a setting under which it kills itself when it begins to train, such
-as "batch_size=64". STOPPED: how many times as long a window takes that was interrupted, and says so.
+it writes the requests it gets. CLAIMS: one to which it writes the GPUs that it sees. EQUAL_AT: the batch size at
+which it is as fast as one without this; the examples that it trains are in proportion to the batch size then.
+FAILS_AT: the width at which it runs out of memory. FASTER: by what factor settings make it faster, such as
+"prefetch=auto:1.5 cache=True:0.5 devices=2:1.7". WAITS: the share of time that it says it waits for its input.
+DIES: a setting under which it kills itself when it begins to train, such as "batch_size=64". STOPPED: how many
+times as long a window takes that was interrupted, and says so.
 """
 
 from __future__ import annotations
@@ -99,8 +100,12 @@ class FakeTrainer:
         match request:
             case Assign():
                 self.settings, self.limit = dict(request.settings), request.steps
+                self.devices = request.devices
                 if request.device == "gpu":
                     claimed = tuple(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))
+                    if "CLAIMS" in os.environ:
+                        with Path(os.environ["CLAIMS"]).open("a") as file:
+                            file.write(",".join(claimed) + "\n")
                     versions = {"tensorflow": "0", "keras": "0", "numpy": "0"}
                     self.say(LibrariesLoaded, device_name="", gpu_uuids=claimed, **versions)
                 self.say(
@@ -144,7 +149,7 @@ class FakeTrainer:
         for rule in os.environ.get("FASTER", "").split():
             setting, _, factor = rule.partition(":")
             knob, _, value = setting.partition("=")
-            if str(self.settings[knob]) == value:
+            if str({**self.settings, "devices": self.devices}[knob]) == value:
                 examples = round(examples * float(factor))
         counts = {"steps": STEPS, "examples": examples, "step": self.step, "histogram": {640: STEPS}, **spent}
         # One that was stopped in its window says how long that lasted; the others are of one length.

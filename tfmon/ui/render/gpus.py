@@ -19,6 +19,7 @@ from tfmon.ui.render.table import Column, Entry
 UNKNOWN = "–"
 GAP = 2
 _BUSY_PCT, _HOT_PCT = 75.0, 95.0
+_INSTANCE_CELLS = len("MIG-") + 8
 COLUMNS = (
     Column("gpu", 20), Column("pid", 9), Column("user", 14), Column("lane", 6), Column("load", 6),
     Column("memory", 9), Column("command"),
@@ -43,7 +44,7 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
         for sample in state.gpus:
             key = machine_key(snapshot.hosts, host), sample.key
             if key not in found:
-                device = "MIG" if sample.part_of else f"gpu:{sample.index}"
+                device = sample.key[:_INSTANCE_CELLS] if sample.part_of else f"gpu:{sample.index}"
                 device = f"hidden {sample.index}" if sample.hidden else device
                 place = f"{host}/{device}" if host else device
                 found[key] = GpuRow(sample, place, lanes_on(snapshot, sample), snapshot.stale_s(sample))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfmon import units
+from tfmon.model.gpu_parts import summed
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
@@ -38,7 +39,7 @@ def load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Ro
         (UNKNOWN, DIM) if value is None else (_EIGHTHS[min(7, int(value / 12.5))], banded(accent, value / 100))
         for value in values
     )
-    power = _sum([gpu.power_w for gpu in gpus]) if len(gpus) == lane.spec.devices else None
+    power = known(summed([gpu.power_w for gpu in gpus])) if len(gpus) == lane.spec.devices else None
     drawn = "" if power is None else f" · {units.count(round(power))} W"
     return _fitting(
         width,
@@ -96,11 +97,6 @@ def _names(lane: LaneState, gpus: Sequence[GpuSample]) -> list[str]:
 
 def _first_missing(shown: Sequence[Reading]) -> Missing:
     return next((one for one in shown if isinstance(one, Missing)), readings.NO_SAMPLE)
-
-
-def _sum(shown: Sequence[Reading]) -> float | None:
-    values = [known(one) for one in shown]
-    return None if any(value is None for value in values) else sum(value for value in values if value is not None)
 
 
 def _span(values: Sequence[float], digits: int) -> str:

@@ -236,7 +236,8 @@ def _rows_and_chart(pane: Pane, width: int, height: int) -> tuple[list[Row], int
 def _planned(pane: Pane, height: int) -> tuple[set[str], int, int]:
     """Return the lines that a pane shows, how high its chart is, and how many rows the bottleneck has."""
     any_gpu = any(lane.spec.kind == "gpu" for lane in pane.snapshot.lanes)
-    shown, chart_height = _plan(height - figure_height(height), any_gpu)
+    several = any(lane.spec.kind == "gpu" and lane.spec.devices > 1 for lane in pane.snapshot.lanes)
+    shown, chart_height = _plan(height - figure_height(height), any_gpu, several=several)
     more = max(0, min(pane.bottleneck_rows - 1, chart_height - _COMFORTABLE_CHART))
     return shown, chart_height - more, 1 + more
 
@@ -260,17 +261,19 @@ _ORDER = (
 _PRIORITY = (
     "step", "cpu", "gpu", "bottleneck", "knobs", "time", "loss", "chart", "memory", "done", "gpu memory", "note",
 )  # fmt: skip
+_OF_SEVERAL = {"memory": "gpu memory", "gpu memory": "memory"}
+"""With a lane on several GPUs, the memory of each is told rather than that of the process."""
 _LEAST_CHART = 3
 _COMFORTABLE_CHART = 6
 """Rows of a chart above which it gives some to the text of the bottleneck."""
 _MOST_BOTTLENECK = 3
 
 
-def _plan(height: int, any_gpu: bool) -> tuple[set[str], int]:
+def _plan(height: int, any_gpu: bool, *, several: bool) -> tuple[set[str], int]:
     """Choose the lines that fit, and how high the chart becomes with its axis; 0 for none."""
     shown: set[str] = set()
     left, chart_height = height, 0
-    for name in _PRIORITY:
+    for name in (_OF_SEVERAL.get(one, one) if several else one for one in _PRIORITY):
         if name == "gpu memory" and not any_gpu:
             continue
         need = _LEAST_CHART if name == "chart" else 1

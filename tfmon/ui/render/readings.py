@@ -9,7 +9,7 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
-from tfmon.model.knobs import short_name, show
+from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.naming import ordered_settings
 from tfmon.model.readings import GpuSample, Missing, Reading, known
@@ -269,9 +269,15 @@ def knob_words(lane: LaneState) -> list[str]:
 
 
 def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
+    """Return the knobs of a lane; behind its batch size stands whether that is of all its devices or of each."""
     requested = {name: show(one.value) for name, one in lane.requested.items()}
+    scope = lane.in_effect.get(BATCH_SCOPE.name)
+    brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
+    after = {BATCH_SIZE.name: f" {scope}"} if brief and lane.spec.devices > 1 else {}
     knobs = [
-        (name, show(value), differs, requested.pop(name, "")) for name, value, differs in ordered_settings(lane)
+        (name, show(value) + after.get(name, ""), differs, requested.pop(name, ""))
+        for name, value, differs in ordered_settings(lane)
+        if not (brief and name == BATCH_SCOPE.name)
     ]
     knobs += [(name, "", name in (lane.differs or ()), value) for name, value in requested.items()]
     return tuple(knobs)

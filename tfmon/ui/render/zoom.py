@@ -144,10 +144,13 @@ def _readings(pane: Pane, width: int, height: int) -> list[Row]:
     """Return the readings that fit, in a fixed order; one line names what is left, and the key that shows all."""
     groups = {name: [row for row in rows if row] for name, rows in _groups(pane, width).items()}
     left, shown = height, set()
+    several = pane.lane.spec.devices > 1
     total = sum(map(len, groups.values()))
     if total > height:
         left -= 1
-    for name in _PRIORITY:
+        groups["knobs"] = [readings.knobs_row(pane.lane, width)] if several else groups["knobs"]
+    first = ("gpu", "step", "time", "knobs") if several else ()
+    for name in dict.fromkeys((*first, *_PRIORITY)):
         if groups[name] and len(groups[name]) <= left:
             left -= len(groups[name])
             shown.add(name)

@@ -239,7 +239,7 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     if gpu.part_of:
         yield "instance", "power, temperature, clocks and link are those of the whole GPU"
     busy, most = _said(gpu.busy_pct, units.percent), _said(gpu.busy_max_pct, units.percent)
-    yield "busy", f"{busy}, at most {most} ({gpu.busy_source})"
+    yield "busy", f"{busy}, at most {most} ({gpu.busy_source})" if gpu.busy_source else busy
     if (others := gpu_others(lane, gpu.index)) is not None:
         marked, windows = sum(one.others for one in lane.points), len(lane.points)
         less = "others took less than 5 % of the GPU's time"

@@ -10,6 +10,7 @@ from textual.screen import Screen
 
 from tfmon.analysis.sweep import Found
 from tfmon.analysis.sweep_text import curves_of, progress_text
+from tfmon.model.device_counts import KINDS
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Session, Snapshot
 from tfmon.ui.app import MonitorApp
@@ -44,7 +45,8 @@ class SweepPage(ListPage):
     def __init__(self, monitor: SweepApp) -> None:
         super().__init__(monitor)
         self._sweep = monitor
-        self.curve: int | None = None
+        curves = [curve.knob for curve in curves_of(monitor.found)]
+        self.curve: int | None = next((at for at, knob in enumerate(curves) if knob in KINDS), None)
         """Which curve is shown; None for none."""
         self._shown: tuple[Found, int] | None = None
         self._entries: list[Entry] = []
