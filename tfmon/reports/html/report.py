@@ -1,4 +1,4 @@
-"""Puts a report together: of one race, or of two that are compared."""
+"""Puts a report together: of one race, of two that are compared, or of a sweep."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import tfmon
+from tfmon.analysis.sweep import Found
 from tfmon.doctor.report import Report, run_checks
 from tfmon.errors import TfmonError
+from tfmon.hosts.reservation import is_ray, word_of
 from tfmon.model.session import Snapshot
 from tfmon.reports import diff
 from tfmon.reports import race as result
-from tfmon.reports.html import library, pair, race
+from tfmon.reports import sweep as ranking
+from tfmon.reports.html import library, pair, race, sweep
 from tfmon.reports.html.gather import Run, gather
 from tfmon.reports.html.private import HIDDEN, hider, keep, strangers_in
 from tfmon.reports.html.writer import Html, Writer
@@ -68,6 +71,33 @@ def of_pair(first: Path, second: Path, wanted: Wanted) -> tuple[str, tuple[Run, 
     return page, runs
 
 
+def of_sweep(path: Path, found: Found, began: str, wanted: Wanted) -> str:
+    """Return the report of a sweep; raises UsageError.
+
+    Args:
+        path: Its file.
+        found: What it came to.
+        began: When.
+        wanted: What the report is to hold.
+    """
+    script, plan = library.script(), found.state.plan
+    writer = Writer(sweep_hider(found, wanted))
+    parts = [sweep.head(writer, found, began), *sweep.sections(writer, found)]
+    told = ranking.to_json(found, str(path))
+    return writer.page(f"tfmon: sweep of {plan.scenario}", script, *parts, _foot(writer, told, wanted))
+
+
+def sweep_hider(found: Found, wanted: Wanted) -> Callable[[str], str]:
+    """Return what takes out of a text whose machines they were that a sweep was measured on."""
+    if wanted.everything:
+        return keep
+    plan = found.state.plan
+    kinds = " ".join(plan.machines.values())  # a kind of GPU that Ray is asked for is nobody's name
+    hosts = [place.rpartition("/")[0] for place in plan.places]
+    names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
+    return hider({wanted.host, *(name for name in names if name not in kinds)})
+
+
 def _sections(writer: Writer, run: Run, wanted: Wanted) -> list[Html]:
     try:
         again = wanted.again(run.end)
@@ -93,8 +123,9 @@ def _hider(runs: Sequence[Run], wanted: Wanted) -> Callable[[str], str]:
 
 def _foot(writer: Writer, told: dict[str, Any], wanted: Wanted) -> Html:
     """Return the result as JSON, and how the file was made; puts the JSON into the page for programs, too."""
-    if told.get("recording"):
-        told["recording"] = Path(told["recording"]).name
+    for file in ("recording", "file"):
+        if told.get(file):
+            told[file] = Path(told[file]).name
     writer.data("tfmon-result", told)
     shown = json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False)
     made = f"Written by tfmon {tfmon.__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."
