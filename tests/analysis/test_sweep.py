@@ -8,19 +8,9 @@ import random
 import pytest
 from support.sweeps import planned
 
-from tfmon.analysis.sweep import (
-    BEATEN,
-    LIMIT,
-    MEASURED,
-    OPEN,
-    answer,
-    choices_of,
-    combine,
-    judge,
-    next_due,
-    parse_over,
-    rank,
-)
+from tfmon.analysis.sweep import BEATEN, LIMIT, MEASURED, OPEN, choices_of, judge, next_due, rank
+from tfmon.analysis.sweep_grid import combine, parse_over
+from tfmon.analysis.sweep_text import answer
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob, KnobError
 from tfmon.model.records import replace
 from tfmon.model.spec import LaneSpec

@@ -6,7 +6,8 @@ import pytest
 from support.sweeps import BASE, GRID, SimulatedStation, planned, speed_of
 from support.waiting import wait_for
 
-from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED, answer
+from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
+from tfmon.analysis.sweep_text import answer
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.sweep import PairMeasured, VisitBegan, after
 

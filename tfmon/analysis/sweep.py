@@ -1,4 +1,4 @@
-"""A sweep: which combinations there are, what each comes to, which can still win, and what to measure next. Pure.
+"""What each combination of a sweep comes to, which can still win, and what to measure next. Pure.
 
 Each combination is raced in turns against the baseline settings on the same device, in visits: some rounds with
 fresh processes of both. All that can still win get one visit before any gets another, so that those which cannot
@@ -8,24 +8,18 @@ interval is always valid, and as much wider as that choice needs: see `intervals
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from tfmon import units
-from tfmon.analysis.crossover import values_of
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import compare_pairs
-from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings, show
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, Estimate
 from tfmon.model.sweep import Combination, Figures, SweepPlan, SweepState, learns_differently
 
 PAIRS_OF_A_VISIT = 16
 """Rounds that a visit has at most: equal processes differ, so more rounds of the same two tell less and less."""
-MOST_COMBINATIONS = 2_000
 LEAST_CI = 0.01
 """A narrower interval would take too many processes."""
 USUAL_VISITS = 2
@@ -35,89 +29,6 @@ OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit
 REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
 OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
 """`measured`: to the interval that is wanted; `stopped early`: it cannot win; `time limit`: it had its time."""
-
-
-# ---------------------------------------------------------------- which combinations
-
-
-def parse_over(knobs: Sequence[Knob] | None, words: Sequence[str]) -> dict[str, tuple[KnobValue, ...]]:
-    """Read what `--over` says: `batch_size=32,128`, or `batch_size=16..4096` for powers of two.
-
-    Args:
-        knobs: Those of the scenario; None for a script, whose knobs are not known before it runs.
-        words: What is given, a knob each.
-
-    Raises: KnobError for what cannot be swept.
-    """
-    over: dict[str, tuple[KnobValue, ...]] = {}
-    for word in words:
-        name, equals, text = (part.strip() for part in word.partition("="))
-        if not equals or not name or not text:
-            raise KnobError(f"{word!r} is not KNOB=VALUE,VALUE or KNOB=LOW..HIGH")
-        knob = None if knobs is None else find(knobs, name)
-        if name in over:
-            raise KnobError(f"{name} is given twice; one list has all its values")
-        low, dots, high = text.partition("..")
-        values = _range(name, knob, low, high) if dots else _listed(name, knob, text)
-        if len(values) < 2:
-            raise KnobError(f"{name}={text} is one value; a sweep needs two at least (--set sets one)")
-        over[name] = values
-    if not over:
-        raise KnobError("no knob is swept; name one with its values")
-    return over
-
-
-def _listed(name: str, knob: Knob | None, text: str) -> tuple[KnobValue, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(words):
-        raise KnobError(f"{name}={text} has an empty value")
-    values = [guess_settings([f"{name}={word}"])[name] if knob is None else knob.parse(word) for word in words]
-    return tuple(dict.fromkeys(values))
-
-
-def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue, ...]:
-    try:
-        ends = float(low), float(high)
-    except ValueError:
-        raise KnobError(f"{name}={low}..{high} is no range of numbers, such as 16..4096") from None
-    if not 1 <= ends[0] < ends[1] <= 2**40:
-        raise KnobError(f"{name}={low}..{high}: a range goes up through powers of two, from 1 on; or list values")
-    return values_of(knob or Knob(name, default=1, help="", low=1), *ends)
-
-
-def combine(
-    plan: SweepPlan, defaults: Settings, check: Callable[[Settings], str] = lambda settings: ""
-) -> tuple[Combination, ...]:
-    """Return all combinations of a plan, on each kind of device, in the order in which they are measured first.
-
-    Args:
-        plan: What is swept.
-        defaults: The baseline's settings, as far as they are known.
-        check: Says why settings are not possible; empty if they are.
-
-    Raises: KnobError for too many.
-    """
-    count = math.prod(map(len, plan.over.values())) * len(plan.kinds)
-    if count > MOST_COMBINATIONS:
-        raise KnobError(f"{units.count(count)} combinations are too many; {MOST_COMBINATIONS} is the most")
-    grid = [dict(zip(plan.over, values, strict=True)) for values in itertools.product(*plan.over.values())]
-    return tuple(
-        Combination(
-            number,
-            kind,
-            settings,
-            baseline=all(knob in defaults and _same(defaults[knob], value) for knob, value in settings.items()),
-            refused=check({**defaults, **settings}),
-        )
-        for number, (kind, settings) in enumerate(itertools.product(plan.kinds, grid))
-    )
-
-
-def _same(one: KnobValue, other: KnobValue) -> bool:
-    return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-# ---------------------------------------------------------------- what they come to
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,97 +234,3 @@ def _left_s(state: SweepState, rows: Sequence[Row]) -> float | None:
     visits = sum(max(1.0, usual - row.combination.visits) for row in rows if row.outcome == OPEN)
     each_s = sum(state.visits_s) / len(state.visits_s)
     return visits * each_s / max(1, len(state.running))
-
-
-# ---------------------------------------------------------------- in words
-
-
-def settings_text(settings: Settings) -> str:
-    """Name settings as the command line takes them: "batch_size=512 mixed_precision=off"."""
-    return " ".join(f"{knob}={show(value)}" for knob, value in settings.items())
-
-
-def answer(found: Found) -> list[str]:
-    """Say which combination is the best, on each kind of device."""
-    lines = []
-    several = len(found.state.plan.kinds) > 1
-    for kind in found.state.plan.kinds:
-        where, best = f" on {kind}" if several else "", found.best(kind)
-        others = [row for row in found.rows if row.combination.kind == kind and row.outcome != BASELINE]
-        if best is None or best.ratio is None or not any(row.ratio for row in others):
-            lines.append(f"nothing is measured yet{where}")
-            continue
-        name = settings_text(best.combination.settings)
-        if best.ratio.high < 1:
-            factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
-            line = f"nothing is faster than the baseline{where}; the nearest is {name}, {factor} ({interval})"
-        elif best.outcome == BASELINE:
-            line = f"best{where}: the baseline, {name}"
-        else:
-            factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
-            line = f"best{where}: {name}, {factor} the baseline's throughput ({interval})"
-        rivals = found.rivals(best)
-        if rivals:
-            named = settings_text(rivals[0].combination.settings) if len(rivals) == 1 else f"{len(rivals)} others"
-            line += f"; {named} cannot be told from it"
-        if best.learns:
-            line += f"; it does not learn the same: {learns_text(best)}"
-        lines.append(line)
-    return lines
-
-
-def learns_text(row: Row) -> str:
-    """Say by what a combination learns something else than the baseline: "another batch size"."""
-    return " and ".join(f"another {knob.replace('_', ' ')}" for knob in row.learns)
-
-
-def progress_text(found: Found) -> str:
-    """Say how far a sweep is: "12 of 48 settled, about 20 min left"."""
-    left = f", about {units.about(found.left_s)} left" if found.left_s and not found.state.over else ""
-    return f"{found.settled} of {len(found.rows)} settled{left}"
-
-
-# ---------------------------------------------------------------- curves
-
-
-@dataclass(frozen=True, slots=True)
-class SweepCurve:
-    """The ratio over the values of one numeric knob, on one kind of device."""
-
-    knob: str
-    kind: str
-    values: tuple[KnobValue, ...]
-    """From the lowest."""
-    series: tuple[tuple[Settings, tuple[Estimate | None, ...]], ...]
-    """For each setting of the other knobs, the ratio at each value; the best series first."""
-
-
-def curves_of(found: Found) -> tuple[SweepCurve, ...]:
-    """Return a curve for each knob that is swept over numbers, and each kind of device."""
-    plan, curves = found.state.plan, []
-    for knob, kind in itertools.product(plan.over, plan.kinds):
-        values = [
-            value for value in plan.over[knob] if isinstance(value, int | float) and not isinstance(value, bool)
-        ]
-        if len(values) < 2:
-            continue
-        series: dict[tuple[KnobValue, ...], dict[KnobValue, Estimate]] = {}
-        for row in found.ranked:  # the series with the best one comes first
-            settings = row.combination.settings
-            if row.combination.kind == kind and row.ratio is not None and settings[knob] in values:
-                others = tuple(value for name, value in settings.items() if name != knob)
-                series.setdefault(others, {})[settings[knob]] = row.ratio
-        names = [name for name in plan.over if name != knob]
-        ordered = tuple(sorted(values))
-        curves.append(
-            SweepCurve(
-                knob,
-                kind,
-                ordered,
-                tuple(
-                    (dict(zip(names, others, strict=True)), tuple(map(known.get, ordered)))
-                    for others, known in series.items()
-                ),
-            )
-        )
-    return tuple(curves)

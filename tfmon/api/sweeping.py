@@ -16,7 +16,7 @@ from tfmon.api.racing import LEAST_SLICE_S, LONGEST_SLICE_S, share, span
 from tfmon.api.result import Interval
 from tfmon.api.turnstile import alone
 from tfmon.errors import TfmonError, UsageError
-from tfmon.model.knobs import KnobValue, show
+from tfmon.model.knobs import KnobValue, exact
 from tfmon.reports.sweep import progress_line, to_json, to_text
 from tfmon.runner.headless import POLL_S, TOLD_EVERY_S
 from tfmon.runner.planner import RaceOptions, interpreter
@@ -167,7 +167,7 @@ def sweep(
         over=tuple(f"{name}={_values(values)}" for name, values in (over or {}).items()),
         places=() if resume is not None and on == "cpu" else (on,) if isinstance(on, str) else tuple(on),
         race=RaceOptions(
-            settings=tuple(f"{name}={_exact(value)}" for name, value in (settings or {}).items()),
+            settings=tuple(f"{name}={exact(value)}" for name, value in (settings or {}).items()),
             slice_s=span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
             python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
             watched=False,
@@ -201,11 +201,7 @@ def _follow(program: SweepProgram, tell: Callable[[str], None] | None) -> None:
 
 
 def _values(values: Sequence[KnobValue] | str) -> str:
-    return values if isinstance(values, str) else ",".join(_exact(value) for value in values)
-
-
-def _exact(value: KnobValue) -> str:
-    return repr(value) if isinstance(value, float) else show(value)
+    return values if isinstance(values, str) else ",".join(exact(value) for value in values)
 
 
 def _result(found: Found, file: Path | None) -> SweepResult:

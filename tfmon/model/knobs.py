@@ -219,6 +219,11 @@ def show(value: object) -> str:
     return str(value)
 
 
+def exact(value: KnobValue) -> str:
+    """Write a value so that the same is read: all digits of a float."""
+    return repr(value) if isinstance(value, float) else show(value)
+
+
 def short_name(knob: str) -> str:
     """Return a knob's name as titles, panes and keys show it: "batch", "parallel calls"."""
     return "batch" if knob == BATCH_SIZE.name else knob.replace("_", " ")

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfmon import units
-from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row, answer, progress_text
+from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
+from tfmon.analysis.sweep_text import answer, progress_text
 from tfmon.model.knobs import short_name, show
 from tfmon.reports import estimate_json, head, table
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tfmon.catalog import find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.knobs import KnobValue, show
+from tfmon.model.knobs import KnobValue, exact
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
@@ -114,5 +114,4 @@ def _same(one: KnobValue, other: KnobValue) -> bool:
 
 def _word(name: str, value: KnobValue) -> str:
     """Write a setting so that it is read back as exactly the same value."""
-    exact = repr(value) if isinstance(value, float) else show(value)
-    return f"{name}={exact}"
+    return f"{name}={exact(value)}"

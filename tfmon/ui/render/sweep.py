@@ -6,22 +6,9 @@ from collections.abc import Sequence
 
 from tfmon import units
 from tfmon.analysis.curve_chart import draw_series
-from tfmon.analysis.sweep import (
-    BASELINE,
-    BEATEN,
-    FAILED,
-    MEASURED,
-    OPEN,
-    OUTCOMES,
-    REFUSED,
-    Found,
-    SweepCurve,
-    answer,
-    curves_of,
-    learns_text,
-    settings_text,
-)
+from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found
 from tfmon.analysis.sweep import Row as Ranked
+from tfmon.analysis.sweep_text import SweepCurve, answer, curves_of, learns_text, settings_text
 from tfmon.model.knobs import short_name, show
 from tfmon.ui.render.rows import Row, Span, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, cast
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from tfmon.analysis.sweep import Found, curves_of, progress_text
+from tfmon.analysis.sweep import Found
+from tfmon.analysis.sweep_text import curves_of, progress_text
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Session, Snapshot
 from tfmon.ui.app import MonitorApp

@@ -1,0 +1,132 @@
+"""The places of a sweep: each has the lanes and probes of a race of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import TfmonError, UsageError
+from tfmon.lanes.suspend import Suspender
+from tfmon.model.knobs import Settings, exact
+from tfmon.model.session import Session
+from tfmon.model.sweep import kind_of
+from tfmon.runner.planner import RaceOptions
+from tfmon.runner.program import Program
+
+if TYPE_CHECKING:
+    from tfmon.hosts.ray_cluster import RayCluster
+
+END_S = 10.0
+"""How long a place may take to end its lanes."""
+POLL_S = 0.05
+MOST_WORKERS = 128
+
+
+class PlaceStation:
+    """One place: a program of its own, whose races are the visits. It is the sweep's `Station`."""
+
+    def __init__(self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1) -> None:
+        """Connect to the place, and find out what it is; raises TfmonError where it cannot be used."""
+        self._info = info
+        self._options = replace(race, lanes=(word,))
+        self._program = Program(self._options)
+        self._began = False
+        try:
+            plan = self._program.plan(info)
+        except BaseException:
+            self._program.close()
+            raise
+        spec = plan.lanes[0].spec
+        self._word = spec.place  # a word that means any free GPU has become one: both lanes need the same
+        self.place = f"{spec.place} #{number}" if number > 1 else spec.place
+        self.kind = kind_of(spec)
+        self.session: Session = self._program.session
+        known = self.session.snapshot()
+        host = known.hosts.get(spec.host)
+        machine = host.machine if host is not None else known.machine
+        self.machine = machine.boot or spec.host
+        self.device = machine.cpu_name if spec.kind == "cpu" else next(iter(machine.gpus[spec.index :]), "")
+
+    @property
+    def suspension(self) -> Suspender:
+        """What suspends its lanes along with tfmon."""
+        return self._program.lanes.suspension
+
+    def begin(self, settings: Settings) -> tuple[str, str]:
+        """Start fresh processes of the baseline and of a combination, and return the names of the lanes."""
+        words = ",".join([self._word, *(f"{knob}={exact(value)}" for knob, value in settings.items())])
+        plan = self._program.plan(self._info, replace(self._options, lanes=(self._word, words)))
+        if self._began:
+            self._program.lanes.begin(plan)
+        else:
+            self._began = True
+            self._program.begin(plan)
+        base, changed = plan.lanes
+        return base.spec.name, changed.spec.name
+
+    def end(self) -> None:
+        """End both lanes, and return when their processes are gone."""
+        if self._began:
+            self._program.lanes.finish()
+            deadline = time.monotonic() + END_S
+            while not self._program.lanes.all_over and time.monotonic() < deadline:
+                time.sleep(POLL_S)
+
+    def close(self) -> None:
+        """End everything here."""
+        self._program.close()
+
+
+def split_places(words: Sequence[str], workers: Callable[[str], int] = lambda word: 1) -> list[tuple[str, int]]:
+    """Return each place with its number among those of the same name, from 1.
+
+    Raises:
+        UsageError: one is empty, has settings, or there are too many.
+    """
+    places: list[tuple[str, int]] = []
+    for word in [part.strip() for one in words for part in one.split(",")]:
+        name, star, times = word.partition("*")
+        if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
+            raise UsageError(f"--on {word} is no place", "such as --on cpu, --on gpu:0,gpu:1 or --on gpu2/gpu*2")
+        already = sum(one == name for one, _ in places)
+        places += [(name, already + number) for number in range(1, (int(times) if star else workers(name)) + 1)]
+        if len(places) > MOST_WORKERS:
+            raise UsageError(f"{len(places)} workers are too many; {MOST_WORKERS} is the most")
+    return places
+
+
+def _workers(word: str, cluster: RayCluster | None) -> int:
+    """Return for how many workers a word stands: on a Ray cluster, as many as there is room for now.
+
+    Raises:
+        TfmonError: the cluster has no room, or cannot be asked.
+    """
+    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.hosts.reservation import is_ray
+
+    if not is_ray(word.partition("/")[0]):
+        return 1
+    room = (cluster or RayCluster()).workers(word)
+    if not room:
+        raise TfmonError(
+            f"Ray has no room for {word} now", f"--on {word}*1 waits for it; tfmon hosts --ray lists it"
+        )
+    return min(room, MOST_WORKERS)
+
+
+def open_stations(info: ScenarioInfo, words: Sequence[str], race: RaceOptions) -> list[PlaceStation]:
+    """Connect to the places; what was opened is closed where one of them cannot be used."""
+    places = split_places(words, lambda word: _workers(word, race.ray))
+    with ThreadPoolExecutor(min(16, len(places)), thread_name_prefix="tfmon-connect") as pool:
+        waiting = [pool.submit(PlaceStation, info, word, race, number) for word, number in places]
+    errors = [error for one in waiting if (error := one.exception()) is not None]
+    if errors:
+        for one in waiting:
+            if one.exception() is None:
+                one.result().close()
+        raise errors[0]
+    return [one.result() for one in waiting]
