@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 
 import pytest
 from support.recordings import RECORDED, record
 from support.ui import GPU_MACHINE, Demo, crossover_demo, racing_demo
 
-from tfmon.cli.main import main
 from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings.library import FOLDER_VARIABLE
 from tfmon.reports.html import library, report
 from tfmon.reports.html.gather import gather
 from tfmon.reports.html.private import HIDDEN, hider
@@ -43,29 +40,6 @@ def hostile_race() -> Demo:
     demo.race(4)
     demo.fail("cpu", f"ValueError: /home/alice/x on node7: {HOSTILE}", "export API_KEY=hunter2")
     return demo
-
-
-@pytest.fixture
-def without_charts(monkeypatch):
-    """Reports without the script that draws, which takes seconds to put together."""
-    monkeypatch.setattr(library, "script", lambda: "window.vegaEmbed = () => {};")
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys, without_charts):
-    """Run `tfmon` in this process; return its exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "recordings"))
-
-    def start(*words: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tfmon", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return left.value.code, said.out, said.err
-
-    return start
 
 
 def data_of(page: str, name: str):

@@ -8,12 +8,14 @@ from collections.abc import Callable, Collection, Sequence
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.finish import finish_lines
-from tfmon.analysis.sweep import Found, answer, progress_text
+from tfmon.analysis.sweep import Found
+from tfmon.analysis.sweep_text import answer, progress_text
 from tfmon.errors import TfmonError
 from tfmon.recordings.header import Header
 from tfmon.reports.html import sweep
 from tfmon.reports.html.private import hider, keep, strangers_in
 from tfmon.reports.html.report import Wanted, sweep_hider
+from tfmon.reports.sweep import NUMBERS, learns_note, rows_of
 
 _HEADS = ("lane", "examples/s", "95 % CI", "step p50", "p95", "loss", "memory", "CPU", "bottleneck")
 MOST_ROWS = 40
@@ -39,14 +41,18 @@ def to_markdown(found: Analysis, header: Header, wanted: Wanted) -> str:
 def sweep_to_markdown(found: Found, wanted: Wanted) -> str:
     """Return the ranking of a sweep as Markdown; without names of hosts, unless everything is wanted."""
     plan = found.state.plan
-    heads, *rows = sweep.cells(found)
-    notes = [f"{plan.scenario}: {progress_text(found)}", *([found.state.ended] if found.state.ended else [])]
-    notes += [f"… and {len(rows) - MOST_ROWS} more combinations"] if len(rows) > MOST_ROWS else []
-    notes += [note] if (note := sweep.learns(found)) else []
-    notes += [f"measured on {place}" for place in dict.fromkeys(sweep.machines(plan))]
-    table = [heads, *rows[:MOST_ROWS]]
-    left = sweep.words_at(found)
-    return _written(answer(found), table, notes, sweep.command_line(plan), sweep_hider(found, wanted), left=left)
+    heads, *rows = rows_of(found)
+    more = len(rows) - MOST_ROWS
+    notes = [
+        f"{plan.scenario}: {progress_text(found)}",
+        found.state.ended,
+        f"… and {more} more combinations" if more > 0 else "",
+        learns_note(found),
+        f"measured on {'; '.join(sweep.machines(plan))}",
+    ]
+    left = [place for place, name in enumerate(heads) if name not in NUMBERS]
+    hide, again = sweep_hider(found, wanted), sweep.command_line(plan)
+    return _written(answer(found), [heads, *rows[:MOST_ROWS]], notes, again, hide, left=left)
 
 
 def _written(

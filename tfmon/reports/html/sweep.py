@@ -9,11 +9,11 @@ from tfmon import units
 from tfmon.analysis.sweep import BASELINE, Found, Row
 from tfmon.analysis.sweep_text import answer, progress_text, settings_text
 from tfmon.model.knobs import KnobValue, exact, short_name, show
-from tfmon.model.sweep import Figures, SweepPlan
+from tfmon.model.sweep import SweepPlan
 from tfmon.reports.html import charts, maps
 from tfmon.reports.html.charts import Series
 from tfmon.reports.html.writer import NOTHING, Html, Writer
-from tfmon.reports.sweep import LEARNS, ratio_cells
+from tfmon.reports.sweep import NUMBERS, learns_note, ratio_cells, reason_lines, rows_of
 
 DASH = "–"
 MOST_CELLS = 400
@@ -52,76 +52,30 @@ def sections(writer: Writer, found: Found) -> list[Html]:
 
 def ranking(writer: Writer, found: Found) -> Html:
     """Return the table of all combinations, the best first; a head sorts by its column."""
-    rows = cells(found)
+    (*heads, state), *lines = rows_of(found)
     best = {row.number for kind in found.state.plan.kinds for row in front(found.rows, kind)}
-    rows = [[*rows[0], "least memory"]] + [
-        [*line, "yes" if row.number in best else ""] for line, row in zip(rows[1:], found.ranked, strict=True)
-    ]
+    rows = [[*heads, state, "least memory"]]
+    for line, row in zip(lines, found.ranked, strict=True):
+        rows.append([*line, "yes" if row.number in best else ""])
     about = (
         "Ratio: throughput over that of the baseline on the same device. Least memory: no combination with as "
         "little has more throughput. A head sorts by its column."
     )
-    left = {*words_at(found), len(rows[0]) - 1}
-    numbers = [_numbers(row, len(rows[0]), first_number(found)) for row in found.ranked]
-    table = writer.table(rows, about, left=left, sortable=True, values=numbers)
-    note = learns(found)
-    return Html(table + (writer.tag("p", note) if note else NOTHING))
+    left = [place for place, name in enumerate(rows[0]) if name not in NUMBERS]
+    table = writer.table(
+        rows, about, left=left, sortable=True, values=[_values(rows[0], one) for one in found.ranked]
+    )
+    note = learns_note(found)
+    return Html(table + writer.lines(reason_lines(found)) + (writer.tag("p", note) if note else NOTHING))
 
 
-NUMBERS = ("ratio", "95 % interval", "examples/s", "step", "memory")
-
-
-def cells(found: Found) -> list[list[str]]:
-    """Return the ranking as words, the head first: knobs, device where there are several, figures, state."""
-    plan, several = found.state.plan, len(found.state.plan.kinds) > 1
-    heads = [*map(short_name, plan.over), *(["device"] if several else []), *NUMBERS]
-    rows = [[*heads, "limited by", "place", "state"]]
-    for row in found.ranked:
-        one, figures = row.combination, row.combination.figures or Figures(row.place)
-        rows.append([
-            *map(show, one.settings.values()),
-            *([one.kind] if several else []),
-            *ratio_cells(row),
-            units.rate(figures.examples_per_s) if figures.examples_per_s else DASH,
-            units.milliseconds(figures.step_ms) if figures.step_ms else DASH,
-            units.memory(figures.memory_bytes) if figures.memory_bytes else DASH,
-            figures.bottleneck or DASH,
-            figures.place or DASH,
-            f"{row.state}: {row.reason}" if row.reason else row.state,
-        ])  # fmt: skip
-    return rows
-
-
-def first_number(found: Found) -> int:
-    """Return the place of the first column of the ranking that is a figure."""
-    return len(found.state.plan.over) + (len(found.state.plan.kinds) > 1)
-
-
-def words_at(found: Found) -> list[int]:
-    """Return the places of the columns of the ranking that are no figures."""
-    first = first_number(found)
-    return [*range(first), *range(first + len(NUMBERS), first + len(NUMBERS) + 3)]
-
-
-def _numbers(row: Row, columns: int, first: int) -> list[float | None]:
+def _values(heads: Sequence[str], row: Row) -> list[float | None]:
     """Return the numbers behind the cells of a row, to sort by."""
-    figures = row.combination.figures or Figures("")
-    knobs = [_number(value) for value in row.combination.settings.values()]
-    numbers = [
-        row.ratio.value if row.ratio else None,
-        row.ratio.low if row.ratio else None,
-        figures.examples_per_s,
-        figures.step_ms,
-        figures.memory_bytes,
-    ]
-    line = [*knobs, *([None] * (first - len(knobs))), *numbers]
-    return [*line, *([None] * (columns - len(line)))]
-
-
-def learns(found: Found) -> str:
-    """Say which ratios are of combinations that learn something else; empty if none is."""
-    knobs = dict.fromkeys(knob.replace("_", " ") for row in found.rows for knob in row.learns)
-    return LEARNS.format(" and ".join(f"another {knob}" for knob in knobs)) if knobs else ""
+    figures = row.combination.figures
+    known = {short_name(knob): _number(value) for knob, value in row.combination.settings.items()}
+    known |= {"ratio": row.ratio.value, "95 % interval": row.ratio.low} if row.ratio else {}
+    known |= {"ex/s": figures.examples_per_s, "memory": figures.memory_bytes} if figures else {}
+    return [known.get(head) for head in heads]
 
 
 def front(rows: Sequence[Row], kind: str) -> list[Row]:
@@ -159,7 +113,7 @@ def over_knobs(writer: Writer, plan: SweepPlan, rows: Sequence[Row]) -> Html:
     ((knob, knob_values),) = plan.over.items()
     name, known = knob.replace("_", " "), [row for row in rows if row.ratio is not None]
     if any(_number(value) is None for value in knob_values):
-        about = "Ratio to the baseline with its 95 % interval; right of the dashed line it is faster."
+        about = "To the baseline, with 95 % intervals; right of the dashed line it is faster."
         bars = [
             (show(row.combination.settings[knob]), one.value, one.low, one.high, _words(row))
             for row in known
@@ -172,8 +126,14 @@ def over_knobs(writer: Writer, plan: SweepPlan, rows: Sequence[Row]) -> Html:
         points.append((at, _ratio(row), ratio_cells(row)[0], ratio_cells(row)[1]))
         if row.ratio is not None:
             spans.append(("", at, row.ratio.low, row.ratio.high))
-    about = f"Ratio to the baseline over {name}, with the 95 % intervals."
-    spec = charts.curve([Series("", settings_text(plan.baseline), 0, points)], AGAINST, name, about, spans=spans)
+    about = "To the baseline, with 95 % intervals."
+    spec = charts.curve(
+        [Series("", settings_text(plan.baseline), 0, points)],
+        AGAINST,
+        name,
+        f"Ratio over {name}. {about}",
+        spans=spans,
+    )
     return writer.figure(f"Ratio over {name}", about, spec)
 
 
@@ -199,7 +159,7 @@ def _map(writer: Writer, plan: SweepPlan, rows: Sequence[Row]) -> Html:
         if (row := fields.get((x, y)))
     ]
     more = "; a field stands for the best of the other knobs" if len(plan.over) > 2 else ""
-    about = f"Ratio to the baseline: lighter is faster{more}."
+    about = f"To the baseline: lighter is faster{more}."
     names = across.replace("_", " "), down.replace("_", " ")
     return writer.figure(f"Ratio over {names[0]} and {names[1]}", about, maps.heat(fielded, names, about))
 
