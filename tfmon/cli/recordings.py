@@ -35,6 +35,12 @@ def replay(
     """Show the recorded race RECORDING: a file, the id of a run or its beginning, or `last`.
 
     Space pauses, ← and → move by 5 s, `,` and `.` by one event, + and - change the speed; ? lists the other keys.
+
+    \b
+    For example:
+      tfmon replay last
+      tfmon replay --example
+      tfmon replay race.jsonl --json > result.json
     """
     from tfmon.analysis.analysis import analyse
     from tfmon.recordings.library import EXAMPLE, find
@@ -80,6 +86,11 @@ def runs(as_json: bool, naming: tuple[str, str] | None) -> None:
 
     The commands replay, diff and export take an id from this list, its beginning, a name that was given, `last`,
     or `last~1` for the race before it; a race that still runs is not the last.
+
+    \b
+    For example:
+      tfmon runs
+      tfmon runs --name last baseline
     """
     from tfmon.recordings import library
 

@@ -32,8 +32,8 @@ BLOCK = 5
 BETWEEN_RACES_SD = 0.0144
 """Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
 
-A judgement for a machine that has nothing else to do: on virtual machines with busy neighbours equal races differed
-by 0.03 to 0.08. Several races on each side tell how much it is.
+A judgement for a machine that has nothing else to do: on virtual machines with busy neighbours equal races
+differed by 0.03 to 0.08. Several races on each side tell how much it is.
 """
 ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
 
