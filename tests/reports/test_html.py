@@ -7,7 +7,7 @@ import re
 import time
 
 import pytest
-from support.recordings import RECORDED, record
+from support.recordings import RECORDED, half_an_hour, record
 from support.ui import GPU_MACHINE, Demo, crossover_demo, racing_demo
 
 from tfmon.model.events import LaneStarted
@@ -247,14 +247,7 @@ def test_markdown_has_the_verdict_and_a_row_for_each_lane(run):
 
 
 def test_half_an_hour_is_written_in_time_and_small(tmp_path, without_charts):
-    def long() -> Demo:
-        demo = Demo(mode="turns")
-        demo.go()
-        for _ in range(1_800):
-            demo.race(1, (6_200, 1_900))
-        return demo
-
-    record(tmp_path / "long.jsonl", long)
+    record(tmp_path / "long.jsonl", half_an_hour)
     began_s = time.process_time()
     page, found = report.of_race(tmp_path / "long.jsonl", Wanted())
     took_s = time.process_time() - began_s

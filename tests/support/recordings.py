@@ -48,6 +48,15 @@ def small_race() -> Demo:
     return demo
 
 
+def half_an_hour() -> Demo:
+    """Race a CPU and a GPU in turns for 30 min, with a sample of everything each second."""
+    demo = Demo(mode="turns")
+    demo.go()
+    for _ in range(1_800):
+        demo.race(1, (6_200, 1_900))
+    return demo
+
+
 _FOLDER = Path(tempfile.mkdtemp(prefix="tfmon-recorded-"))
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 
