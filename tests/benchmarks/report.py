@@ -1,4 +1,4 @@
-"""How long the report of a race of 30 minutes takes to write, and how large it is: the command, as a user starts it."""
+"""How long the report of a race of 30 minutes takes to write, and how large it is, by the command itself."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from common import met, options_of
 from support.recordings import half_an_hour, record
 
+ROOT = Path(__file__).parents[2]
 MOST_S, MOST_MIB = 5.0, 3.0
 
 

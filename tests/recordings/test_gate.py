@@ -26,6 +26,7 @@ from tfmon.recordings.compare import (
     compare_all,
     open_side,
     open_sides,
+    slow_center,
 )
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
@@ -158,6 +159,22 @@ def test_an_interval_holds_what_a_machine_does_between_races(count, sd, most):
     found = [change_of(simulated(rng, count, sd)) for _ in range(500)]
     missed = sum(not one.low <= 1 <= one.high for one in found) / len(found)
     assert missed <= most
+
+
+def test_slow_changes_within_a_race_widen_its_interval():
+    """Neighbours come and go: slices that follow each other are alike."""
+    rng, missed, iid_missed, steady = random.Random(3), 0, 0, []
+    for _ in range(300):
+        state, logs = rng.gauss(0, 0.05), []
+        for _ in range(40):
+            state = 0.95 * state + rng.gauss(0, 0.05 * math.sqrt(1 - 0.95**2))
+            logs.append(state + rng.gauss(0, 0.02))
+        missed += abs(slow_center(logs).value) > slow_center(logs).reach()
+        iid_missed += abs(trimmed(logs).value) > trimmed(logs).reach()
+        quiet = [rng.gauss(0, 0.02) for _ in range(40)]
+        steady.append(slow_center(quiet).reach() / trimmed(quiet).reach())
+    assert missed <= 0.25 * 300 < 0.6 * 300 <= iid_missed
+    assert sum(steady) / len(steady) < 1.5, "a quiet machine pays little for it"
 
 
 @pytest.mark.parametrize("sd", [0.01, 0.03, 0.06])

@@ -84,7 +84,7 @@ class TestHtml:
     def test_words_stand_beside_each_other(self, tmp_path):
         page = report_of(swept(tmp_path / "one.sweep", {"mixed_precision": ("off", "bfloat16")}))
         bars = next(iter(data_of(page, "tfmon-charts").values()))
-        assert [row["n"] for row in bars["layer"][-1]["data"]["values"]] == ["bfloat16", "off"]
+        assert [row["n"] for row in bars["layer"][-1]["data"]["values"]] == ["off", "bfloat16"]
 
     def test_of_three_knobs_a_field_is_the_best_of_the_third(self, tmp_path):
         page = report_of(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import median, stdev
 
 from tfmon.analysis import statistics
 from tfmon.analysis.contention import contention
@@ -29,11 +30,13 @@ _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_
 """Facts of a machine that are not found out for every race, nor in older recordings."""
 BLOCK = 5
 """Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
+STRETCHES = 5
+"""Stretches of a race that are compared to see slow changes: batch means, with Student's t."""
 BETWEEN_RACES_SD = 0.0144
 """Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
 
-A judgement for a machine that has nothing else to do: on virtual machines with busy neighbours equal races
-differed by 0.03 to 0.08. Several races on each side tell how much it is.
+A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005; on virtual
+machines with busy neighbours it was 0.03 to 0.08. Several races on each side tell how much it is.
 """
 ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
 
@@ -55,10 +58,10 @@ class Measured:
         if len(known.lanes) > 1:
             took = contention([lane.slices])
             logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
-            return cls(trimmed(logs), took.others_cores, took.stolen_share)
+            return cls(slow_center(logs), took.others_cores, took.stolen_share)
         hosts = known.place_of(lane).history
         return cls(
-            trimmed(list(_blocks(lane))),
+            slow_center(list(_blocks(lane))),
             _mean_cores([one.others_cpu_pct for one in hosts]),
             _mean_cores([one.steal_pct for one in hosts]),
         )
@@ -253,6 +256,21 @@ def between_races(logs: Sequence[float]) -> statistics.Between:
     mean, degrees = sum(logs) / len(logs), statistics.SUPPOSED_DEGREES + len(logs) - 1
     squares = statistics.SUPPOSED_DEGREES * BETWEEN_RACES_SD**2 + sum((one - mean) ** 2 for one in logs)
     return statistics.Between(math.sqrt(squares / degrees), degrees, len(logs))
+
+
+def slow_center(logs: Sequence[float]) -> Center | None:
+    """Return the mean of logs in their order, as unsure as slow changes of the machine make it.
+
+    Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
+    stretches tells of slow changes, and the wider interval counts. None from too few values.
+    """
+    center = trimmed(logs)
+    if center is None or len(logs) < 2 * STRETCHES:
+        return center
+    edges = [round(place * len(logs) / STRETCHES) for place in range(STRETCHES + 1)]
+    middles = [median(logs[edges[place] : edges[place + 1]]) for place in range(STRETCHES)]
+    slow = Center(center.value, stdev(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
+    return max(center, slow, key=Center.reach)
 
 
 def _blocks(lane: LaneState) -> Iterator[float]:

@@ -137,7 +137,8 @@ def is_sweep(path: Path) -> bool:
 def began(path: Path) -> str:
     """Return when a sweep began, from a file that `read` has read."""
     with path.open("rb") as file:
-        return codec.read(codec.parse(file.readline()), SweepHeader).began
+        header: SweepHeader = codec.read(codec.parse(file.readline()), SweepHeader)
+    return header.began
 
 
 def resume(path: Path) -> tuple[SweepState, SweepFile]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tfmon.model.readings import Estimate
 from tfmon.reports.html.charts import TALL, Spec, chart, layer, number, word
 
 
@@ -17,8 +18,7 @@ class Cell:
     """Value of the first knob."""
     down: str
     """Value of the second one."""
-    ratio: float | None
-    """None where there is none."""
+    ratio: Estimate | None
     text: str
     """What is written in it."""
     name: str
@@ -44,11 +44,12 @@ class Point:
 def heat(cells: Sequence[Cell], knobs: tuple[str, str], about: str) -> Spec:
     """Return a map of ratios over the values of two knobs, the second downwards."""
     values = [
-        {"s": "", "x": one.across, "y": one.down, "v": one.ratio, "l": one.text, "n": one.name, "w": one.words}
+        {"s": "", "x": one.across, "y": one.down, "v": one.ratio and one.ratio.value, "l": one.text, "n": one.name,
+         "w": one.words}
         for one in cells
-    ]
+    ]  # fmt: skip
     known = [row for row in values if row["v"] is not None]
-    ends = [pick((row["v"] for row in known), default=1.0) for pick in (min, max)]
+    ratios = [one.ratio.value for one in cells if one.ratio is not None] or [1.0]
     orders = [list(dict.fromkeys(row[axis] for row in values)) for axis in ("x", "y")]
     place = {
         "x": word("x", knobs[0], sort=orders[0], axis={"labelAngle": 0, "labelOverlap": True}),
@@ -56,7 +57,10 @@ def heat(cells: Sequence[Cell], knobs: tuple[str, str], about: str) -> Spec:
         "tooltip": [word("n", "of"), word("w", "ratio")],
     }
     shade = {**number("v", None, type="log", scheme="cividis", nice=False), "legend": None}
-    on_dark = {"test": f"datum.v != null && datum.v <= {math.prod(ends) ** 0.5:.9g}", "value": "#ffffff"}
+    on_dark = {
+        "test": f"datum.v != null && datum.v <= {math.sqrt(min(ratios) * max(ratios)):.9g}",
+        "value": "#ffffff",
+    }
     on_light = {"test": "datum.v != null", "value": "#000000"}
     written = {"condition": [on_dark, on_light], "value": "currentColor"}
     mark = {"type": "text", "limit": 60}

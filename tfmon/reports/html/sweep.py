@@ -145,23 +145,22 @@ def _map(writer: Writer, plan: SweepPlan, rows: Sequence[Row]) -> Html:
     fields: dict[tuple[KnobValue, KnobValue], Row] = {}
     for row in sorted(rows, key=_ratio):  # the best of those at a place comes last
         fields[row.combination.settings[across], row.combination.settings[down]] = row
-    fielded = [
+    places = [(x, y) for y in plan.over[down] for x in plan.over[across]]
+    cells = [
         maps.Cell(
-            show(x),
-            show(y),
-            row.ratio.value if row.ratio else None,
-            ratio_cells(row)[0],
-            settings_text(row.combination.settings),
-            _words(row),
+            show(at[0]),
+            show(at[1]),
+            fields[at].ratio,
+            ratio_cells(fields[at])[0],
+            settings_text(fields[at].combination.settings),
+            _words(fields[at]),
         )
-        for y in plan.over[down]
-        for x in plan.over[across]
-        if (row := fields.get((x, y)))
+        for at in places
     ]
     more = "; a field stands for the best of the other knobs" if len(plan.over) > 2 else ""
     about = f"To the baseline: lighter is faster{more}."
     names = across.replace("_", " "), down.replace("_", " ")
-    return writer.figure(f"Ratio over {names[0]} and {names[1]}", about, maps.heat(fielded, names, about))
+    return writer.figure(f"Ratio over {names[0]} and {names[1]}", about, maps.heat(cells, names, about))
 
 
 def _words(row: Row) -> str:
