@@ -167,13 +167,13 @@ def test_slow_changes_within_a_race_widen_its_interval():
     for _ in range(300):
         state, logs = rng.gauss(0, 0.05), []
         for _ in range(40):
-            state = 0.95 * state + rng.gauss(0, 0.05 * math.sqrt(1 - 0.95**2))
+            state = 0.85 * state + rng.gauss(0, 0.05 * math.sqrt(1 - 0.85**2))
             logs.append(state + rng.gauss(0, 0.02))
         missed += abs(slow_center(logs).value) > slow_center(logs).reach()
         iid_missed += abs(trimmed(logs).value) > trimmed(logs).reach()
         quiet = [rng.gauss(0, 0.02) for _ in range(40)]
         steady.append(slow_center(quiet).reach() / trimmed(quiet).reach())
-    assert missed <= 0.25 * 300 < 0.6 * 300 <= iid_missed
+    assert missed <= 0.2 * 300 < 0.45 * 300 <= iid_missed
     assert sum(steady) / len(steady) < 1.5, "a quiet machine pays little for it"
 
 
