@@ -8,7 +8,7 @@ import time
 
 import pytest
 from support.recordings import RECORDED, half_an_hour, record
-from support.ui import GPU_MACHINE, Demo, crossover_demo, racing_demo
+from support.ui import GPU_MACHINE, Demo, crossover_demo, hosts_demo, racing_demo
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
@@ -145,6 +145,13 @@ class TestWhatStaysOut:
         everything, _ = report.of_race(tmp_path / "race.jsonl", Wanted(everything=True))
         assert all(secret in everything for secret in ("hunter2", "alice", "node7"))
         assert "<script>document" not in everything
+
+    def test_names_of_other_machines(self, tmp_path, without_charts, run):
+        record(tmp_path / "race.jsonl", hosts_demo)
+        page, _ = report.of_race(tmp_path / "race.jsonl", Wanted())
+        for text in (page, run("export", tmp_path / "race.jsonl", "--markdown")[1]):
+            assert "gpu2" not in text and "gpu3" not in text and f"{HIDDEN}/gpu:0" in text
+        assert "gpu2/gpu:0" in run("export", tmp_path / "race.jsonl", "--markdown", "--everything")[1]
 
     @pytest.mark.parametrize(
         ("text", "left"),

@@ -113,7 +113,7 @@ def test_what_is_beaten_is_on_no_front(tmp_path):
     best = front(found.rows, "cpu")
     for row in found.rows:
         known = row.combination.figures
-        if row in best or known is None or row.ratio is None:
+        if row in best or known is None or known.memory_bytes is None or row.ratio is None:
             continue
         assert any(
             one.combination.figures.memory_bytes <= known.memory_bytes and one.ratio.value >= row.ratio.value

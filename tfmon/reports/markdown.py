@@ -13,8 +13,7 @@ from tfmon.analysis.sweep_text import answer, progress_text
 from tfmon.errors import TfmonError
 from tfmon.recordings.header import Header
 from tfmon.reports.html import sweep
-from tfmon.reports.html.private import hider, keep, strangers_in
-from tfmon.reports.html.report import Wanted, sweep_hider
+from tfmon.reports.html.report import Wanted, race_hider, sweep_hider
 from tfmon.reports.sweep import NUMBERS, learns_note, rows_of
 
 _HEADS = ("lane", "examples/s", "95 % CI", "step p50", "p95", "loss", "memory", "CPU", "bottleneck")
@@ -27,7 +26,6 @@ _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
 def to_markdown(found: Analysis, header: Header, wanted: Wanted) -> str:
     """Return the result as Markdown; without names of hosts and users, unless everything is wanted."""
     snapshot, verdict = found.snapshot, found.verdict
-    hide = keep if wanted.everything else hider({snapshot.machine.hostname}, strangers_in(snapshot))
     troubles = [f"{one.lane.title}: {one.lane.trouble.message}" for one in found.lanes if one.lane.trouble]
     notes = [verdict.note, *finish_lines(snapshot), snapshot.race.interrupted, *troubles]
     notes += [_measured(found), header.recorded_on]
@@ -35,7 +33,8 @@ def to_markdown(found: Analysis, header: Header, wanted: Wanted) -> str:
         again = wanted.again(snapshot)
     except TfmonError as error:
         again, notes = "", [*notes, f"no command line repeats it: {error.line}"]
-    return _written([verdict.text], [_HEADS, *map(_cells, found.lanes)], notes, again, hide, left=(0, 8))
+    table = [_HEADS, *map(_cells, found.lanes)]
+    return _written([verdict.text], table, notes, again, race_hider(wanted, snapshot), left=(0, 8))
 
 
 def sweep_to_markdown(found: Found, wanted: Wanted) -> str:

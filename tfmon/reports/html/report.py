@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +43,7 @@ def of_race(path: Path, wanted: Wanted) -> tuple[str, Run]:
     with ThreadPoolExecutor(1) as pool:
         script = pool.submit(library.script)
         run = gather(path)
-        writer = Writer(_hider([run], wanted))
+        writer = Writer(race_hider(wanted, run.end))
         told = result.to_json(run.found, run.header)
         parts = [race.head(writer, run), race.controls(writer, run), *_sections(writer, run, wanted)]
         page = writer.page(f"tfmon: {run.header.scenario}", script.result(), *parts, _foot(writer, told, wanted))
@@ -56,7 +56,7 @@ def of_pair(first: Path, second: Path, wanted: Wanted) -> tuple[str, tuple[Run, 
         script = pool.submit(library.script)
         runs = gather(first, pair.PREFIXES[0]), gather(second, pair.PREFIXES[1])
         found = pair.comparison_of(*runs)
-        writer = Writer(_hider(runs, wanted))
+        writer = Writer(race_hider(wanted, *(run.end for run in runs)))
         parts = [pair.head(writer, found)]
         for run, name in zip(runs, ("first", "second"), strict=True):
             parts.append(race.controls(writer, run, f"lanes shown of the {name} race"))
@@ -113,12 +113,13 @@ def _examined(run: Run, wanted: Wanted) -> Report | None:
     return run_checks(sys.executable, imports=False)
 
 
-def _hider(runs: Sequence[Run], wanted: Wanted) -> Callable[[str], str]:
+def race_hider(wanted: Wanted, *races: Snapshot) -> Callable[[str], str]:
+    """Return what takes out of a text whose machines races were on, and who else was on their GPUs."""
     if wanted.everything:
         return keep
-    hosts = [pair for run in runs for pair in run.end.hosts.items()]
+    hosts = [found for race in races for found in race.hosts.items()]
     names = {name for host, state in hosts for name in (host.rpartition("@")[2], state.machine.hostname)}
-    return hider(names, {name for run in runs for name in strangers_in(run.end)})
+    return hider(names, {name for race in races for name in strangers_in(race)})
 
 
 def _foot(writer: Writer, told: dict[str, Any], wanted: Wanted) -> Html:
