@@ -110,7 +110,7 @@ def parse(words: list[str], where: str) -> None:
 def test_the_help_of_every_command_has_examples_that_can_be_typed(name):
     _, found, examples = (cli.commands[name].help or "").partition("For example")
     lines = [re.split(r"\s{3,}", line.strip())[0] for line in examples.splitlines()]
-    shown = [shlex.split(line.split(" > ")[0]) for line in lines if line.startswith("tfmon ")]
+    shown = [shlex.split(re.split(" [>|] ", line)[0]) for line in lines if line.startswith("tfmon ")]
     assert found and (shown or name == "completion")
     for words in shown:
         if not any(word.isupper() or word == "…" for word in words):

@@ -32,11 +32,11 @@ BLOCK = 5
 """Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
 STRETCHES = 5
 """Stretches of a race that are compared to see slow changes: batch means, with Student's t."""
-BETWEEN_RACES_SD = 0.0144
+BETWEEN_RACES_SD = 0.01
 """Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
 
-A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005; on virtual
-machines with busy neighbours it was 0.03 to 0.08. Several races on each side tell how much it is.
+A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005. On virtual machines
+with busy neighbours it was 0.03 to 0.08, so several races on each side say it themselves: it counts for one of them.
 """
 ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
 
@@ -253,8 +253,9 @@ def change_of(
 
 def between_races(logs: Sequence[float]) -> statistics.Between:
     """Return what the speed of a machine differs by between two races, from log ratios that should be the same."""
-    mean, degrees = sum(logs) / len(logs), statistics.SUPPOSED_DEGREES + len(logs) - 1
-    squares = statistics.SUPPOSED_DEGREES * BETWEEN_RACES_SD**2 + sum((one - mean) ** 2 for one in logs)
+    mean, supposed = sum(logs) / len(logs), statistics.SUPPOSED_DEGREES if len(logs) == 1 else 1
+    degrees = supposed + len(logs) - 1
+    squares = supposed * BETWEEN_RACES_SD**2 + sum((one - mean) ** 2 for one in logs)
     return statistics.Between(math.sqrt(squares / degrees), degrees, len(logs))
 
 
