@@ -35,8 +35,9 @@ STRETCHES = 5
 BETWEEN_RACES_SD = 0.01
 """Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
 
-A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005. On virtual ones
-with busy neighbours it was 0.03 to 0.08, so several races on each side say it themselves: it counts for one of them.
+A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005. On virtual
+machines with busy neighbours it was 0.03 to 0.08, so several races on each side say it themselves: it counts for
+one of them.
 """
 ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
 
