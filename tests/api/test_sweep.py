@@ -6,6 +6,7 @@ import pytest
 
 import tfmon
 from tfmon.errors import UsageError
+from tfmon.hosts.ray_cluster import RayCluster
 
 
 @pytest.mark.process
@@ -45,9 +46,20 @@ def test_a_sweep_returns_what_the_command_prints_and_goes_on_with_its_file(tmp_p
         ({"scenario": "small-dense", "over": {"batch_size": [1, 2]}, "until_ci": 2}, "until_ci=2 is not possible"),
         ({"scenario": "small-dense", "over": {"batch_size": [1, 2]}, "limit_s": 0}, "limit_s=0 is not possible"),
         ({"resume": "x", "record": "y"}, "leave record out"),
+        ({"resume": "x", "limit_s": 9, "over": {"batch_size": [1, 2]}}, "leave over and limit_s out"),
+        ({"scenario": "small-dense", "ray_python": "/nowhere"}, "ray_python /nowhere is not a program"),
     ],
 )
 def test_what_is_not_possible_raises(arguments, said):
     with pytest.raises(UsageError) as caught:
         tfmon.sweep(**arguments, progress=False)
     assert said in caught.value.line
+
+
+def test_a_ray_cluster_is_named_as_on_the_command_line_and_closed_at_the_end(monkeypatch):
+    told: list[object] = []
+    monkeypatch.setattr(RayCluster, "workers", lambda self, word: told.append((self._address, word)) or 0)
+    monkeypatch.setattr(RayCluster, "close", lambda self: told.append("closed"))
+    with pytest.raises(tfmon.TfmonError, match="Ray has no room for ray/gpu now"):
+        tfmon.sweep("small-dense", {"batch_size": [16, 64]}, on="ray/gpu", ray="10.0.0.1:6379", progress=False)
+    assert told == [("10.0.0.1:6379", "ray/gpu"), "closed"]

@@ -23,6 +23,8 @@ import psutil
 from support.sweeps import SimulatedStation, planned
 
 from tfmon.experiments.sweep import Sweep
+from tfmon.model.events import Event
+from tfmon.model.lane_events import Window
 from tfmon.recordings import sweeps
 from tfmon.ui.render.sweep import Entries, columns_of
 
@@ -55,9 +57,14 @@ def main() -> None:
         sweep = Sweep(state, stations, file.write)
         sweep.start()
         time.sleep(5)
-        events = [0]
+        events, windows = [0], [0]
+
+        def count(event: Event) -> None:
+            events[0] += 1
+            windows[0] += isinstance(event, Window)
+
         for station in stations:
-            station.session.listen(lambda event: events.__setitem__(0, events[0] + 1))
+            station.session.listen(count)
         began_s, cpu_s = time.monotonic(), process_time()
         made_s = sum(station.made_s for station in stations)
         memory = [process.memory_info().rss / MIB]
@@ -80,7 +87,8 @@ def main() -> None:
         file.close()
     third = len(memory) // 3
     print(f"{options.combinations} combinations, {options.workers} workers, {elapsed_s:.0f} s")
-    print(f"{events[0] / elapsed_s:.0f} events/s, {pairs} pairs, {visits} visits, {threads} threads")
+    rates = f"{windows[0] / elapsed_s:.0f} windows/s, {events[0] / elapsed_s:.0f} events/s"
+    print(f"{rates}, {pairs} pairs, {visits} visits, {threads} threads")
     share, table = 100 * spent_s / elapsed_s, 100 * table_s / elapsed_s
     print(f"CPU of the monitor: {share:.1f} % of a core, of it the table {table:.1f} %")
     middle, end = sum(memory[third : 2 * third]) / third, sum(memory[-third:]) / third

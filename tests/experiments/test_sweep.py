@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.sweeps import BASE, GRID, SimulatedStation, planned, speed_of
+from support.sweeps import BASE, CHANGED, GRID, SimulatedStation, planned, speed_of
 from support.waiting import wait_for
 
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
@@ -32,7 +32,7 @@ def test_the_best_of_a_known_formula_is_found_and_so_is_the_ranking():
     assert [settings_of(row) for row in found.ranked] == wanted
     assert [row.outcome for row in found.rows].count(BASELINE) == 1
     assert "batch_size=64 mixed_precision=bfloat16" in answer(found)[0]
-    assert "it does not learn the same: another batch size and another mixed precision" in answer(found)[0]
+    assert "it does not learn the same: another batch size and mixed precision" in answer(found)[0]
     assert (found.state.over, found.state.ended) == (True, "")
 
 
@@ -59,7 +59,9 @@ def test_each_is_raced_for_so_long_at_most(monkeypatch):
 
 
 def test_what_the_scenario_refuses_has_the_reason_and_is_not_tried():
-    station = SimulatedStation(dies=lambda own, visit: "failed: no such layout" if own["batch_size"] == 16 else "")
+    station = SimulatedStation(
+        dies=lambda own, visit: "scenario: no such layout" if own["batch_size"] == 16 else ""
+    )
     found = swept(planned({"batch_size": (16, 64, 4_096)}), station)
     assert [(row.outcome, row.reason) for row in found.rows] == [
         (REFUSED, "no such layout"),
@@ -122,11 +124,53 @@ def test_a_place_that_cannot_be_used_is_left_and_the_others_do_its_work():
 
 
 def test_a_baseline_that_fails_is_not_blamed_on_the_combinations():
-    station = SimulatedStation(dies=lambda own, visit: "failed: no memory left", dying=BASE)
+    station = SimulatedStation(dies=lambda own, visit: "scenario: no memory left", dying=BASE)
     found = swept(planned(), station)
     assert "the baseline: no memory left" in found.state.ended
     assert len(station.visited) == 3
     assert not any(row.reason for row in found.rows)
+
+
+def test_a_combination_that_leaves_the_baseline_no_memory_fails_and_the_place_stays():
+    greedy = SimulatedStation(
+        dies=lambda own, visit: "out_of_memory: no memory left" if own["batch_size"] == 128 else "", dying=BASE
+    )
+    found = swept(planned({"batch_size": (16, 64, 128)}), greedy)
+    assert [row.outcome for row in found.rows] == [BEATEN, MEASURED, FAILED]
+    assert found.rows[2].reason == "the baseline: no memory left, beside this combination"
+    assert found.state.lost == {}
+
+
+@pytest.mark.parametrize("lane", [BASE, CHANGED])
+def test_a_device_that_is_gone_is_not_blamed_on_the_combinations(lane):
+    station = SimulatedStation(dies=lambda own, visit: "device_absent: no GPU" if visit > 1 else "", dying=lane)
+    found = swept(planned(), station)
+    assert "no place is left" in found.state.ended and "no GPU" in found.state.ended
+    assert len(station.visited) == 4 and not any(row.reason for row in found.rows)
+
+
+@pytest.mark.parametrize("lane", [BASE, CHANGED])
+def test_a_host_that_is_lost_puts_the_combination_back_into_the_queue(lane):
+    station = SimulatedStation(dies=lambda own, visit: "host_lost: gpu2 is gone" if visit == 1 else "", dying=lane)
+    found = swept(planned({"batch_size": (16, 64)}), station)
+    assert found.rows[0].combination.deaths == ("gpu2 is gone",)
+    assert [row.outcome for row in found.rows] == [BEATEN, MEASURED]
+
+
+def test_a_lane_that_hangs_while_the_other_trains_on_does_not_hang_the_sweep(monkeypatch):
+    monkeypatch.setattr("tfmon.experiments.sweep_visit.HANGS_S", 0.1)
+    station = SimulatedStation(hangs=lambda own: own["batch_size"] == 16, pause_s=0.001)
+    found = swept(planned({"batch_size": (16, 64)}), station)
+    assert (found.rows[0].outcome, found.rows[0].reason) == (FAILED, "it hangs")
+    assert found.rows[1].outcome == MEASURED
+
+
+def test_rounds_without_a_pair_come_to_an_end(monkeypatch):
+    monkeypatch.setattr("tfmon.experiments.sweep_visit.PATIENCE_S", 0.7)
+    station = SimulatedStation(speed=lambda own: 0.0 if own["batch_size"] == 16 else 1_000.0, pause_s=0.001)
+    found = swept(planned({"batch_size": (16, 64)}), station)
+    assert (found.rows[0].outcome, found.rows[0].reason) == (FAILED, "nothing was measured for 1 s")
+    assert found.rows[1].outcome == MEASURED
 
 
 def test_stopping_keeps_what_there_is_and_going_on_measures_nothing_twice():

@@ -7,6 +7,7 @@ import os
 import pytest
 from support.sweeps import SimulatedStation, planned
 
+from tfmon.analysis.sweep import rank
 from tfmon.errors import TfmonError, UsageError
 from tfmon.experiments.sweep import Sweep
 from tfmon.model import codec
@@ -26,11 +27,19 @@ def measured(tmp_path):
     return file.path, sweep.found.state
 
 
-def test_what_was_measured_comes_back_as_it_was(measured):
-    path, state = measured
-    again = sweeps.read(path)
-    assert again.combinations == state.combinations and again.plan == state.plan
-    assert sum(len(one.pairs) for one in again.combinations) > 10
+def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
+    state = planned(until_ci=0.012)
+    file = sweeps.create(tmp_path / "night.sweep", state)
+    sweep = Sweep(state, [SimulatedStation()], file.write)
+    sweep.start()
+    assert sweep.join(60)
+    file.close()
+    found, again = sweep.found, sweeps.read(file.path)
+    assert again.combinations == found.state.combinations and again.plan == state.plan
+    assert sum(len(one.pairs) for one in again.combinations) > 100
+    assert [(row.ratio, row.outcome) for row in rank(again).rows] == [
+        (row.ratio, row.outcome) for row in found.rows
+    ]
 
 
 @pytest.mark.parametrize("cut", [1, 7, 150])
@@ -68,14 +77,21 @@ def test_no_file_is_overwritten_and_one_that_cannot_be_written_says_so(measured,
         sweeps.resume(tmp_path / "no.sweep")
 
 
-def test_a_disk_that_is_full_ends_no_sweep(tmp_path):
+def test_a_disk_that_is_full_ends_no_sweep_and_all_is_written_when_it_has_room_again(tmp_path):
     state = planned({"batch_size": (16, 64)})
-    full = sweeps.SweepFile(tmp_path / "x", os.open("/dev/full", os.O_WRONLY))
-    sweep = Sweep(state, [SimulatedStation()], full.write)
+    file = sweeps.create(tmp_path / "night.sweep", state)
+    room, full = os.dup(file._descriptor), os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, file._descriptor)
+    sweep = Sweep(state, [SimulatedStation()], file.write)
     sweep.start()
     assert sweep.join(60) and sweep.found.settled == 2
-    assert "cannot be written any more: No space left" in full.failure
-    full.close()
+    assert "night.sweep cannot be written: No space left" in file.failure
+    assert sweeps.read(file.path).combinations == state.combinations
+    os.dup2(room, file._descriptor)
+    file.close()
+    assert file.failure == "" and sweeps.read(file.path).combinations == sweep.found.state.combinations
+    os.close(room)
+    os.close(full)
 
 
 @pytest.mark.parametrize(

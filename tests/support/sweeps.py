@@ -13,7 +13,7 @@ from tfmon.analysis.sweep_grid import combine
 from tfmon.errors import TfmonError
 from tfmon.model import lane_statistics as histogram
 from tfmon.model.codec import decode_event, encode_message
-from tfmon.model.events import LaneEnded, LaneStarted
+from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Built, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.race import TURNS, Machine, Race
@@ -60,7 +60,9 @@ class SimulatedStation:
     speed: Callable[[Settings], float] = speed_of
     noise: float = 0.01
     dies: Callable[[Settings, int], str] = lambda settings, visit: ""
-    """Why the combination's process dies in this visit of the place; "failed: …" if it says so itself."""
+    """Why a process dies in this visit of the place; if it says so itself, "KIND: …" with the kind of failure."""
+    hangs: Callable[[Settings], bool] = lambda settings: False
+    """Whether the lane that could die says nothing instead, while the other trains on."""
     dying: str = CHANGED
     """The lane whose process that is."""
     windows: int = 2
@@ -71,12 +73,12 @@ class SimulatedStation:
     unusable: str = ""
     training: int = 0
     """How many of its lanes train now."""
-    most_pairs: int = 1_000
+    most_pairs: int = 1_000_000
     made_s: float = 0.0
     """CPU time that the lanes themselves took: making messages, and waking up for them."""
 
     def __post_init__(self) -> None:
-        self.session = Session(Machine(), time.monotonic_ns)
+        self.session = Session(Machine(), time.monotonic_ns, charted=False)
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._random = random.Random(self.place)
@@ -107,18 +109,23 @@ class SimulatedStation:
 
     def _train(self, values: Mapping[str, dict[str, KnobValue]], apart: float) -> None:
         death, at_ns = self.dies(values[CHANGED], len(self.visited)), time.monotonic_ns()
+        hung = self.dying if self.hangs(values[CHANGED]) else ""
+        if hung:
+            self.session.accept(LaneStalled(lane=hung, at_ns=at_ns, since_ns=at_ns))
         speeds = {name: self.speed(own) for name, own in values.items()}
         speeds[CHANGED] *= 1 + apart
         self.training += 1
-        self._used_s = time.thread_time()
+        self._used_s, due_s = time.thread_time(), time.monotonic()
         for number in range(1, self.most_pairs):
             if death and number == 3:
                 self._die(death)
                 break
-            for name in (BASE, CHANGED) if number % 2 else (CHANGED, BASE):
+            lanes = (BASE, CHANGED) if number % 2 else (CHANGED, BASE)
+            for name in [one for one in lanes if one != hung]:
                 for _ in range(self.windows):
                     at_ns += WINDOW_NS
-                    if self._ending.wait(self.pause_s):
+                    due_s += self.pause_s
+                    if self._ending.wait(max(0.0, due_s - time.monotonic())):
                         self.training -= 1
                         return
                     line = encode_message(self._window(name, values[name], speeds[name], number, at_ns))
@@ -140,8 +147,8 @@ class SimulatedStation:
 
     def _die(self, why: str) -> None:
         now = time.monotonic_ns()
-        said = why.removeprefix("failed: ")
-        if said != why:
-            self.session.accept(LaneFailed(lane=self.dying, at_ns=now, kind="scenario", message=said))
+        kind, colon, said = why.partition(": ")
+        if colon:
+            self.session.accept(LaneFailed(lane=self.dying, at_ns=now, kind=kind, message=said))
         ended = LaneEnded(lane=self.dying, at_ns=now, exit_code=None, signal="SIGKILL", requested=False)
         self.session.accept(ended)

@@ -98,6 +98,13 @@ async def test_the_curve_of_a_number_is_shown_and_hidden():
         assert "ratio to the baseline" not in shown(pilot)
 
 
+async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
+    state = replace(half_way(), lost={"gpu2/gpu": "gpu2 did not answer"})
+    async with app(state, unsaved=lambda: "night.sweep cannot be written: No space left").run_test() as pilot:
+        await until(pilot, lambda: "gpu2/gpu is not used any more: gpu2 did not answer" in shown(pilot))
+        assert "night.sweep cannot be written: No space left" in shown(pilot)
+
+
 async def test_quit_ends_the_sweep_before_the_app_leaves():
     sweeping = app()
     async with sweeping.run_test(size=(80, 24)) as pilot:

@@ -57,9 +57,7 @@ class Row:
         """Its state in words."""
         if self.outcome != OPEN:
             return self.outcome
-        if self.place:
-            return "measuring"
-        return "tried again" if self.combination.deaths else "waiting"
+        return "measuring" if self.place else "waiting"
 
     @property
     def reason(self) -> str:
@@ -151,16 +149,17 @@ def choices_of(combinations: Iterable[Combination], kind: str) -> int:
 def rank(state: SweepState, before: Found | None = None) -> Found:
     """Return what a sweep came to so far; `before` spares the figures of combinations that nothing happened to."""
     choices = {kind: choices_of(state.combinations, kind) for kind in state.plan.kinds}
-    earlier = before.rows if before is not None and len(before.rows) == len(state.combinations) else ()
+    if before is not None:
+        earlier = before.rows
+    else:  # what each tells of equal processes counts for the others
+        earlier = tuple(judge(one, state.plan, choices[one.kind], 0.0) for one in state.combinations)
     pooled = _pooled(earlier)
     rows = []
-    for one in state.combinations:
-        old = earlier[one.number] if earlier else None
-        if old is not None and old.combination is one:
+    for one, old in zip(state.combinations, earlier, strict=True):
+        if before is not None and old.combination is one:
             rows.append(old)
         else:
-            prior = None if pooled is None else _less(pooled, old.learnt if old is not None else None)
-            rows.append(judge(one, state.plan, choices[one.kind], 0.0, prior))
+            rows.append(judge(one, state.plan, choices[one.kind], 0.0, _less(pooled, old.learnt)))
     floors = {kind: floor_of(rows, kind) for kind in state.plan.kinds}
     settled = []
     for row in rows:
@@ -201,9 +200,9 @@ def _pooled(rows: Sequence[Row]) -> BetweenProcesses | None:
     return BetweenProcesses(sum(one.squares for one in learnt), sum(one.degrees for one in learnt), len(learnt))
 
 
-def _less(pooled: BetweenProcesses, own: BetweenProcesses | None) -> BetweenProcesses | None:
+def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> BetweenProcesses | None:
     """Return what the others tell, without a combination's own part."""
-    if own is None:
+    if pooled is None or own is None:
         return pooled
     degrees = pooled.degrees - own.degrees
     return BetweenProcesses(pooled.squares - own.squares, degrees, pooled.races - 1) if degrees > 0 else None

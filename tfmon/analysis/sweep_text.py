@@ -35,6 +35,8 @@ def answer(found: Found) -> list[str]:
         else:
             factor, interval = units.ratio_in(best.ratio.value, best.ratio.low, best.ratio.high)
             line = f"best{where}: {name}, {factor} the baseline's throughput ({interval})"
+            if best.ratio.low <= 1 and not any(row.outcome == BASELINE for row in found.rows):
+                line += "; the baseline cannot be told from it"
         rivals = found.rivals(best)
         if rivals:
             named = settings_text(rivals[0].combination.settings) if len(rivals) == 1 else f"{len(rivals)} others"
@@ -45,9 +47,16 @@ def answer(found: Found) -> list[str]:
     return lines
 
 
+def troubles(found: Found) -> list[str]:
+    """Say which places were lost, and why the sweep ended early."""
+    state = found.state
+    lost = [f"{place} is not used any more: {why}" for place, why in state.lost.items()]
+    return [*lost, f"ended early: {state.ended}"] if state.ended else lost
+
+
 def learns_text(row: Row) -> str:
-    """Say by what a combination learns something else than the baseline: "another batch size"."""
-    return " and ".join(f"another {knob.replace('_', ' ')}" for knob in row.learns)
+    """Say by what a combination learns something else than the baseline: "another batch size and mixed precision"."""
+    return "another " + " and ".join(knob.replace("_", " ") for knob in row.learns)
 
 
 def progress_text(found: Found) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from tfmon.errors import TfmonError, UsageError
 from tfmon.model.knobs import KnobValue, exact
 from tfmon.reports.sweep import progress_line, to_json, to_text
 from tfmon.runner.headless import POLL_S, TOLD_EVERY_S
-from tfmon.runner.planner import RaceOptions, interpreter
+from tfmon.runner.planner import RaceOptions, interpreter, ray_cluster
 from tfmon.runner.settings import LONGEST_S, resolve
 from tfmon.runner.sweep import SweepOptions, SweepProgram
 
@@ -122,14 +123,17 @@ def sweep(
     *,
     on: str | Sequence[str] = "cpu",
     settings: Mapping[str, KnobValue] | None = None,
-    until_ci: float = 0.03,
-    limit_s: float = 60.0,
+    until_ci: float | None = None,
+    limit_s: float | None = None,
     everything: bool = False,
     slice_s: float | None = None,
     command: Sequence[str] = (),
     python: str | os.PathLike[str] | None = None,
     record: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
+    ray: str | None = None,
+    ray_python: str | os.PathLike[str] | None = None,
+    ray_cpus: float = 1.0,
     progress: bool | Callable[[str], None] = True,
     wait: bool = True,
 ) -> SweepResult:
@@ -144,14 +148,18 @@ def sweep(
             as the command takes it, `{"batch_size": "16..4096"}`.
         on: Where to measure, such as `"cpu"` or `["gpu:0", "gpu2/gpu"]`.
         settings: Knobs of the baseline.
-        until_ci: Measure each until its ratio is known to within ± this share.
-        limit_s: Longest time that one is raced for.
+        until_ci: Measure each until its ratio is known to within ± this share; None for 0.03.
+        limit_s: Longest time that one is raced for; None for 60 s.
         everything: Whether those that cannot win any more are measured all the same.
         slice_s: Length of a slice in seconds; None for what is set.
         command: A training script of your own instead of a scenario, as a list of words.
         python: The interpreter that trains; None for what is set, or else this one.
         record: The new file to keep it in; None for one among your sweeps.
-        resume: The file of a sweep to go on with; nothing is measured twice.
+        resume: The file of a sweep to go on with, as it began; nothing is measured twice.
+        ray: The Ray cluster of places such as `"ray/gpu"`: HOST:PORT of its head, or `"local"` for one on this
+            machine that ends with the sweep; None for RAY_ADDRESS, or else the one that runs here.
+        ray_python: The Python that has Ray; None for this one.
+        ray_cpus: How many CPUs are reserved for each place on Ray.
         progress: Whether to show how it goes in a notebook or on a terminal, or what to call with each line.
         wait: Wait while a race or sweep that Python began is under way; False raises TfmonError.
 
@@ -161,8 +169,14 @@ def sweep(
     words = tuple(str(word) for word in command)
     if resume is None and bool(words) is (scenario is not None):
         raise UsageError("sweep a scenario or a command", "leave one of them out")
-    if resume is not None and record is not None:
-        raise UsageError("resume writes on into its own file", "leave record out")
+    as_before = {
+        "over": over, "settings": settings, "until_ci": until_ci, "limit_s": limit_s, "everything": everything,
+        "slice_s": slice_s, "python": python, "record": record,
+    }  # fmt: skip
+    given = [name for name, value in as_before.items() if value]
+    if resume is not None and given:
+        raise UsageError("resume goes on as the sweep began", f"leave {' and '.join(given)} out")
+    cluster = ray_cluster(ray, None if ray_python is None else os.fspath(ray_python), ray_cpus, "ray_python")
     options = SweepOptions(
         over=tuple(f"{name}={_values(values)}" for name, values in (over or {}).items()),
         places=() if resume is not None and on == "cpu" else (on,) if isinstance(on, str) else tuple(on),
@@ -171,12 +185,15 @@ def sweep(
             slice_s=span("slice_s", slice_s, LEAST_SLICE_S, LONGEST_SLICE_S) or float(str(resolve("slice").value)),
             python=interpreter(os.fspath(python) if python is not None else str(resolve("python").value), words),
             watched=False,
+            ray=cluster,
         ),
         until_ci=share("until_ci", until_ci, LEAST_CI) or 0.03,
         each_s=span("limit_s", limit_s, 1, LONGEST_S) or 60.0,
         everything=everything,
     )
-    with teller(progress) as tell, alone(wait, tell):
+    with teller(progress) as tell, alone(wait, tell), contextlib.ExitStack() as ended:
+        if cluster is not None:
+            ended.callback(cluster.close)
         program = SweepProgram(
             None if scenario is None else os.fspath(scenario),
             words,
@@ -206,17 +223,7 @@ def _values(values: Sequence[KnobValue] | str) -> str:
 
 def _result(found: Found, file: Path | None) -> SweepResult:
     data = to_json(found, str(file or ""))
-    same = (
-        "settings",
-        "device",
-        "ratio",
-        "examples_per_s",
-        "memory_bytes",
-        "bottleneck",
-        "place",
-        "state",
-        "reason",
-    )
+    same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]
     return SweepResult(
         scenario=data["scenario"],
         combinations=tuple(

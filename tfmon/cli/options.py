@@ -226,12 +226,11 @@ def ray_cluster() -> RayCluster | None:
     address: str | None = context.meta.get(_RAY)
     python: str | None = context.meta.get(f"{_RAY}_python")
     cpus: float = context.meta.get(f"{_RAY}_cpus", 1.0)
-    if (address, python, cpus) == (None, None, 1.0):
-        return None
-    from tfmon.hosts.ray_cluster import RayCluster
+    from tfmon.runner import planner
 
-    cluster = RayCluster(address or "", ray_interpreter(python), cpus)
-    context.call_on_close(cluster.close)
+    cluster = planner.ray_cluster(address, python, cpus)
+    if cluster is not None:
+        context.call_on_close(cluster.close)
     return cluster
 
 

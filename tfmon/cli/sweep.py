@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from tfmon.cli import options
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
@@ -17,6 +18,18 @@ from tfmon.runner.settings import Seconds
 
 if TYPE_CHECKING:
     from tfmon.analysis.sweep import Found
+
+AS_BEFORE = {
+    "over": "--over",
+    "settings": "--set",
+    "until_ci": "--until-ci",
+    "limit": "--limit",
+    "everything": "--all",
+    "slice_s": "--slice",
+    "python": "--python",
+    "record": "--record",
+}
+"""What a sweep that goes on keeps: options that exclude `--resume`."""
 
 
 @click.command(cls=options.TakesCommand, short_help="Measure many combinations of settings.")
@@ -34,7 +47,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="[HOST/]DEVICE",
     help="Where to measure; repeatable, or with commas between. Default: cpu. A combination is measured on each "
-    "kind of device; HOST/gpu*2 is two workers there.",
+    "kind of device; ray/gpu*2 is two workers on a Ray cluster.",
 )
 @options.settings
 @click.option(
@@ -94,15 +107,18 @@ def sweep(
       tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
       tfmon sweep --resume FILE
     """
-    from tfmon.analysis.sweep import LEAST_CI
+    from tfmon.analysis.sweep import FAILED, LEAST_CI
     from tfmon.runner.planner import RaceOptions
     from tfmon.runner.sweep import SweepOptions, SweepProgram
 
     command = options.own_command()
     if resume is None and bool(command) is (scenario is not None):
         raise UsageError("sweep a scenario, or a command of your own after --", "tfmon sweep large-dense --over …")
-    if resume is not None and record is not None:
-        raise UsageError("--resume writes on into its own file", "leave --record out")
+    if resume is not None:
+        source = click.get_current_context().get_parameter_source
+        given = [flag for name, flag in AS_BEFORE.items() if source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            raise UsageError("--resume goes on as the sweep began", f"leave {' and '.join(given)} out")
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other", "leave one of them out")
     headless = headless or as_json or as_csv
@@ -145,7 +161,8 @@ def sweep(
         click.echo(_report(found, str(file.path) if file else "", as_json=as_json, as_csv=as_csv))
     if file is not None and file.failure:
         raise TfmonError(file.failure, "what is printed was not all saved")
-    sys.exit(EXIT_INTERRUPTED if interrupted else _exit_code(found))
+    failed = program.sweep.failure or found.state.lost or any(row.outcome == FAILED for row in found.rows)
+    sys.exit(EXIT_INTERRUPTED if interrupted else EXIT_LANE_FAILED if failed else EXIT_FINE)
 
 
 def _report(found: Found, file: str, *, as_json: bool, as_csv: bool) -> str:
@@ -154,11 +171,3 @@ def _report(found: Found, file: str, *, as_json: bool, as_csv: bool) -> str:
     if as_json:
         return json.dumps(to_json(found, file), indent=2, allow_nan=False)
     return to_csv(found) if as_csv else to_text(found, file)
-
-
-def _exit_code(found: Found) -> int:
-    """Return 1 where a place was lost, or a combination failed."""
-    from tfmon.analysis.sweep import FAILED
-
-    failed = found.state.lost or any(row.outcome == FAILED for row in found.rows)
-    return EXIT_LANE_FAILED if failed else EXIT_FINE

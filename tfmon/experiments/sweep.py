@@ -5,28 +5,25 @@ The places of one machine take turns; machines work at the same time.
 
 from __future__ import annotations
 
-import queue
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
 
-from tfmon.analysis.sweep import OPEN, PAIRS_OF_A_VISIT, Found, judge, next_due, rank
+from tfmon.analysis.sweep import OPEN, Found, judge, next_due, rank
 from tfmon.errors import TfmonError
 from tfmon.experiments.sweep_visit import (
-    BaselineError,
     DiedError,
+    PlaceError,
     RefusedError,
     Station,
     StoppedError,
     Visit,
 )
-from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
 from tfmon.model.records import replace
 from tfmon.model.sweep import (
     CombinationDied,
     CombinationRefused,
-    Figures,
     Pair,
     PairMeasured,
     SweepEvent,
@@ -37,7 +34,7 @@ from tfmon.model.sweep import (
 )
 
 MOST_FAILURES = 3
-"""So often in a row the baseline may fail in a place before it is given up."""
+"""So often in a row the baseline may fail in a place before the place is given up."""
 LATEST_VISITS = 40
 """Visits whose length the time left is estimated from."""
 
@@ -63,7 +60,14 @@ class Sweep:
         for station in stations:
             self._machines.setdefault(station.machine, []).append(station)
         self._failures: dict[Station, int] = {}
-        self._inboxes: set[queue.SimpleQueue[Event | None]] = set()
+        """How often in a row what both lanes need was not there."""
+        self._worked: set[Station] = set()
+        """Where both lanes have fitted into the memory."""
+        self._visits: set[Visit] = set()
+        self._final: SweepState | None = None
+        """The state that all figures were made of again, before it counts as the end."""
+        self.failure = ""
+        """What went wrong in it, beside its lanes; empty while all is well."""
         self._stopped = ""
         self._working = 0
         """Machines that still have something to do."""
@@ -79,12 +83,14 @@ class Sweep:
 
     def start(self) -> None:
         """Begin to measure."""
-        for stations in self._machines.values():
-            thread = threading.Thread(target=self._work, args=(stations,), name="tfmon-sweep", daemon=True)
-            self._threads.append(thread)
-        self._working = len(self._threads)
-        for thread in self._threads:
-            thread.start()
+        with self._news:
+            if self._stopped:
+                return
+            for stations in self._machines.values():
+                thread = threading.Thread(target=self._work, args=(stations,), name="tfmon-sweep", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._working = len(self._threads)
 
     def stop(self, reason: str = "stopped") -> None:
         """End it soon; what is measured stays."""
@@ -92,8 +98,8 @@ class Sweep:
             self._stopped = self._stopped or reason
             if not self._threads:
                 self._state = replace(self._state, over=True, ended=self._stopped)
-            for inbox in self._inboxes:
-                inbox.put(None)
+            for visit in self._visits:
+                visit.stop()
             self._news.notify_all()
 
     def join(self, timeout_s: float) -> bool:
@@ -117,21 +123,23 @@ class Sweep:
         try:
             self._visit_all(stations)
         except Exception as error:
-            self.stop(f"{type(error).__name__}: {error}")  # or the other machines would wait for this one
+            self.failure = f"{type(error).__name__}: {error}"
+            self.stop(self.failure)  # or the other machines would wait for this one
             raise
         finally:
             with self._news:
                 self._working -= 1
                 if not self._working:
                     self._state = replace(self._state, over=True, ended=self._why_ended())
+                    self._found = rank(self._state)  # as it will be when the file is read again
 
     def _visit_all(self, stations: Sequence[Station]) -> None:
         waiting = list(stations)
         while (taken := self._take(waiting)) is not None:
-            station, number = taken
+            station, number, visit = taken
             waiting.remove(station)
             began_s = time.monotonic()
-            lost = self._visit(station, number)
+            lost = self._visit(station, number, visit)
             if not lost:
                 waiting.append(station)
             with self._news:
@@ -140,42 +148,51 @@ class Sweep:
                 lost_places = {**known.lost, station.place: lost} if lost else known.lost
                 self._state = replace(known, visits_s=visits_s, lost=lost_places)
 
-    def _take(self, stations: Sequence[Station]) -> tuple[Station, int] | None:
+    def _take(self, stations: Sequence[Station]) -> tuple[Station, int, Visit] | None:
         """Wait for a combination to measure in one of the places; None when there will be none."""
         with self._news:
             while stations and not self._stopped:
-                found = self.found
+                rows = self.found.rows
                 for station in stations:
-                    number = next_due(found.rows, station.kind, self._state.running)
+                    number = next_due(rows, station.kind, self._state.running)
                     if number is not None:
                         self._tell(VisitBegan(number, station.place))
-                        return station, number
-                if not self._state.running:
+                        settings = self._state.combinations[number].settings
+                        visit = Visit(station, settings, functools.partial(self._add, number))
+                        self._visits.add(visit)
+                        return station, number, visit
+                if self._state.running:
+                    self._news.wait()  # what is measured elsewhere may need another visit
+                elif self._final is self._state:
                     break
-                self._news.wait()  # what is measured elsewhere may need another visit
+                else:  # by all that is known now, one may need another visit after all
+                    self._found, self._final = rank(self._state), self._state
             return None
 
-    def _visit(self, station: Station, number: int) -> str:
+    def _visit(self, station: Station, number: int, visit: Visit) -> str:
         """Measure a combination for a while; return why the place cannot be used any more, or ""."""
         lost, figures = "", None
         told: SweepEvent | None = None
         try:
-            figures = self._race(station, number)
+            figures = visit.run()
+            self._worked.add(station)
             self._failures.pop(station, None)
         except RefusedError as refused:
             told = CombinationRefused(number, str(refused))
         except DiedError as died:
             told = CombinationDied(number, str(died))
-        except BaselineError as failed:
-            self._failures[station] = self._failures.get(station, 0) + 1
-            lost = f"the baseline: {failed}" if self._failures[station] >= MOST_FAILURES else ""
+        except PlaceError as failed:
+            if failed.out_of_memory and station in self._worked:
+                told = CombinationDied(number, f"{failed}, beside this combination")
+            else:
+                failures = self._failures[station] = self._failures.get(station, 0) + 1
+                lost = str(failed) if failures >= MOST_FAILURES else ""
         except TfmonError as error:
             lost = error.message
         except StoppedError:
             pass
-        finally:
-            station.end()
         with self._news:
+            self._visits.discard(visit)
             if told is not None:
                 self._tell(told)
             self._tell(VisitEnded(number, figures))
@@ -187,36 +204,11 @@ class Sweep:
         self._state = after(self._state, event)
         self._write(event)
 
-    # ---------------------------------------------------------------- one visit
-
-    def _race(self, station: Station, number: int) -> Figures | None:
-        """Race a combination until the visit is over, or nothing more is to be measured of it."""
-        inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-
-        def hear(event: Event) -> None:
-            if isinstance(event, SliceEnded | LaneFailed | LaneEnded | Finished):
-                inbox.put(event)
-
-        with self._news:
-            if self._stopped:
-                raise StoppedError
-            self._inboxes.add(inbox)
-            known = self._state.combinations[number]
-        forget = station.session.listen(hear)
-        try:
-            lanes = station.begin(known.settings)
-            return Visit(station, lanes, known.settings, inbox, lambda pair: self._add(number, pair)).run()
-        finally:
-            forget()
-            with self._news:
-                self._inboxes.discard(inbox)
-
     def _add(self, number: int, pair: Pair) -> bool:
-        """Add a pair to a combination; return whether more are wanted in this visit."""
+        """Add a pair to a combination; return whether more are wanted."""
         with self._news:
             visit = self._state.combinations[number].visits
             self._tell(PairMeasured(number, replace(pair, visit=visit)))
             known, plan = self._state.combinations[number], self._state.plan
             row = judge(known, plan, self._found.choices[known.kind], self._found.floors[known.kind])
-            of_this_visit = sum(one.visit == visit for one in known.pairs)
-            return row.outcome == OPEN and of_this_visit < PAIRS_OF_A_VISIT
+            return row.outcome == OPEN

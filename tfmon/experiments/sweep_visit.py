@@ -9,17 +9,22 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tfmon.analysis.bottleneck import find_bottleneck
-from tfmon.analysis.statistics import LogSpeeds, log_speeds
-from tfmon.model.events import Event
+from tfmon.analysis.statistics import log_speeds
+from tfmon.analysis.sweep import PAIRS_OF_A_VISIT
+from tfmon.model.events import Event, LaneEnded, LaneStalled
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import LaneFailed, SliceEnded
-from tfmon.model.lane_state import HOST_LOST, LaneState
+from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
+from tfmon.model.lane_state import HOST_LOST, OUT_OF_MEMORY, LaneState
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.sweep import Figures, Pair
 
 PATIENCE_S = 600.0
-"""How long a lane may take to get ready, or a slice to end."""
+"""How long the lanes may take to get ready, and from one pair to the next."""
+HANGS_S = 60.0
+"""The same once a lane is known to hang."""
+OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
+"""Failures of either lane for which no setting is to blame."""
 
 
 class Station(Protocol):
@@ -51,11 +56,15 @@ class RefusedError(Exception):
 
 
 class DiedError(Exception):
-    """The combination's process has died; the text says why."""
+    """The combination's process has died, hangs, or is lost with its host; the text says why."""
 
 
-class BaselineError(Exception):
-    """The baseline failed: that says nothing of the combination. The text says why."""
+class PlaceError(Exception):
+    """The baseline failed, or what both lanes need is not there: that says nothing of the combination."""
+
+    def __init__(self, said: str, kind: str = "") -> None:
+        super().__init__(said)
+        self.out_of_memory = kind == OUT_OF_MEMORY
 
 
 class StoppedError(Exception):
@@ -63,65 +72,89 @@ class StoppedError(Exception):
 
 
 class Visit:
-    """What one visit measures."""
+    """One visit of a combination.
 
-    def __init__(
-        self,
-        station: Station,
-        lanes: tuple[str, str],
-        settings: Settings,
-        inbox: queue.SimpleQueue[Event | None],
-        add: Callable[[Pair], bool],
-    ) -> None:
+    Thread: the worker's; `stop` may be called from any.
+    """
+
+    def __init__(self, station: Station, settings: Settings, add: Callable[[Pair], bool]) -> None:
+        """Measure settings at a station; `add` takes each pair, and returns whether more are wanted."""
         self._station = station
-        self._lanes = lanes
         self._settings = settings
-        self._inbox = inbox
         self._add = add
-        self._ended: dict[str, set[int]] = {name: set() for name in lanes}
-        self._counted: set[int] = set()
+        self._lanes = ("", "")
+        self._news: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._first: dict[int, str] = {}
+        """The lane that was the first to end its slice, by round."""
+        self._pairs = 0
         self._since_s = 0.0
+        """When the pair before ended, or the first slice; 0 before that."""
+
+    def stop(self) -> None:
+        """End it soon."""
+        self._news.put(None)
 
     def run(self) -> Figures:
-        """Add pairs until no more are wanted, and return what else was measured."""
+        """Start both lanes, add pairs until no more are wanted, end the lanes, and return what else was measured.
+
+        Raises: one of the errors above, or TfmonError where the place cannot be used.
+        """
+        forget = self._station.session.listen(self._hear)
+        try:
+            self._lanes = self._station.begin(self._settings)
+            while self._measure():
+                pass
+            return self._figures()
+        finally:
+            forget()
+            self._station.end()
+
+    def _hear(self, event: Event) -> None:
+        """Wake the worker for what it must know: a round that both lanes have ended, and the end of a lane."""
+        if isinstance(event, SliceEnded):
+            self._since_s = self._since_s or time.monotonic()
+            if self._first.setdefault(event.round, event.lane) != event.lane:
+                self._news.put(event)
+        elif isinstance(event, LaneFailed | LaneEnded | LaneStalled | Finished):
+            self._news.put(event)
+
+    def _measure(self) -> bool:
+        """Add the next pair; return whether more are wanted."""
+        patient_until_s = time.monotonic() + PATIENCE_S
         while True:
             try:
-                event = self._inbox.get(timeout=PATIENCE_S)
+                event = self._news.get(timeout=max(0.0, patient_until_s - time.monotonic()))
             except queue.Empty:
-                raise DiedError(f"nothing was measured within {PATIENCE_S:.0f} s") from None
+                hung = [name for name in self._lanes if self._lane(name).heartbeat.stalled_since_ns is not None]
+                if self._lanes[0] in hung:
+                    raise PlaceError("the baseline hangs") from None
+                raise DiedError("it hangs" if hung else f"nothing was measured for {PATIENCE_S:.0f} s") from None
             if event is None:
                 raise StoppedError
             if event.lane not in self._lanes:
                 continue
-            if not isinstance(event, SliceEnded):
+            if isinstance(event, LaneStalled):
+                patient_until_s = min(patient_until_s, time.monotonic() + HANGS_S)
+            elif not isinstance(event, SliceEnded):
                 if self._over(event):
-                    return self._figures()
-                continue
-            if not self._since_s:
-                self._since_s = time.monotonic()
-            self._ended[event.lane].add(event.round)
-            if not self._take_pairs():
-                return self._figures()
-
-    def _take_pairs(self) -> bool:
-        """Add the pairs of the rounds that both lanes have ended; return whether more are wanted."""
-        base, changed = self._lanes
-        for number in sorted((self._ended[base] & self._ended[changed]) - self._counted):
-            self._counted.add(number)
-            self._check_settings()
-            first, second = (self._logs(name) for name in (changed, base))
-            if number in first and number in second:
-                now_s = time.monotonic()
-                log = first[number].log - second[number].log
-                leads = first[number].at_ns < second[number].at_ns
-                took_s, self._since_s = now_s - self._since_s, now_s
-                if math.isfinite(log) and not self._add(Pair(log, leads, 0, took_s)):
                     return False
-        return True
+            elif (pair := self._pair(event.round)) is not None:
+                self._pairs += 1
+                return self._add(pair) and self._pairs < PAIRS_OF_A_VISIT
 
-    def _check_settings(self) -> None:
+    def _pair(self, number: int) -> Pair | None:
+        """Return the pair of a round that both lanes have ended; None where one had no steady window in it."""
+        base, changed = (self._lane(name) for name in self._lanes)
+        self._check_settings(changed)
+        first, second = (log_speeds(one for one in lane.slices if one.round == number) for lane in (changed, base))
+        if number not in first or number not in second:
+            return None
+        log, now_s = first[number].log - second[number].log, time.monotonic()
+        took_s, self._since_s = now_s - self._since_s, now_s
+        return Pair(log, first[number].at_ns < second[number].at_ns, 0, took_s)
+
+    def _check_settings(self, lane: LaneState) -> None:
         """Raise RefusedError if the lane does not train under the settings: a script may not offer a knob."""
-        lane = self._lane(self._lanes[1])
         for knob, value in self._settings.items():
             if not _alike(lane.settings.get(knob), value):
                 there = (
@@ -132,21 +165,18 @@ class Visit:
     def _over(self, event: Event) -> bool:
         """Return whether a lane's end ends the visit well; its process may end later than what it says last.
 
-        Raises: what that end means for the combination.
+        Raises: what that end means for the combination, or for the place.
         """
-        lane = self._lane(event.lane)
-        baseline = event.lane == self._lanes[0]
-        if isinstance(event, LaneFailed):
-            said = event.message
-            if baseline:
-                raise BaselineError(said)
-            raise DiedError(said) if event.kind == HOST_LOST else RefusedError(said)
-        if lane.trouble is not None:
-            raise BaselineError(lane.trouble.message) if baseline else DiedError(lane.trouble.message)
-        if not self._counted:
-            said = "it ended before anything was measured"
-            raise BaselineError(said) if baseline else DiedError(said)
-        return True
+        lane, baseline = self._lane(event.lane), event.lane == self._lanes[0]
+        said, kind = (lane.trouble.message, lane.trouble.kind) if lane.trouble is not None else ("", "")
+        if not said and self._pairs:
+            return True
+        said = said or "it ended before anything was measured"
+        if kind == HOST_LOST:
+            raise DiedError(said)
+        if baseline or kind in OF_THE_PLACE:
+            raise PlaceError(f"the baseline: {said}" if baseline else said, kind)
+        raise RefusedError(said) if isinstance(event, LaneFailed) else DiedError(said)
 
     def _figures(self) -> Figures:
         """Return what else the visit told of the combination."""
@@ -165,9 +195,6 @@ class Visit:
             bottleneck=found.kind if found else "",
             bottleneck_text=found.text if found else "",
         )
-
-    def _logs(self, name: str) -> LogSpeeds:
-        return log_speeds(self._lane(name).slices)
 
     def _lane(self, name: str) -> LaneState:
         return self._station.session.snapshot().lane(name)

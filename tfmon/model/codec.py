@@ -176,7 +176,9 @@ def _reader(kind: Any, strict: bool) -> _Reader:  # noqa: ANN401 - a type, a uni
         return _dataclass_reader(kind, strict)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated and isinstance(arguments[1], Range):
-        return functools.partial(_read_range, _reader(arguments[0], strict), arguments[1].low, arguments[1].high)
+        low, high = arguments[1].low, arguments[1].high
+        whole = max(low, -LARGEST_INT), min(high, LARGEST_INT)
+        return functools.partial(_read_range, _reader(arguments[0], strict), low, high, *whole)
     if origin in (typing.Union, types.UnionType):
         return _union_reader(arguments, strict)
     if origin is tuple and arguments[1:] == (Ellipsis,):
@@ -309,7 +311,9 @@ def _read_choice(choices: tuple[object, ...], value: object) -> object:
     return value
 
 
-def _read_range(reader: _Reader, low: float, high: float, value: object) -> object:
+def _read_range(reader: _Reader, low: float, high: float, least: float, most: float, value: object) -> object:
+    if type(value) is int and least <= value <= most:  # most of what a window has, in one step
+        return value
     number: Any = reader(value)
     if not low <= number <= high:  # nan, too
         raise CodecError(f"{cut(number)} is not from {low:g} to {high:g}")

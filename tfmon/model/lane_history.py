@@ -136,9 +136,13 @@ class History:
     second: _Sums = field(default_factory=_Sums)
     five: _Sums = field(default_factory=_Sums)
     """The finished seconds of the five seconds that are under way."""
+    kept: bool = True
+    """False where nobody looks at the charts: nothing is added up."""
 
     def with_window(self, window: Window) -> History:
         """Return the history with one more window; it counts where it ends."""
+        if not self.kept:
+            return self
         now = self._at(window.at_ns)
         return replace(now, second=now.second.with_window(window))
 
@@ -150,6 +154,8 @@ class History:
         gpu_busy_pct: Reading = NO_SAMPLE,
     ) -> History:
         """Return the history with a sample of the lane's processes or of its GPU."""
+        if not self.kept:
+            return self
         now = self._at(at_ns)
         second = replace(
             now.second,

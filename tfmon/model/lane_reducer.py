@@ -40,6 +40,7 @@ from tfmon.model.lane_state import (
     RACING,
     STARTING,
     SUSPENDED,
+    Heartbeat,
     KnobRequest,
     LaneState,
     Trouble,
@@ -57,8 +58,10 @@ OTHERS_MARK_EVERY_NS = 30_000_000_000
 def advance(state: LaneState, event: Event) -> LaneState:
     """Return the lane's state after an event; an event that does not concern it changes nothing."""
     heartbeat = state.heartbeat.after(event, state.phase_since_ns)
-    if isinstance(event, Window) and (marks := state.heartbeat.marks(event)):
-        event = replace(event, marks=(*event.marks, *marks))
+    if isinstance(event, Window):
+        if marks := state.heartbeat.marks(event):
+            event = replace(event, marks=(*event.marks, *marks))
+        return _after_window(state, event, heartbeat)
     after = _advance(state, event)
     slice_began = isinstance(event, PhaseEntered) and after.phase == state.phase
     log = state.log if slice_began else append_log(state.log, event)
@@ -68,8 +71,6 @@ def advance(state: LaneState, event: Event) -> LaneState:
 
 def _advance(state: LaneState, event: Event) -> LaneState:
     match event:
-        case Window():
-            return _after_window(state, event)
         case TreeSample():
             return _after_tree_sample(state, event)
         case PhaseEntered():
@@ -182,7 +183,7 @@ def _marked(state: LaneState, at_ns: int, text: str, gap_ns: int) -> tuple[KnobM
 # ---------------- what was measured
 
 
-def _after_window(state: LaneState, window: Window) -> LaneState:
+def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> LaneState:
     steady, loss = not window.marks, window.loss
     sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
     trained_ns = (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
@@ -204,6 +205,8 @@ def _after_window(state: LaneState, window: Window) -> LaneState:
         traced=window.traced or state.traced,
         gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
         gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,
+        heartbeat=heartbeat,
+        log=append_log(state.log, window),
     )
 
 

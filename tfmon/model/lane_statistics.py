@@ -230,15 +230,19 @@ class Measurements:
 
     def plus(self, window: Window, process: int = 0) -> Measurements:
         """Return the measurements with one more window, from the lane's process of that number."""
-        counted = replace(self, windows=self.windows + 1, span_ns=self.span_ns + window.span_ns)
+        windows, span_ns = self.windows + 1, self.span_ns + window.span_ns
         if window.marks:
             return replace(
-                counted,
+                self,
+                windows=windows,
+                span_ns=span_ns,
                 discarded=_counted(self.discarded, window.marks),
                 discarded_ns=_plus(self.discarded_ns, main_reason(window.marks), window.span_ns),
             )
         return replace(
-            counted,
+            self,
+            windows=windows,
+            span_ns=span_ns,
             steady=self.steady.plus(window),
             slices=_with_window(self.slices, window, process),
             latest=(*self.latest[-(LATEST - 1) :], window),

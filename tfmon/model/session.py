@@ -35,6 +35,7 @@ from tfmon.model.hosts import (
 )
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import KnobOffered, LaneFailed
+from tfmon.model.lane_history import History
 from tfmon.model.lane_reducer import advance, restart_measurement, trains_on
 from tfmon.model.lane_state import RACING, LaneState
 from tfmon.model.memory_trouble import explained
@@ -64,6 +65,8 @@ class Snapshot:
     """The advice that is tried, or was last in this race."""
     recording: RecordingState | None = None
     """Where this race is recorded, and whether it still is; None for a race that is not."""
+    charted: bool = True
+    """Whether the history of the lanes is kept for the charts."""
 
     def lane(self, name: str) -> LaneState:
         """Return the lane of that name; KeyError if there is none."""
@@ -193,7 +196,10 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
     match event:
         case RaceBegan():
             at_ns = event.at_ns
-            lanes = tuple(LaneState(one, started_ns=at_ns, phase_since_ns=at_ns) for one in event.specs)
+            history = History(kept=known.charted)
+            lanes = tuple(
+                LaneState(one, started_ns=at_ns, phase_since_ns=at_ns, history=history) for one in event.specs
+            )
             return replace(known, race=event.race, lanes=lanes, experiment=None, tuned=None)
         case MachineKnown():
             return replace(known, hosts=with_machine(known.hosts, event.machine, event.host))
@@ -284,10 +290,11 @@ class Session:
     Thread: every method may be called from any thread.
     """
 
-    def __init__(self, machine: Machine, clock_ns: Callable[[], int]) -> None:
+    def __init__(self, machine: Machine, clock_ns: Callable[[], int], *, charted: bool = True) -> None:
+        """Know a machine; without `charted` the history is not kept that only the charts show."""
         self._lock = threading.Lock()
         self._clock_ns = clock_ns
-        self._known = Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)})
+        self._known = Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}, charted=charted)
         self._journal: Journal | None = None
         self._listeners: tuple[Callable[[Event], None], ...] = ()
 

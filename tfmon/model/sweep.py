@@ -97,11 +97,8 @@ class Combination:
     deaths: tuple[str, ...] = ()
     """Why each process died under it."""
     figures: Figures | None = None
-
-    @property
-    def measured_s(self) -> float:
-        """How long it was raced for."""
-        return sum(pair.took_s for pair in self.pairs)
+    measured_s: float = 0.0
+    """How long it was raced for, by its pairs."""
 
     @property
     def failed(self) -> str:
@@ -182,7 +179,8 @@ def after(state: SweepState, event: SweepEvent) -> SweepState:
             known = replace(known, visits=known.visits + 1)
             running = {**running, event.number: event.place}
         case PairMeasured():
-            known = replace(known, pairs=(*known.pairs, event.pair))
+            pairs, measured_s = (*known.pairs, event.pair), known.measured_s + event.pair.took_s
+            known = replace(known, pairs=pairs, measured_s=measured_s)
         case VisitEnded():
             known = replace(known, figures=event.figures or known.figures)
             running = {number: place for number, place in running.items() if number != event.number}

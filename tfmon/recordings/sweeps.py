@@ -48,26 +48,30 @@ class SweepFile:
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.failure = ""
-        """Why nothing more is written; empty while all is well."""
+        """Why the latest events are not in it; empty while all is well."""
         self._descriptor: int | None = descriptor
+        self._unwritten = bytearray()
         self._lock = threading.Lock()
 
     def write(self, event: SweepEvent) -> None:
-        """Add what happened; where it cannot be written, the sweep goes on without, and `failure` says why."""
+        """Add what happened; what cannot be written is tried again with what comes next, and `failure` says why."""
         self._add(codec.encode(event))
 
     def _add(self, line: bytes) -> None:
         with self._lock:
-            if self._descriptor is None or self.failure:
+            if self._descriptor is None:
                 return
+            self._unwritten += line
             try:
-                while line:
-                    line = line[os.write(self._descriptor, line) :]
+                while self._unwritten:
+                    del self._unwritten[: os.write(self._descriptor, self._unwritten)]
+                self.failure = ""
             except OSError as error:
-                self.failure = f"{self.path} cannot be written any more: {error.strerror or error}"
+                self.failure = f"{self.path} cannot be written: {error.strerror or error}"
 
     def close(self) -> None:
-        """Close it; what is in it stays."""
+        """Close it, after a last attempt to write; what is in it stays."""
+        self._add(b"")
         with self._lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
@@ -93,6 +97,7 @@ def create(path: Path, state: SweepState) -> SweepFile:
     file._add(codec.encode(SweepHeader(SCHEMA, tfmon.__version__, began, state.plan, state.combinations)))
     if file.failure:
         file.close()
+        path.unlink(missing_ok=True)
         raise UsageError(file.failure)
     return file
 

@@ -9,7 +9,7 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.sweep import Found
-from tfmon.analysis.sweep_text import answer, progress_text
+from tfmon.analysis.sweep_text import answer, progress_text, troubles
 from tfmon.errors import TfmonError
 from tfmon.recordings.header import Header
 from tfmon.reports.html import sweep
@@ -44,7 +44,7 @@ def sweep_to_markdown(found: Found, wanted: Wanted) -> str:
     more = len(rows) - MOST_ROWS
     notes = [
         f"{plan.scenario}: {progress_text(found)}",
-        found.state.ended,
+        *troubles(found),
         f"… and {more} more combinations" if more > 0 else "",
         learns_note(found),
         f"measured on {'; '.join(sweep.machines(plan))}",

@@ -9,11 +9,11 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.sweep import BASELINE, OPEN, Found, Row
-from tfmon.analysis.sweep_text import answer, progress_text
+from tfmon.analysis.sweep_text import answer, progress_text, troubles
 from tfmon.model.knobs import short_name, show
 from tfmon.reports import estimate_json, head, table
 
-LEARNS = "* does not learn the same as the baseline ({}): a faster step is not all that counts"
+LEARNS = "* does not learn the same as the baseline (another {}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
 NUMBERS = ("ratio", "ex/s", "memory")
 """Columns of the table that are aligned to the right."""
@@ -97,8 +97,7 @@ def to_text(found: Found, file: str = "") -> str:
     over = " × ".join(f"{len(values)} {knob}" for knob, values in plan.over.items())
     lines = [f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"]
     lines += answer(found)
-    if state.ended:
-        lines.append(f"ended early: {state.ended}")
+    lines += troubles(found)
     lines += [progress_text(found), ""]
     rows = rows_of(found)
     lines += table(rows, right=[place for place, name in enumerate(rows[0]) if name in NUMBERS])
@@ -130,7 +129,7 @@ def reason_lines(found: Found) -> list[str]:
 def learns_note(found: Found) -> str:
     """Say which ratios are of combinations that learn something else; empty if none is."""
     learns = dict.fromkeys(knob.replace("_", " ") for row in found.rows for knob in row.learns)
-    return LEARNS.format(" and ".join(f"another {knob}" for knob in learns)) if learns else ""
+    return LEARNS.format(" or ".join(learns)) if learns else ""
 
 
 def _name(row: Row) -> str:

@@ -218,6 +218,21 @@ def interpreter(python: str | None, command: Sequence[str] = ()) -> Path:
     return Path(found).absolute() if found else Path(sys.executable)
 
 
+def ray_cluster(
+    address: str | None, python: str | None, cpus: float, option: str = "--ray-python"
+) -> RayCluster | None:
+    """Return the Ray cluster that options name, to be closed at the end; None if they name none.
+
+    Raises:
+        UsageError: `python` cannot be run; `option` is where it was named.
+    """
+    if (address, python, cpus) == (None, None, 1.0):
+        return None
+    from tfmon.hosts.ray_cluster import RayCluster  # late: most races need none of it
+
+    return RayCluster(address or "", str(find_python(python, option)) if python else "", cpus)
+
+
 def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSpec]:
     """Return the CPU and the GPU; without a GPU, the first contrast that sets none of the knobs `taken`."""
     if gpu:

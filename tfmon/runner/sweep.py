@@ -17,7 +17,7 @@ from tfmon.model.knobs import KnobError, KnobValue, Settings, guess_settings, pa
 from tfmon.model.sweep import SweepPlan, SweepState
 from tfmon.recordings import library, sweeps
 from tfmon.runner.planner import RaceOptions, check_settings
-from tfmon.runner.sweep_places import END_S, PlaceStation, open_stations
+from tfmon.runner.sweep_places import END_S, PlaceStation, close_all, open_stations
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,13 @@ class SweepProgram:
         """What suspends the lanes along with tfmon."""
         return [station.suspension for station in self._stations]
 
-    def close(self, reason: str = "stopped") -> None:
+    def close(self, reason: str = "stopped by the user") -> None:
         """End the sweep and every process; what was measured is in the file."""
         sweep = getattr(self, "sweep", None)
         if sweep is not None:
-            sweep.stop(reason) if not sweep.join(0) else None
+            sweep.stop(reason)
             sweep.join(END_S + 5)
-        for station in self._stations:
-            station.close()
+        close_all(self._stations)
         if self.file is not None:
             self.file.close()
 
@@ -208,7 +207,5 @@ def _same_scenario(plan: SweepPlan, scenario: str | None, command: tuple[str, ..
 
 def _as_before(plan: SweepPlan, options: SweepOptions) -> SweepOptions:
     """Return the options of a sweep that goes on: its own, in other places if some are given."""
-    if options.over or options.race.settings:
-        raise UsageError("--resume goes on with the same combinations", "leave --over and --set out")
     race = replace(options.race, settings=plan.settings, slice_s=plan.slice_s, python=Path(plan.python))
     return replace(options, places=options.places or plan.words, race=race)

@@ -50,6 +50,7 @@ def run(program: SweepProgram, screen: ScreenSettings) -> str:
         keymap=screen.keymap,
         characters=screen.charset,
         table=lambda: to_text(program.sweep.found),
+        unsaved=lambda: program.file.failure if program.file is not None else "",
     )
 
     def leave() -> None:
@@ -61,7 +62,7 @@ def run(program: SweepProgram, screen: ScreenSettings) -> str:
             gc.freeze()
             ending = app.run(mouse=screen.mouse)
         finally:
-            program.close(interrupted.reason or "stopped")
+            program.close(interrupted.reason or "stopped by the user")
     if app.broken is not None:
         raise screen_failed(app.broken)
     return interrupted.reason if ending != "quit" else ""

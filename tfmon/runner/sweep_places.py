@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,8 @@ END_S = 10.0
 """How long a place may take to end its lanes."""
 POLL_S = 0.05
 MOST_WORKERS = 128
+AT_ONCE = 16
+"""So many places are opened or closed at the same time."""
 
 
 class PlaceStation:
@@ -81,35 +83,38 @@ class PlaceStation:
         self._program.close()
 
 
-def split_places(words: Sequence[str], workers: Callable[[str], int] = lambda word: 1) -> list[tuple[str, int]]:
+def split_places(words: Sequence[str], cluster: RayCluster | None = None) -> list[tuple[str, int]]:
     """Return each place with its number among those of the same name, from 1.
+
+    A word for Ray stands for as many places as there is room for on the cluster now, with `*N` for N.
 
     Raises:
         UsageError: one is empty, has settings, or there are too many.
+        TfmonError: the cluster has no room, or cannot be asked.
     """
+    from tfmon.hosts.reservation import is_ray
+
     places: list[tuple[str, int]] = []
     for word in [part.strip() for one in words for part in one.split(",")]:
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
-            raise UsageError(f"--on {word} is no place", "such as --on cpu, --on gpu:0,gpu:1 or --on gpu2/gpu*2")
+            raise UsageError(f"--on {word} is no place", "such as --on cpu, --on gpu:0,gpu2/gpu or --on ray/gpu*2")
+        on_ray = is_ray(name.partition("/")[0])
+        if star and not on_ray:
+            raise UsageError(f"--on {word}: only a Ray cluster has a place several times", f"--on {name}")
+        count = int(times) if star else _room(name, cluster) if on_ray else 1
         already = sum(one == name for one, _ in places)
-        places += [(name, already + number) for number in range(1, (int(times) if star else workers(name)) + 1)]
+        places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
         if len(places) > MOST_WORKERS:
-            raise UsageError(f"{len(places)} workers are too many; {MOST_WORKERS} is the most")
+            raise UsageError(
+                f"{word} is too many: {MOST_WORKERS} workers are the most", f"--on {name}*{MOST_WORKERS}"
+            )
     return places
 
 
-def _workers(word: str, cluster: RayCluster | None) -> int:
-    """Return for how many workers a word stands: on a Ray cluster, as many as there is room for now.
-
-    Raises:
-        TfmonError: the cluster has no room, or cannot be asked.
-    """
+def _room(word: str, cluster: RayCluster | None) -> int:
     from tfmon.hosts.ray_cluster import RayCluster
-    from tfmon.hosts.reservation import is_ray
 
-    if not is_ray(word.partition("/")[0]):
-        return 1
     room = (cluster or RayCluster()).workers(word)
     if not room:
         raise TfmonError(
@@ -120,13 +125,20 @@ def _workers(word: str, cluster: RayCluster | None) -> int:
 
 def open_stations(info: ScenarioInfo, words: Sequence[str], race: RaceOptions) -> list[PlaceStation]:
     """Connect to the places; what was opened is closed where one of them cannot be used."""
-    places = split_places(words, lambda word: _workers(word, race.ray))
-    with ThreadPoolExecutor(min(16, len(places)), thread_name_prefix="tfmon-connect") as pool:
+    places = split_places(words, race.ray)
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-connect") as pool:
         waiting = [pool.submit(PlaceStation, info, word, race, number) for word, number in places]
-    errors = [error for one in waiting if (error := one.exception()) is not None]
-    if errors:
-        for one in waiting:
-            if one.exception() is None:
-                one.result().close()
-        raise errors[0]
-    return [one.result() for one in waiting]
+        try:
+            return [one.result() for one in waiting]
+        except BaseException:  # Ctrl+C, too
+            for one in waiting:
+                one.cancel()
+            opened, _ = wait(waiting)
+            close_all([one.result() for one in opened if not one.cancelled() and one.exception() is None])
+            raise
+
+
+def close_all(stations: Sequence[PlaceStation]) -> None:
+    """Close stations, many at the same time: each may take seconds."""
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-close") as pool:
+        list(pool.map(PlaceStation.close, stations))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tfmon import units
 from tfmon.analysis.sweep import BASELINE, Found, Row
-from tfmon.analysis.sweep_text import answer, progress_text, settings_text
+from tfmon.analysis.sweep_text import answer, progress_text, settings_text, troubles
 from tfmon.model.knobs import KnobValue, exact, short_name, show
 from tfmon.model.sweep import SweepPlan
 from tfmon.reports.html import charts, maps
@@ -24,12 +24,11 @@ AGAINST = "throughput / baseline's"
 def head(writer: Writer, found: Found, began: str) -> Html:
     """Return the title and the best combinations in words."""
     state = found.state
-    ended = f"ended early: {state.ended}" if state.ended else ""
     return Html("".join((
         writer.tag("h1", f"{state.plan.scenario}: a sweep of {len(found.rows)} combinations"),
         writer.tag("p", f"{began[:16].replace('T', ' ')}, {progress_text(found)}", class_="quiet"),
         *(writer.tag("p", line, class_="verdict") for line in answer(found)),
-        writer.tag("p", ended, class_="trouble") if ended else NOTHING,
+        *(writer.tag("p", line, class_="trouble") for line in troubles(found)),
     )))  # fmt: skip
 
 
@@ -44,7 +43,8 @@ def sections(writer: Writer, found: Found) -> list[Html]:
         parts.append(writer.section(f"Throughput against memory{where}", against_memory(writer, rows)))
     parts.append(writer.section("How it was measured", writer.lines(list(method(found)))))
     again = Html(writer.tag("p", "To do it again:") + writer.tag("pre", command_line(plan)))
-    return [*parts, writer.section("Settings", _knobs(writer, plan), again, _places(writer, found))]
+    places = writer.lines([f"measured on {place}" for place in machines(plan)])
+    return [*parts, writer.section("Settings", _knobs(writer, plan), again, places)]
 
 
 # ---------------------------------------------------------------- the ranking
@@ -245,11 +245,3 @@ def machines(plan: SweepPlan) -> list[str]:
     """Return each place with what it is."""
     return [f"{place}: {plan.machines[place]}" if plan.machines.get(place) else place for place in plan.places]
 
-
-def _places(writer: Writer, found: Found) -> Html:
-    state = found.state
-    rows = [["place", "processor or GPU", "lost"]]
-    rows += [
-        [place, state.plan.machines.get(place) or DASH, state.lost.get(place, "")] for place in state.plan.places
-    ]
-    return writer.table(rows, left=range(3))

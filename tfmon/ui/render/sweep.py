@@ -8,7 +8,7 @@ from tfmon import units
 from tfmon.analysis.curve_chart import draw_series
 from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, MEASURED, OPEN, OUTCOMES, REFUSED, Found
 from tfmon.analysis.sweep import Row as Ranked
-from tfmon.analysis.sweep_text import SweepCurve, answer, curves_of, learns_text, settings_text
+from tfmon.analysis.sweep_text import SweepCurve, answer, curves_of, learns_text, settings_text, troubles
 from tfmon.model.knobs import short_name, show
 from tfmon.ui.render.rows import Row, Span, wrap
 from tfmon.ui.render.style import DIM, STRONG, TEXT, TROUBLE, WARN, lane_style
@@ -17,6 +17,7 @@ from tfmon.ui.render.table import Column, Entry
 MOST_SERIES = 4
 """Series of a curve that are drawn; the others are in the table."""
 IDS = "ABCD"
+MOST_TROUBLES = 3
 _NONE = "–"
 _MEASURED = {"ratio": 8, "95 % interval": 14, "ex/s": 9, "memory": 9, "limited by": 11, "place": 16}
 """The columns of what is measured, and how many cells each takes at most."""
@@ -132,15 +133,11 @@ def _about(row: Ranked) -> str:
     return " · ".join(said)
 
 
-def answer_rows(found: Found, width: int) -> list[Row]:
-    """Return the best combination in words, and why it ended or which place was lost."""
-    rows: list[Row] = []
+def answer_rows(found: Found, unsaved: str, width: int) -> list[Row]:
+    """Return what went wrong, that nothing is saved for one, and the best combination in words."""
+    rows: list[Row] = [((f" {line}", WARN),) for line in [unsaved, *troubles(found)[-MOST_TROUBLES:]] if line]
     for line in answer(found):
         rows += [((f" {part}", STRONG),) for part in wrap(line, width - 2, 2)]
-    for place, why in list(found.state.lost.items())[:2]:
-        rows.append(((f" {place} is not used any more: {why}", WARN),))
-    if found.state.ended:
-        rows.append(((f" ended early: {found.state.ended}", WARN),))
     return rows
 
 
@@ -151,7 +148,7 @@ def curve_rows(found: Found, chosen: int, width: int, height: int) -> list[Row]:
         return []
     curve = curves[chosen % len(curves)]
     series = curve.series[:MOST_SERIES]
-    legend = _legend(curve, len(found.state.plan.kinds) > 1)
+    legend = _legend(curve, width, several=len(found.state.plan.kinds) > 1)
     chart = draw_series(curve.values, [points for _, points in series], IDS, width - 2, height - len(legend))
     if chart is None:
         return legend
@@ -163,13 +160,16 @@ def curve_rows(found: Found, chosen: int, width: int, height: int) -> list[Row]:
     return [*rows, *(((f" {line}", DIM),) for line in chart.foot)]
 
 
-def _legend(curve: SweepCurve, several: bool) -> list[Row]:
+def _legend(curve: SweepCurve, width: int, *, several: bool) -> list[Row]:
+    """Return what is drawn and which letter is which series, in one row if there is room."""
     where = f" on {curve.kind}" if several else ""
-    spans: list[Span] = [(f" ratio to the baseline over {curve.knob.replace('_', ' ')}{where}", STRONG)]
+    title: Row = ((f" ratio to the baseline over {curve.knob.replace('_', ' ')}{where}", STRONG),)
+    series: list[Span] = []
     for number, (others, _) in enumerate(curve.series[:MOST_SERIES]):
         if others:
-            spans += [("   ", TEXT), (f"{IDS[number]} {settings_text(others)}", lane_style(number))]
+            series += [("   ", TEXT), (f"{IDS[number]} {settings_text(others)}", lane_style(number))]
     more = len(curve.series) - MOST_SERIES
     if more > 0:
-        spans.append((f"   and {more} more in the table", DIM))
-    return [tuple(spans)]
+        series.append((f"   and {more} more in the table", DIM))
+    whole: Row = (*title, *series)
+    return [whole] if sum(len(text) for text, _ in whole) <= width else [title, tuple(series)]

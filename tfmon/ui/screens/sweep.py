@@ -72,7 +72,7 @@ class SweepPage(ListPage):
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the answer, the curve if it is wanted, and the list."""
         found = self._sweep.found
-        above = answer_rows(found, width)[: max(1, height // 4)]
+        above = answer_rows(found, self._sweep.unsaved(), width)[: max(1, height // 4)]
         if self.curve is not None:
             above += curve_rows(found, self.curve, width, max(6, (height - len(above)) // 2))
         above.append(BLANK)
@@ -92,7 +92,7 @@ class SweepPage(ListPage):
         """Return what the keys do now."""
         if self.typing:
             return self.typing_hints()
-        leaves = "leaves" if self._sweep.found.state.over else "ends it and keeps what there is"
+        leaves = "leave" if self._sweep.found.state.over else "end and keep"
         shows_all = [Hint(("close",), "all", "all")] if self.words else []
         return [
             *self.own_hints(),
@@ -134,9 +134,16 @@ class SweepApp(MonitorApp):
         keymap: Mapping[str, str] | None = None,
         characters: Charset | None = None,
         table: Callable[[], str] = str,
+        unsaved: Callable[[], str] = str,
     ) -> None:
-        """Prepare the screen; `sweep` returns what is known, `ends` ends it; the rest is as for `MonitorApp`."""
-        self._known = sweep
+        """Prepare the screen.
+
+        Args:
+            sweep: Returns what is known.
+            ends: Ends the sweep.
+            unsaved: Returns why what is measured is not saved; empty while all is well.
+        """
+        self._known, self.unsaved = sweep, unsaved
         self.found = sweep()
         super().__init__(
             session,

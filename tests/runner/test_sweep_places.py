@@ -1,0 +1,73 @@
+"""The places of a sweep: what `--on` stands for, and that all are opened and closed at the same time."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import TfmonError, UsageError
+from tfmon.hosts.ray_cluster import RayCluster
+from tfmon.runner import sweep_places
+from tfmon.runner.planner import RaceOptions
+from tfmon.runner.sweep_places import close_all, open_stations, split_places
+
+INFO = ScenarioInfo("small", Path("small.py"), "file", "Small")
+
+
+@pytest.mark.parametrize(
+    ("words", "places"),
+    [
+        (("cpu",), [("cpu", 1)]),
+        (("gpu:0, gpu2/gpu", "cpu"), [("gpu:0", 1), ("gpu2/gpu", 1), ("cpu", 1)]),
+        (("ray/gpu*2", "ray/gpu*1"), [("ray/gpu", 1), ("ray/gpu", 2), ("ray/gpu", 3)]),
+        (("ray:H100/gpu",), [("ray:H100/gpu", 1), ("ray:H100/gpu", 2), ("ray:H100/gpu", 3)]),
+    ],
+)
+def test_a_word_is_a_place_and_on_ray_as_many_as_there_is_room_for(monkeypatch, words, places):
+    monkeypatch.setattr(RayCluster, "workers", lambda self, word: 3)
+    assert split_places(words) == places
+
+
+@pytest.mark.parametrize(
+    "word", ["cpu*2", "gpu2/gpu*4", "ray/gpu*0", "ray/gpu*x", "", "cpu,batch_size=3", "ray/gpu*9999999"]
+)
+def test_what_is_no_place_is_told(word):
+    with pytest.raises(UsageError):
+        split_places([word])
+
+
+class Place:
+    """A place that is opened and closed only along with two others."""
+
+    together = threading.Barrier(3, timeout=30)
+    closed: list[str] = []  # noqa: RUF012 - of all
+
+    def __init__(self, info, word, race, number):
+        self.together.wait()
+        self.word = word
+        if word == "bad":
+            raise TfmonError("bad is gone")
+
+    def close(self):
+        if "bad" not in WORDS:
+            self.together.wait()
+        self.closed.append(self.word)
+
+
+WORDS: list[str] = []
+
+
+@pytest.mark.parametrize("words", [["a", "b", "c"], ["a", "bad", "c"]])
+def test_places_are_opened_and_closed_together_and_one_that_cannot_be_used_closes_the_others(monkeypatch, words):
+    monkeypatch.setattr(sweep_places, "PlaceStation", Place)
+    monkeypatch.setattr(Place, "closed", [])
+    WORDS[:] = words
+    if "bad" in words:
+        with pytest.raises(TfmonError, match="bad is gone"):
+            open_stations(INFO, words, RaceOptions())
+    else:
+        close_all(open_stations(INFO, words, RaceOptions()))
+    assert sorted(Place.closed) == [word for word in words if word != "bad"]
