@@ -244,4 +244,3 @@ def _knobs(writer: Writer, plan: SweepPlan) -> Html:
 def machines(plan: SweepPlan) -> list[str]:
     """Return each place with what it is."""
     return [f"{place}: {plan.machines[place]}" if plan.machines.get(place) else place for place in plan.places]
-
