@@ -59,6 +59,7 @@ bench: $(VENV)/dev.stamp  ## Measure what tfmon costs and how fast its keys act;
 	$(BIN)/python tests/benchmarks/start_up.py
 	$(BIN)/python tests/benchmarks/restart.py
 	$(BIN)/python tests/benchmarks/screen_cost.py
+	$(BIN)/python tests/benchmarks/report.py
 	$(BIN)/python tests/benchmarks/scripts.py
 	for what in start keys slices agent readings ends fair; do $(BIN)/python tests/benchmarks/hosts.py $$what; done
 	$(MAKE) bench-ray
@@ -77,7 +78,7 @@ coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the t
 attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles; five minutes.
 	for what in shares rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
 
-gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 times each; 15 minutes on a quiet machine.
+gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, again and again; 12 minutes, then it says more each time (ARGS="--load").
 	$(BIN)/python tests/benchmarks/gate.py $(ARGS)
 
 soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").

@@ -1,52 +1,94 @@
 """Whether the gate is right: a scenario against itself, and against one that is 25 % slower, again and again.
 
-Each round races the scenario as a baseline, once more as it is, and made slower, and asks the gate about both.
-Right is "not slower" of the same and "slower" of the slower one; "cannot tell" is no mistake, and no answer.
+Each round races the scenario as a baseline, once more as it is, and made slower, in another order each time. The
+gate is asked about one race on each side, and about so many rounds in a row. Right is "not slower" of the same and
+"slower" of the slower one; "cannot tell" is no mistake, and no answer. Each round is a line in a file: a run with
+the same options goes on where the last one stopped, and sums up all of them.
 
-    gate.py --rounds 20                       quiet
-    gate.py --rounds 20 --load                with one busy process for random halves of the time
+    gate.py --rounds 22                       quiet; 20 answers of three races on each side
+    gate.py --rounds 22 --load                with one busy process for random halves of the time
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
+import statistics
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from common import add_options
 from verdicts import LOOPS, WORK, load
 
 import tfmon
+from tfmon.recordings.compare import compare_all
+from tfmon.recordings.gate import Gate, judge
+from tfmon.recordings.results import side_of_json
 
 SLOWER = 1.25
+BASELINE, SAME, SLOW = SIDES = ("baseline", "same", "slower")
+
+
+def run(number: int, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Race once more on each side, and return the row."""
+    row: dict[str, Any] = key_of(options)
+    with load(options.load):
+        for place in range(len(SIDES)):
+            side = SIDES[(number + place) % len(SIDES)]
+            loops = round(SLOWER * LOOPS) if side == SLOW else LOOPS
+            file = folder / side / "work.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(WORK.replace(f'"loops", {LOOPS}', f'"loops", {loops}'))
+            row[side] = tfmon.race(file, lanes=["cpu"], seconds=options.seconds, record=False).to_json()
+    return row
+
+
+def ask(rows: list[dict[str, Any]], side: str, limit: float) -> Gate:
+    """Return what the gate says of the races of one side against those of the baseline."""
+    sides = [[side_of_json(row[name], name, name) for row in rows] for name in (BASELINE, side)]
+    return judge(compare_all(*sides), limit)
+
+
+def key_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what rows must have in common to be counted together."""
+    return {"seconds": options.seconds, "load": options.load}
+
+
+def summary(rows: list[dict[str, Any]], each: int, limit: float) -> str:
+    """Count what the gate says of so many rounds in a row; groups overlap."""
+    groups = [rows[place : place + each] for place in range(len(rows) - each + 1)]
+    said = {side: Counter(ask(group, side, limit).kind for group in groups) for side in (SAME, SLOW)}
+    return f"{each} races each: " + "; ".join(f"{side}: {dict(counts)}" for side, counts in said.items())
 
 
 def main() -> None:
     """Race, and print what the gate said after each round, and in all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--limit", type=float, default=0.05, help="what the gate is asked for")
-    parser.add_argument("--load", action="store_true")
-    options = parser.parse_args()
-    said: dict[str, Counter[str]] = {"same": Counter(), "slower": Counter()}
-    with tempfile.TemporaryDirectory() as folder, load(options.load):
-        same, slower = Path(folder) / "work.py", Path(folder) / "slower" / "work.py"
-        slower.parent.mkdir()
-        same.write_text(WORK)
-        slower.write_text(WORK.replace(f'"loops", {LOOPS}', f'"loops", {round(SLOWER * LOOPS)}'))
-        for number in range(options.rounds):
-            how = {"lanes": ["cpu"], "seconds": options.seconds, "record": False}
-            races = [tfmon.race(file, **how) for file in (same, same, slower)]
-            for name, run in zip(said, races[1:], strict=True):
-                gate = tfmon.diff(races[0], run, slower_than=options.limit)
-                said[name][gate.kind] += 1
-                print(number + 1, name, gate.lanes[0].kind, gate.lanes[0].reason, flush=True)
-    print(json.dumps({"load": options.load, "limit": options.limit, **said}))
+    add_options(parser, rounds=22, seconds=6.0, limit=0.05, each=3, load=False, out="gate.jsonl")
+    options, rows = parser.parse_args(), []
+    if (out := Path(options.out)).exists():
+        kept = [json.loads(line) for line in out.read_text().splitlines()]
+        rows = [row for row in kept if key_of(options).items() <= row.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        while len(rows) < options.rounds:
+            rows.append(run(len(rows), Path(folder), options))
+            with out.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+            for side in (SAME, SLOW):
+                lane = ask(rows[-1:], side, options.limit).lanes[0]
+                print(len(rows), side, lane.kind, lane.reason, flush=True)
+    rows = rows[: options.rounds]
+    logs = [math.log(gate.lanes[0].ratio or 1) for row in rows for gate in [ask([row], SAME, options.limit)]]
+    print(f"\n{len(rows)} rounds of {options.seconds:g} s, limit {options.limit:g}, load {options.load}")
+    print(f"log ratio of equal races: standard deviation {statistics.stdev(logs):.4f}")
+    for each in dict.fromkeys((1, options.each)):
+        print(summary(rows, each, options.limit))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,13 @@ TYPED = {
     "tfmon race small-dense --set pre": "--set prefetch=",
     "tfmon race small-dense --set prefetch=au": "--set prefetch=auto",
     "tfmon race small-dense --lane cpu,bat": "--lane cpu,batch_size=",
+    "tfmon race small-dense --set pre\tau": "--set prefetch=auto",
     "tfmon race small-dense --slic": "--slice",
+    "tfmon race small-dense --lane node\tc": "--lane node7/cpu",
+    "tfmon sweep small-dense --over pre": "--over prefetch=",
+    "tfmon sweep small-dense --on cpu,node\tc": "--on cpu,node7/cpu",
+    "tfmon hosts vault": "tfmon hosts vault9",
+    "tfmon doctor --host no": "--host node7",
     "tfmon replay la": "tfmon replay last",
 }
 """What is typed before Tab, and what stands on the line then."""
@@ -37,7 +43,8 @@ def test_an_unknown_shell_is_refused(tfmon, monkeypatch):
     assert tfmon("completion").out.startswith("#compdef tfmon")
 
 
-def test_the_devices_of_this_machine(monkeypatch):
+def test_the_devices_of_this_machine(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
     part = PhysicalGpu(0, None, "MIG-12345678-1111-2222-3333-444444444444", "NVIDIA H100 MIG 1g.10gb")
     listed = (
         PhysicalGpu(0, None, "GPU-a", "NVIDIA H100", instances=(part,)),
@@ -73,7 +80,11 @@ def test_tab_in_a_real_shell(shell, tmp_path):
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tfmon "$@"\n')
     command.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text("Host vault9 *.example.org\n  User me\n")
+    (tmp_path / "settings.toml").write_text('[hosts.node7]\nrun = ["srun"]\n')
     env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "TERM": "xterm"}
+    env["TFMON_CONFIG"] = str(tmp_path / "settings.toml")
     arguments, begin = SHELLS[shell]
     child = pexpect.spawn(shell, arguments, env=env, cwd=str(tmp_path), dimensions=(24, 160), encoding="utf-8")
     screen = pyte.Screen(160, 24)

@@ -106,6 +106,17 @@ def parse(words: list[str], where: str) -> None:
         pytest.fail(f"{where}: {error.message}")
 
 
+@pytest.mark.parametrize("name", sorted(cli.commands))
+def test_the_help_of_every_command_has_examples_that_can_be_typed(name):
+    _, found, examples = (cli.commands[name].help or "").partition("For example")
+    lines = [re.split(r"\s{3,}", line.strip())[0] for line in examples.splitlines()]
+    shown = [shlex.split(re.split(" [>|] ", line)[0]) for line in lines if line.startswith("tfmon ")]
+    assert found and (shown or name == "completion")
+    for words in shown:
+        if not any(word.isupper() or word == "…" for word in words):
+            parse(words[1:], f"tfmon {name} --help: {words}")
+
+
 def test_targets_of_make_that_pages_name_exist():
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text("utf-8"), re.M))
     named = {name for text in TEXTS.values() for name in re.findall(r"(?:`|^    )make ([a-z][\w-]+)", text, re.M)}

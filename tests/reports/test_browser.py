@@ -12,10 +12,13 @@ from support.recordings import record
 from support.ui import crossover_demo, racing_demo
 from support.waiting import PATIENCE_S
 
+from tfmon.analysis.sweep import rank
+from tfmon.recordings import sweeps
 from tfmon.reports.html import report
 from tfmon.reports.html.report import Wanted
 
 from .test_html import hostile_race
+from .test_sweep import TWO, swept
 
 playwright = pytest.importorskip("playwright.sync_api")
 PATIENCE_MS = 1_000 * PATIENCE_S
@@ -33,13 +36,18 @@ def browser():
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> dict[str, Path]:
-    """Reports of a race with a GPU, of a hostile script, of a crossover, and of two races."""
+    """Reports of a race with a GPU, of a hostile script, of a crossover, of two races, and of sweeps."""
     folder = tmp_path_factory.mktemp("reports")
     made = {}
     for name, happen in (("race", racing_demo), ("hostile", hostile_race), ("crossover", crossover_demo)):
         record(folder / f"{name}.jsonl", happen)
         made[name] = folder / f"{name}.html"
         made[name].write_text(report.of_race(folder / f"{name}.jsonl", Wanted())[0], encoding="utf-8")
+    for name, over in (("map", TWO), ("curve", {"batch_size": TWO["batch_size"]})):
+        path = swept(folder / f"{name}.sweep", over)
+        made[name] = folder / f"{name}.html"
+        page = report.of_sweep(path, rank(sweeps.read(path)), sweeps.began(path), Wanted())
+        made[name].write_text(page, encoding="utf-8")
     made["pair"] = folder / "pair.html"
     pair, _ = report.of_pair(folder / "race.jsonl", folder / "crossover.jsonl", Wanted())
     made["pair"].write_text(pair, encoding="utf-8")
@@ -90,6 +98,23 @@ def test_it_opens_without_an_error_and_every_chart_has_its_points(browser, files
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
     assert dark == (scheme == "dark")
+    assert opened.problems == []
+    page.close()
+
+
+@pytest.mark.parametrize(("name", "fields", "points"), [("map", 8, 7), ("curve", 0, 7)])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1_600, "light")])
+def test_a_sweep_opens_and_every_chart_has_its_points(browser, files, name, fields, points, width, scheme):
+    opened = Opened(browser, files[name], width, scheme)
+    page = opened.page
+    assert int(page.get_attribute("html", "data-drawn")) == len(opened.specs) == 2
+    assert page.locator(".mark-rect path").count() == fields
+    assert page.locator(".mark-symbol path").count() == points
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ratio = page.locator("th > button", has_text="ratio").first
+    ratio.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("table").first.locator("tbody th").first.inner_text() == "16", "the slowest comes first"
     assert opened.problems == []
     page.close()
 

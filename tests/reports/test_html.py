@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import time
 
 import pytest
-from support.recordings import RECORDED, record
-from support.ui import GPU_MACHINE, Demo, crossover_demo, racing_demo
+from support.recordings import RECORDED, long_race, record
+from support.ui import GPU_MACHINE, Demo, crossover_demo, hosts_demo, racing_demo
 
-from tfmon.cli.main import main
 from tfmon.model.events import LaneStarted
 from tfmon.model.readings import HostSample
 from tfmon.model.spec import LaneSpec
-from tfmon.recordings.library import FOLDER_VARIABLE
 from tfmon.reports.html import library, report
 from tfmon.reports.html.gather import gather
 from tfmon.reports.html.private import HIDDEN, hider
@@ -43,29 +40,6 @@ def hostile_race() -> Demo:
     demo.race(4)
     demo.fail("cpu", f"ValueError: /home/alice/x on node7: {HOSTILE}", "export API_KEY=hunter2")
     return demo
-
-
-@pytest.fixture
-def without_charts(monkeypatch):
-    """Reports without the script that draws, which takes seconds to put together."""
-    monkeypatch.setattr(library, "script", lambda: "window.vegaEmbed = () => {};")
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys, without_charts):
-    """Run `tfmon` in this process; return its exit code, stdout and stderr."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "recordings"))
-
-    def start(*words: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tfmon", *map(str, words)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        said = capsys.readouterr()
-        return left.value.code, said.out, said.err
-
-    return start
 
 
 def data_of(page: str, name: str):
@@ -172,6 +146,13 @@ class TestWhatStaysOut:
         assert all(secret in everything for secret in ("hunter2", "alice", "node7"))
         assert "<script>document" not in everything
 
+    def test_names_of_other_machines(self, tmp_path, without_charts, run):
+        record(tmp_path / "race.jsonl", hosts_demo)
+        page, _ = report.of_race(tmp_path / "race.jsonl", Wanted())
+        for text in (page, run("export", tmp_path / "race.jsonl", "--markdown")[1]):
+            assert "gpu2" not in text and "gpu3" not in text and f"{HIDDEN}/gpu:0" in text
+        assert "gpu2/gpu:0" in run("export", tmp_path / "race.jsonl", "--markdown", "--everything")[1]
+
     @pytest.mark.parametrize(
         ("text", "left"),
         [
@@ -273,16 +254,9 @@ def test_markdown_has_the_verdict_and_a_row_for_each_lane(run):
 
 
 def test_half_an_hour_is_written_in_time_and_small(tmp_path, without_charts):
-    def raced(seconds: int) -> Demo:
-        demo = Demo(mode="turns")
-        demo.go()
-        for _ in range(seconds):
-            demo.race(1, (6_200, 1_900))
-        return demo
-
     took_s = {}
     for seconds in (300, 1_800):
-        record(tmp_path / f"{seconds}.jsonl", lambda seconds=seconds: raced(seconds))
+        record(tmp_path / f"{seconds}.jsonl", lambda seconds=seconds: long_race(seconds))
         began_s = time.process_time()
         page, found = report.of_race(tmp_path / f"{seconds}.jsonl", Wanted())
         took_s[seconds] = time.process_time() - began_s

@@ -49,6 +49,15 @@ def small_race() -> Demo:
     return demo
 
 
+def long_race(seconds: int = 1_800) -> Demo:
+    """Race a CPU and a GPU in turns, with a sample of everything each second."""
+    demo = Demo(mode="turns")
+    demo.go()
+    for _ in range(seconds):
+        demo.race(1, (6_200, 1_900))
+    return demo
+
+
 _FOLDER = Path(tempfile.mkdtemp(prefix="tfmon-recorded-"))
 atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 

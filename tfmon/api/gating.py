@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from tfmon.api.result import RaceResult
 from tfmon.errors import UsageError
-from tfmon.recordings.compare import Side, compare, open_side
+from tfmon.recordings.compare import Side, compare_all, open_side, open_sides
 from tfmon.recordings.gate import Gate, judge
 from tfmon.recordings.library import find
 from tfmon.recordings.results import side_of_json
 
+Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
+"""A result, the file of a recording or of a JSON result, an id, `last`; or a folder of such files."""
 
-def diff(
-    baseline: RaceResult | str | os.PathLike[str],
-    run: RaceResult | str | os.PathLike[str],
-    *,
-    slower_than: float = 0.05,
-) -> Gate:
+
+def diff(baseline: Race | Sequence[Race], run: Race | Sequence[Race], *, slower_than: float = 0.05) -> Gate:
     """Return whether any lane of a run is slower than in the baseline, or that this cannot be told.
 
     Args:
-        baseline: The race to compare with: a result, the file of a recording or of a JSON result, an id, `last`.
-        run: The race that is judged.
+        baseline: The race to compare with, or several, each of which was raced beside one run.
+        run: The race that is judged, or as many.
         slower_than: A lane is slower when its throughput fell by more than this share.
 
     Raises:
@@ -31,11 +31,15 @@ def diff(
     """
     if not 0 < slower_than < 1:
         raise UsageError(f"slower_than={slower_than} is not possible", "it is a share from 0 to 1, such as 0.05")
-    return judge(compare(_side(baseline, "baseline"), _side(run, "run")), slower_than)
+    return judge(compare_all(_sides(baseline, "baseline"), _sides(run, "run")), slower_than)
 
 
-def _side(race: RaceResult | str | os.PathLike[str], name: str) -> Side:
-    if isinstance(race, RaceResult):
-        return side_of_json(race.to_json(), name, f"the {name}")
-    word = os.fspath(race)
-    return open_side(Path(word) if Path(word).is_file() else find(word))[0]
+def _sides(races: Race | Sequence[Race], name: str) -> list[Side]:
+    if isinstance(races, RaceResult):
+        return [side_of_json(races.to_json(), name, f"the {name}")]
+    if isinstance(races, str | os.PathLike):
+        path = Path(os.fspath(races))
+        if path.is_dir():
+            return [side for side, _ in open_sides(path)]
+        return [open_side(path if path.is_file() else find(str(path)))[0]]
+    return [side for race in races for side in _sides(race, name)]

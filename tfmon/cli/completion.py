@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,7 @@ BASH = r"""_tfmon_completion() {
             file) COMPREPLY=() ; compopt -o default ;;
             plain)
                 COMPREPLY+=("${value#"$kept"}")
-                [[ $value == *= ]] && compopt -o nospace ;;
+                [[ $value == *[=/] ]] && compopt -o nospace ;;
         esac
     done < <(COMP_WORDS="$line" COMP_CWORD=$count _TFMON_COMPLETE=bash_complete "$1")
 }
@@ -46,7 +47,7 @@ Complete = Callable[[click.Context, str], list[CompletionItem]]
 @click.command(short_help="Print what completes tfmon in your shell.")
 @click.argument("shell", required=False, type=click.Choice(SHELLS))
 def completion(shell: str | None) -> None:
-    """Print what completes commands, options, scenarios, knobs and runs in SHELL, by default your own.
+    """Print what completes commands, options, scenarios, knobs, runs and hosts in SHELL, by default your own.
 
     \b
     For example, in the file that your shell reads at its start:
@@ -60,12 +61,23 @@ def completion(shell: str | None) -> None:
         raise UsageError(f"there is no completion for {name or 'this shell'}", f"name one: {', '.join(SHELLS)}")
     root = click.get_current_context().find_root().command
     source = BASH if name == "bash" else kind(root, {}, "tfmon", VARIABLE).source()
+    if name == "zsh":
+        source = _without_blanks(source)
     # A value may have commas, as a lane has; Click has fish cut it at the first of them.
     click.echo(source.replace('(string split "," $completion)', '(string split -m 1 "," $completion)'))
 
 
+def _without_blanks(source: str) -> str:
+    """Return what Click has zsh do, without a blank after what is to go on, such as `prefetch=` and `gpu2/`."""
+    begin = '    if [ -n "$completions_with'
+    decided = "    local -a open; [[ -n ${(M)response:#*[=/]} ]] && open=(-S '')\n\n"
+    source = source.replace(begin, decided + begin, 1)
+    source = source.replace("completions_with_descriptions -U", 'completions_with_descriptions -U "${open[@]}"')
+    return source.replace("compadd -U -V", 'compadd -U "${open[@]}" -V')
+
+
 def complete_values(command: click.Command) -> None:
-    """Have the parameters of a command complete what only this machine knows: scenarios, knobs, runs."""
+    """Have the parameters of a command complete what only this machine knows: scenarios, knobs, runs, hosts."""
     for parameter in command.params:
         complete = _BY_NAME.get(parameter.name or "")
         if complete is not None:
@@ -100,8 +112,43 @@ def _settings(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _lanes(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     before, comma, rest = incomplete.rpartition(",")
     if not comma:
-        return [CompletionItem(word, help=said) for word, said in _devices() if word.startswith(rest)]
+        return [CompletionItem(word, help=said) for word, said in _places(rest)]
     return [CompletionItem(f"{before},{word}", help=said) for word, said in _setting(ctx, rest)]
+
+
+def _several_places(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    before, comma, rest = incomplete.rpartition(",")
+    return [CompletionItem(f"{before}{comma}{word}", help=said) for word, said in _places(rest)]
+
+
+def _places(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Yield the devices of this machine, and hosts; of a host the devices that it may have."""
+    host, slash, device = incomplete.rpartition("/")
+    if slash:
+        yield from ((f"{host}/{word}", "") for word in ("cpu", "gpu", "gpu:0") if word.startswith(device))
+        return
+    yield from ((word, said) for word, said in _devices() if word.startswith(incomplete))
+    yield from ((f"{host}/", "") for host in _host_names() if host.startswith(incomplete))
+
+
+def _hosts(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(host) for host in _host_names() if host.startswith(incomplete)]
+
+
+def _host_names() -> list[str]:
+    """Return the hosts of the settings file, and those that ssh's own has by name."""
+    from tfmon.runner.settings import config_path, read_file
+
+    names = list(read_file(config_path()).hosts)
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        for line in (Path.home() / ".ssh" / "config").read_text("utf-8").splitlines():
+            word, *hosts = line.replace("=", " ", 1).split() or [""]
+            names += [host for host in hosts if word.lower() == "host" and not set(host) & set("*?!")]
+    return list(dict.fromkeys(names))
+
+
+def _files(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
 
 
 def _devices() -> Iterator[tuple[str, str]]:
@@ -164,8 +211,14 @@ _BY_NAME: dict[str, Complete] = {
     "recording": _runs,
     "first": _runs,
     "second": _runs,
+    "naming": _runs,
     "settings": _settings,
+    "over": _settings,
     "lanes": _lanes,
     "lane": _lanes,
+    "places": _several_places,
+    "names": _hosts,
+    "host": _hosts,
+    **dict.fromkeys(("html", "output", "record", "resume", "chrome", "python", "ray_python"), _files),
 }
 """What completes a parameter, by its name."""

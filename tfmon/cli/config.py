@@ -30,6 +30,11 @@ def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) ->
 
     A flag goes before an environment variable such as TFMON_THEME, a variable before the settings file, and the
     file before the built-in value. TFMON_CONFIG names another file.
+
+    \b
+    For example:
+      tfmon config
+      tfmon config --init
     """
     path = config_path()
     if forget_variance:

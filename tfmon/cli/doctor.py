@@ -31,6 +31,12 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     With --host, the checks run on another machine; --python then names an interpreter there.
 
     Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable.
+
+    \b
+    For example:
+      tfmon doctor
+      tfmon doctor -v --python ~/tf/bin/python
+      tfmon doctor --host me@gpu2
     """
     from tfmon.reports.doctor import to_json, to_text
     from tfmon.runner import variance

@@ -61,6 +61,11 @@ def crossover(
     Two lanes race in slices at every power of two in the knob's range, and longer where the lead changes. By
     default they are the CPU and the idlest GPU; without a GPU, two variants on the CPU. Ctrl+C ends the
     measurement and prints what is known by then.
+
+    \b
+    For example:
+      tfmon crossover small-dense
+      tfmon crossover large-dense --from 16 --to 1024 --lane cpu --lane gpu
     """
     from tfmon.analysis.crossover import plan_crossover
     from tfmon.catalog import find_scenario
@@ -120,6 +125,11 @@ def tune(
     The lane trains on while tfmon tries, one change after the other, what may help against its bottleneck. Slices
     with and without the change alternate. A change that makes the lane faster is kept; it ends when nothing
     helps any more. Ctrl+C ends it and prints what is known by then.
+
+    \b
+    For example:
+      tfmon tune slow-preprocess
+      tfmon tune large-dense --lane gpu:0 --set prefetch=off
     """
     from tfmon.analysis.tuning import news
     from tfmon.catalog import command_scenario, find_scenario
@@ -214,6 +224,11 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
 
     Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless
     the command is interrupted.
+
+    \b
+    For example:
+      tfmon verify
+      tfmon verify small-dense large-dense --seconds 10
     """
     from tfmon.catalog import find_scenario, list_scenarios
     from tfmon.reports.verification import to_json, to_text

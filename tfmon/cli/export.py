@@ -1,8 +1,9 @@
-"""`tfmon export`: a recorded race for people (HTML, Markdown) and for other programs."""
+"""`tfmon export`: a recorded race or sweep for people (HTML, Markdown) and for other programs."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -57,7 +58,9 @@ def export(
     everything: bool,
     show: bool,
 ) -> None:
-    """Write RUN for a colleague or for other programs: a file, an id or its beginning; by default the last one.
+    """Write RUN for a colleague or for other programs: a file, an id or its beginning; by default the last race.
+
+    RUN may be the file of a sweep, too.
 
     What was not measured is not written. Units are in the names.
 
@@ -66,8 +69,10 @@ def export(
       tfmon export --html race.html
       tfmon export last~1 --markdown
       tfmon export last --csv -o race.csv
+      tfmon export night.sweep --html sweep.html
     """
     from tfmon.recordings.library import EXAMPLE, find
+    from tfmon.recordings.sweeps import is_sweep
 
     ways = [html is not None, markdown, as_csv, as_json, tensorboard is not None]
     if sum(ways) != 1:
@@ -80,7 +85,11 @@ def export(
         raise UsageError("tfmon export takes a RUN or --example, not both")
     path = EXAMPLE if example else find(recording or "last")
     with _one_line(html or output):
-        if html is not None:
+        if is_sweep(path):
+            if tensorboard is not None:
+                raise UsageError("--tensorboard is for races; a sweep has no steps", "--csv writes its table")
+            _sweep(path, html, output, wanted(everything=everything), (markdown, as_csv), force=force, show=show)
+        elif html is not None:
             write_html([path], Path(html), everything=everything, force=force, show=show)
         elif markdown:
             _markdown(path, output, everything=everything, force=force)
@@ -102,12 +111,17 @@ def write_html(paths: list[Path], target: Path, *, everything: bool, force: bool
     else:
         page, pair = of_pair(paths[0], paths[1], wanted(everything=everything))
         runs = list(pair)
-    with _file(str(target), force=force) as file:
-        file.write(page)
     for path, run in zip(paths, runs, strict=True):
         if run.torn:
             tell_torn(path)
-    click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=len(paths) > 1)
+    _page(target, page, force=force, show=show, err=len(paths) > 1)
+
+
+def _page(target: Path, page: str, *, force: bool, show: bool, err: bool = False) -> None:
+    """Write a report, say where, and open it in the browser if that is wanted."""
+    with _file(str(target), force=force) as file:
+        file.write(page)
+    click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
     if show and not _opened(target):
         click.echo(
             f"tfmon: there is no browser here to open it with; copy {target} to where there is one", err=True
@@ -158,6 +172,36 @@ def _markdown(path: Path, output: str | None, *, everything: bool, force: bool) 
     _warn_if_torn(opened)
     with _file(output, force=force) as target:
         target.write(text)
+
+
+def _sweep(
+    path: Path,
+    html: str | None,
+    output: str | None,
+    wanted: Wanted,
+    ways: tuple[bool, bool],
+    *,
+    force: bool,
+    show: bool,
+) -> None:
+    """Write a sweep as HTML, or else as Markdown, CSV or JSON; raises TfmonError and OSError."""
+    from tfmon.analysis.sweep import rank
+    from tfmon.recordings import sweeps
+    from tfmon.reports.html.report import of_sweep
+    from tfmon.reports.markdown import sweep_to_markdown
+    from tfmon.reports.sweep import to_csv, to_json
+
+    if target := html or output:
+        _check(Path(target), force=force)
+    found = rank(sweeps.read(path))
+    if html is not None:
+        _page(Path(html), of_sweep(path, found, sweeps.began(path), wanted), force=force, show=show)
+        return
+    markdown, as_csv = ways
+    text = sweep_to_markdown(found, wanted) if markdown else to_csv(found) if as_csv else ""
+    text = text or json.dumps(to_json(found, str(path)), indent=2, allow_nan=False)
+    with _file(output, force=force) as file:
+        file.write(text.rstrip("\n") + "\n")
 
 
 # ---------------------------------------------------------------- for other programs

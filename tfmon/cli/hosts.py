@@ -35,6 +35,11 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     With --ray the nodes of a Ray cluster are listed: their CPUs and GPUs, and how many are free.
 
     Exit codes: 0 all can be used, 1 one cannot, 2 wrong usage.
+
+    \b
+    For example:
+      tfmon hosts me@gpu2 gpu3
+      tfmon hosts --ray
     """
     if address is not None:
         if names:

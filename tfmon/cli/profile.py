@@ -44,6 +44,11 @@ def profile(
     """Profile some training steps of SCENARIO in one lane.
 
     The lane trains until it is steady. Then TensorFlow's profiler records the steps, and tfmon reads the trace.
+
+    \b
+    For example:
+      tfmon profile small-dense
+      tfmon profile conv --lane gpu:0 --steps 50 --chrome trace.json
     """
     from tfmon.catalog import find_scenario
     from tfmon.profile.breakdown import read_profile

@@ -156,10 +156,13 @@ def watch(
 ) -> None:
     """Watch your own training script, unchanged, in one lane.
 
-    For example: tfmon watch -- python train.py --epochs 3
-
     A Keras `fit` is seen without a change to the script. A loop of your own calls `report.step(...)`; see
     `python -m pydoc tfmon.report`.
+
+    \b
+    For example:
+      tfmon watch -- python train.py --epochs 3
+      tfmon watch --lane gpu:0 --headless -- python train.py
     """
     from tfmon.catalog import command_scenario
     from tfmon.runner.planner import RaceOptions

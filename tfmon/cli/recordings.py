@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tfmon.model.ports import RunInfo
     from tfmon.recordings.compare import Side
     from tfmon.recordings.library import Run
-    from tfmon.recordings.reader import Recording
 
 
 @click.command(short_help="Show a recorded race.")
@@ -35,6 +35,12 @@ def replay(
     """Show the recorded race RECORDING: a file, the id of a run or its beginning, or `last`.
 
     Space pauses, ← and → move by 5 s, `,` and `.` by one event, + and - change the speed; ? lists the other keys.
+
+    \b
+    For example:
+      tfmon replay last
+      tfmon replay --example
+      tfmon replay race.jsonl --json > result.json
     """
     from tfmon.analysis.analysis import analyse
     from tfmon.recordings.library import EXAMPLE, find
@@ -52,7 +58,8 @@ def replay(
             text = (
                 json.dumps(to_json(found, opened.header), indent=2, allow_nan=False) if as_json else to_text(found)
             )
-        _warn_if_torn(opened)
+        if opened.torn:
+            export.tell_torn(path)
         if example:
             click.echo(f"recorded on {opened.header.recorded_on}", err=True)
         click.echo(text)
@@ -79,6 +86,11 @@ def runs(as_json: bool, naming: tuple[str, str] | None) -> None:
 
     The commands replay, diff and export take an id from this list, its beginning, a name that was given, `last`,
     or `last~1` for the race before it; a race that still runs is not the last.
+
+    \b
+    For example:
+      tfmon runs
+      tfmon runs --name last baseline
     """
     from tfmon.recordings import library
 
@@ -154,22 +166,32 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     """Compare the recorded race SECOND with FIRST: how much faster each lane was, and what differed.
 
     Both are files (recordings, or results of `tfmon race --json`), ids of runs or their beginnings, `last`, or
-    `last~1` for the race before it.
+    `last~1` for the race before it. With --slower-than both may be folders of as many files, raced alternately.
 
     \b
     For example:
       tfmon diff last~1 last
       tfmon diff baseline.json run.json --slower-than 5%
+      tfmon diff baselines/ runs/ --slower-than 5%
     """
-    from tfmon.recordings.compare import compare
+    from tfmon.recordings.compare import compare_all
     from tfmon.recordings.gate import judge
     from tfmon.reports.diff import to_json, to_text
 
+    folders = [word for word in (first, second) if Path(word).is_dir()]
+    if folders and (slower_than is None or html is not None):
+        raise UsageError(
+            f"{folders[0]} is a folder of races, which only a gate takes", "--slower-than, without --html"
+        )
     if html is not None:
         export.write_pair(first, second, html, force=force)
     limit = None if slower_than is None else options.percentage("--slower-than", slower_than, 0.001)
-    comparison = compare(_side(first), _side(second))
-    gate = None if limit is None else judge(comparison, limit)
+    comparison, *others = races = compare_all(_sides(first), _sides(second))
+    if others:
+        comparison = replace(
+            comparison, notes=(*comparison.notes, f"these are the first of {len(races)} races each")
+        )
+    gate = None if limit is None else judge(races, limit)
     if as_json:
         click.echo(json.dumps(to_json(comparison, gate), indent=2, allow_nan=False))
     else:
@@ -178,21 +200,13 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
         sys.exit(gate.exit_code)
 
 
-def _side(word: str) -> Side:
-    from tfmon.recordings.compare import open_side
+def _sides(word: str) -> list[Side]:
+    from tfmon.recordings.compare import open_side, open_sides
     from tfmon.recordings.library import find
 
-    path = find(word)
-    side, torn = open_side(path)
-    if torn:
-        _tell_torn(path)
-    return side
-
-
-def _warn_if_torn(opened: Recording) -> None:
-    if opened.torn:
-        _tell_torn(opened.path)
-
-
-def _tell_torn(path: Path) -> None:
-    click.echo(f"tfmon: {path} is cut off at its end; this is what it holds", err=True)
+    folder = Path(word)
+    path = folder if folder.is_dir() else find(word)
+    found = open_sides(path) if folder.is_dir() else [open_side(path)]
+    if any(torn for _, torn in found):
+        export.tell_torn(path)
+    return [side for side, _ in found]

@@ -14,7 +14,13 @@ from tfmon.errors import UsageError
 @click.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_scenarios(as_json: bool) -> None:
-    """List the scenarios: those that come with tfmon, and your own."""
+    """List the scenarios: those that come with tfmon, and your own.
+
+    \b
+    For example:
+      tfmon list
+      tfmon list --json
+    """
     from tfmon.catalog import list_scenarios
 
     infos = list_scenarios()
@@ -37,7 +43,13 @@ def list_scenarios(as_json: bool) -> None:
 @click.command(short_help="Show what a scenario trains, and its knobs.")
 @click.argument("scenario")
 def show(scenario: str) -> None:
-    """Show what SCENARIO trains, and the knobs it has."""
+    """Show what SCENARIO trains, and the knobs it has.
+
+    \b
+    For example:
+      tfmon show small-dense
+      tfmon show ./mine.py
+    """
     from tfmon.catalog import find_scenario
     from tfmon.model import knobs
 
@@ -53,7 +65,12 @@ def show(scenario: str) -> None:
 @click.command(short_help="Write a scenario file to start from.")
 @click.argument("name")
 def new(name: str) -> None:
-    """Write a commented scenario file NAME.py that races at once."""
+    """Write a commented scenario file NAME.py that races at once.
+
+    \b
+    For example:
+      tfmon new mine
+    """
     path = write(name)
     click.echo(f"wrote {path}; tfmon race ./{path} races it")
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import median, stdev
 
 from tfmon.analysis import statistics
 from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, trimmed
 from tfmon.analysis.verdict import find_verdict
+from tfmon.errors import UsageError
 from tfmon.model.knobs import show
 from tfmon.model.lane_state import NOT_SAMPLED, LaneState
 from tfmon.model.race import CONCURRENT, BetweenProcesses, Machine
 from tfmon.model.readings import Reading
 from tfmon.model.readings import known as known_value
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header import Header
+from tfmon.recordings.header import Header, RecordingError
 from tfmon.recordings.library import run_id
 from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording, guard
@@ -28,6 +30,15 @@ _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_
 """Facts of a machine that are not found out for every race, nor in older recordings."""
 BLOCK = 5
 """Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
+STRETCHES = 5
+"""Stretches of a race that are compared to see slow changes: batch means, with Student's t."""
+BETWEEN_RACES_SD = 0.01
+"""Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
+
+A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005. On virtual
+machines with busy neighbours it was 0.03 to 0.08, so several races on each side say it themselves: it counts for
+one of them.
+"""
 ENOUGH = f"an interval takes {LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
 
 
@@ -48,10 +59,10 @@ class Measured:
         if len(known.lanes) > 1:
             took = contention([lane.slices])
             logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
-            return cls(trimmed(logs), took.others_cores, took.stolen_share)
+            return cls(slow_center(logs), took.others_cores, took.stolen_share)
         hosts = known.place_of(lane).history
         return cls(
-            trimmed(list(_blocks(lane))),
+            slow_center(list(_blocks(lane))),
             _mean_cores([one.others_cpu_pct for one in hosts]),
             _mean_cores([one.steal_pct for one in hosts]),
         )
@@ -156,6 +167,16 @@ def open_side(path: Path) -> tuple[Side, bool]:
     return side, opened.torn
 
 
+def open_sides(folder: Path) -> list[tuple[Side, bool]]:
+    """Return every race of a folder as `open_side` does, by the names of their files; raises RecordingError."""
+    found = [path for path in sorted(folder.iterdir()) if path.name.endswith((".json", ".jsonl", ".jsonl.gz"))]
+    if not found:
+        raise RecordingError(
+            f"the folder {folder} has no race", "it holds recordings, or results of tfmon race --json"
+        )
+    return [open_side(path) for path in found]
+
+
 def side_of(path: Path) -> tuple[Side, Recording]:
     """Return the race in a recording as one side of a comparison, and the recording; raises RecordingError."""
     with guard(path):
@@ -179,15 +200,27 @@ def compare(first: Side, second: Side) -> Comparison:
     )
 
 
+def compare_all(first: Sequence[Side], second: Sequence[Side]) -> list[Comparison]:
+    """Compare several races, each with that of the other side in the same place.
+
+    Raises:
+        UsageError: there are not as many.
+    """
+    if len(first) != len(second):
+        raise UsageError(
+            f"{len(first)} races cannot be compared with {len(second)}", "race both sides alternately, as often"
+        )
+    return [compare(one, other) for one, other in zip(first, second, strict=True)]
+
+
 def _change(
     first: Side, one: LaneState, second: Side, other: LaneState, prior: BetweenProcesses | None
 ) -> Change | None:
     """Return the throughput of one lane over that of another in another race.
 
-    The slices of two races are not paired, so each race has its own mean of logs with its interval. The interval
-    of the difference is the root of the sum of their squares and of the between-process variance.
+    The slices of two races are not paired, so each race has its own mean of logs with its interval.
     """
-    found = change_of(first.measured(one), second.measured(other), prior)
+    found = change_of([(first.measured(one), second.measured(other))], prior)
     if found is not None:
         return found
     old, new = one.steady.examples_per_s, other.steady.examples_per_s
@@ -195,28 +228,51 @@ def _change(
 
 
 def change_of(
-    before: Measured,
-    after: Measured,
-    prior: BetweenProcesses | None = None,
-    looks: Looks = AT_THE_END,
-    between_races: float = 0.0,
+    races: Sequence[tuple[Measured, Measured]], prior: BetweenProcesses | None = None, looks: Looks = AT_THE_END
 ) -> Change | None:
     """Return the throughput after over that before, with its interval; None from too few slices.
 
+    Half the interval is the root of the sum of squares of what the slices leave open, what equal processes differ
+    by, and what a machine's own speed changes by from one race to the next.
+
     Args:
-        before: What the first race measured of the lane.
-        after: What the second one measured.
+        races: What was measured of the lane before and after, once or several times.
         prior: What is known of how much equal processes differ.
         looks: How the interval is looked at.
-        between_races: Half the interval that the state of the machine adds from one race to the next.
     """
-    one, other = before.center, after.center
-    if one is None or other is None:
+    centers = [(before.center, after.center) for before, after in races]
+    known = [(one, other) for one, other in centers if one is not None and other is not None]
+    if not known or len(known) < len(races):
         return None
-    center = other.value - one.value
-    between = statistics.between_processes((), (), prior).reach(looks)
-    reach = math.hypot(one.reach(looks), other.reach(looks), between, between_races)
+    logs = [other.value - one.value for one, other in known]
+    center = sum(logs) / len(logs)
+    within = math.hypot(*(one.reach(looks) for pair in known for one in pair)) / len(logs)
+    processes = replace(statistics.between_processes((), (), prior), processes=len(logs))
+    reach = math.hypot(within, processes.reach(looks), between_races(logs).reach(looks))
     return Change(math.exp(center), math.exp(center - reach), math.exp(center + reach))
+
+
+def between_races(logs: Sequence[float]) -> statistics.Between:
+    """Return what the speed of a machine differs by between two races, from log ratios that should be the same."""
+    mean, supposed = sum(logs) / len(logs), statistics.SUPPOSED_DEGREES if len(logs) == 1 else 1
+    degrees = supposed + len(logs) - 1
+    squares = supposed * BETWEEN_RACES_SD**2 + sum((one - mean) ** 2 for one in logs)
+    return statistics.Between(math.sqrt(squares / degrees), degrees, len(logs))
+
+
+def slow_center(logs: Sequence[float]) -> Center | None:
+    """Return the mean of logs in their order, as unsure as slow changes of the machine make it.
+
+    Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
+    stretches tells of slow changes, and the wider interval counts. None from too few values.
+    """
+    center = trimmed(logs)
+    if center is None or len(logs) < 2 * STRETCHES:
+        return center
+    edges = [round(place * len(logs) / STRETCHES) for place in range(STRETCHES + 1)]
+    middles = [median(logs[edges[place] : edges[place + 1]]) for place in range(STRETCHES)]
+    slow = Center(center.value, stdev(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
+    return max(center, slow, key=Center.reach)
 
 
 def _blocks(lane: LaneState) -> Iterator[float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -18,12 +18,6 @@ SLOWER: GateKind = "slower"
 NOT_SLOWER: GateKind = "not slower"
 CANNOT_TELL: GateKind = "cannot tell"
 
-BETWEEN_RACES = 0.04
-"""Half the 95 % interval of what a quiet machine is supposed to change a throughput by from one race to the next.
-
-A judgement, not a measurement: on a virtual machine with busy neighbours, 22 equal races of 12 s had a standard
-deviation of 7.7 %. `tests/benchmarks/gate.py` on a quiet machine is what should settle it.
-"""
 OTHERS = 0.1
 """Share of all cores that other programs keep busy from which on they may be what made a lane slower."""
 STOLEN = 0.05
@@ -77,32 +71,47 @@ class Gate:
         return "\n".join([said[self.kind], *(f"  {lane.lane}: {lane.reason}" for lane in self.lanes)])
 
 
-def judge(comparison: Comparison, limit: float) -> Gate:
-    """Return whether any lane of the second race is slower than in the first by more than a share of its speed.
+def judge(races: Sequence[Comparison], limit: float) -> Gate:
+    """Return whether any lane became slower by more than a share of its speed.
+
+    Args:
+        races: A baseline and a run, or several of each.
+        limit: The share.
 
     Raises:
         UsageError: the races are of different scenarios, or have no lane in common.
     """
-    first, second = comparison.first, comparison.second
-    one, other = first.header.scenario, second.header.scenario
-    if one != other:
-        raise UsageError(f"the baseline is of {one} and the run of {other}", "race the same scenario for both")
-    if not comparison.lanes:
-        raise UsageError("the baseline and the run have no lane in common", "; ".join(comparison.unpaired))
-    looks = Looks(choices=len(comparison.lanes))
-    return Gate(limit, tuple(_judge(comparison, pair, limit, looks) for pair in comparison.lanes))
+    for one in races:
+        before, after = one.first.header.scenario, one.second.header.scenario
+        if before != after:
+            raise UsageError(
+                f"the baseline is of {before} and the run of {after}", "race the same scenario for both"
+            )
+        if not one.lanes:
+            raise UsageError("the baseline and the run have no lane in common", "; ".join(one.unpaired))
+    lanes = [
+        [(one, pair) for one in races for pair in one.lanes if _same(pair, wanted)] for wanted in races[0].lanes
+    ]
+    looks = Looks(choices=len(lanes))
+    return Gate(limit, tuple(_judge(pairs, len(races), limit, looks) for pairs in lanes))
 
 
-def _judge(comparison: Comparison, pair: LanePair, limit: float, looks: Looks) -> LaneGate:
-    first, second = comparison.first, comparison.second
-    before, after = first.measured(pair.first), second.measured(pair.second)
-    lane = lane_name(pair.second)
-    reason = "; ".join(_obstacles(first, second, pair, before, after))
-    found = change_of(before, after, second.end.race.between, looks, BETWEEN_RACES)
+def _same(one: LanePair, other: LanePair) -> bool:
+    return (one.first.spec.id, one.second.spec.id) == (other.first.spec.id, other.second.spec.id)
+
+
+def _judge(pairs: Sequence[tuple[Comparison, LanePair]], count: int, limit: float, looks: Looks) -> LaneGate:
+    """Return what the gate says of one lane, which every race should have."""
+    measured = [(one.first.measured(pair.first), one.second.measured(pair.second)) for one, pair in pairs]
+    obstacles = [] if len(pairs) == count else ["not every race has it"]
+    for (one, pair), figures in zip(pairs, measured, strict=True):
+        obstacles += _obstacles(one.first, one.second, pair, *figures)
+    lane, reason = lane_name(pairs[0][1].second), "; ".join(dict.fromkeys(obstacles))
+    found = change_of(measured, pairs[0][0].second.end.race.between, looks)
     if reason or found is None or found.low is None or found.high is None:
         ratio = found.ratio if found is not None else None
         return LaneGate(lane, CANNOT_TELL, reason or "too few slices were measured: race for longer", ratio)
-    said = _said(found.ratio, found.low, found.high)
+    said = _said(found.ratio, found.low, found.high) + (f", {count} races each" if count > 1 else "")
     width = 1 - found.low / found.ratio
     if found.high < 1 - limit:
         return LaneGate(lane, SLOWER, said, found.ratio, found.low, found.high)

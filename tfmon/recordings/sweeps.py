@@ -21,6 +21,8 @@ from tfmon.model.sweep import Combination, SweepEvent, SweepPlan, SweepState, Vi
 
 SCHEMA = 1
 """Of the files; one of another is refused."""
+SUFFIX = ".sweep"
+_BEGINS = b'{"type":"SweepHeader",'
 LARGEST = 256 * 2**20
 """A larger file is no sweep."""
 
@@ -111,7 +113,7 @@ def create_in(folder: Path, scenario: str, state: SweepState) -> SweepFile:
     word = "".join(one if one.isalnum() or one in "._-" else "-" for one in scenario).strip("-.")[:40] or "sweep"
     stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}"
     for number in range(1, 100):
-        path = folder / f"{stem}{'' if number == 1 else f'-{number}'}.sweep"
+        path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{SUFFIX}"
         if not path.exists():
             return create(path, state)
     raise UsageError(f"{folder} has too many sweeps of this second")
@@ -124,6 +126,24 @@ def read(path: Path) -> SweepState:
         TfmonError: it cannot be read, or is no sweep.
     """
     return _parse(path, _load(path))[0]
+
+
+def is_sweep(path: Path) -> bool:
+    """Return whether a file is that of a sweep, by its name or its beginning."""
+    if path.suffix == SUFFIX:
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_BEGINS)) == _BEGINS
+    except OSError:
+        return False
+
+
+def began(path: Path) -> str:
+    """Return when a sweep began, from a file that `read` has read."""
+    with path.open("rb") as file:
+        header: SweepHeader = codec.read(codec.parse(file.readline()), SweepHeader)
+    return header.began
 
 
 def resume(path: Path) -> tuple[SweepState, SweepFile]:

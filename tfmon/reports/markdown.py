@@ -1,18 +1,24 @@
-"""The result of a race as Markdown: the verdict, a table, and what it was measured on. Pure."""
+"""The result of a race or a sweep as Markdown: the verdict, a table, and what it was measured on. Pure."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
 from tfmon.analysis.finish import finish_lines
+from tfmon.analysis.sweep import Found
+from tfmon.analysis.sweep_text import answer, progress_text, troubles
 from tfmon.errors import TfmonError
 from tfmon.recordings.header import Header
-from tfmon.reports.html.private import hider, keep, strangers_in
-from tfmon.reports.html.report import Wanted
+from tfmon.reports.html import sweep
+from tfmon.reports.html.report import Wanted, race_hider, sweep_hider
+from tfmon.reports.sweep import NUMBERS, learns_note, rows_of
 
 _HEADS = ("lane", "examples/s", "95 % CI", "step p50", "p95", "loss", "memory", "CPU", "bottleneck")
+MOST_ROWS = 40
+"""Most combinations in a table that is pasted."""
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
 """What Markdown would take for markup; not `_` within a word."""
 
@@ -20,32 +26,58 @@ _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
 def to_markdown(found: Analysis, header: Header, wanted: Wanted) -> str:
     """Return the result as Markdown; without names of hosts and users, unless everything is wanted."""
     snapshot, verdict = found.snapshot, found.verdict
-    hide = keep if wanted.everything else hider({snapshot.machine.hostname}, strangers_in(snapshot))
+    troubles = [f"{one.lane.title}: {one.lane.trouble.message}" for one in found.lanes if one.lane.trouble]
+    notes = [verdict.note, *finish_lines(snapshot), snapshot.race.interrupted, *troubles]
+    notes += [_measured(found), header.recorded_on]
+    try:
+        again = wanted.again(snapshot)
+    except TfmonError as error:
+        again, notes = "", [*notes, f"no command line repeats it: {error.line}"]
+    table = [_HEADS, *map(_cells, found.lanes)]
+    return _written([verdict.text], table, notes, again, race_hider(wanted, snapshot), left=(0, 8))
+
+
+def sweep_to_markdown(found: Found, wanted: Wanted) -> str:
+    """Return the ranking of a sweep as Markdown; without names of hosts, unless everything is wanted."""
+    plan = found.state.plan
+    heads, *rows = rows_of(found)
+    more = len(rows) - MOST_ROWS
+    notes = [
+        f"{plan.scenario}: {progress_text(found)}",
+        *troubles(found),
+        f"… and {more} more combinations" if more > 0 else "",
+        learns_note(found),
+        f"measured on {'; '.join(sweep.machines(plan))}",
+    ]
+    left = [place for place, name in enumerate(heads) if name not in NUMBERS]
+    hide, again = sweep_hider(found, wanted), sweep.command_line(plan)
+    return _written(answer(found), [heads, *rows[:MOST_ROWS]], notes, again, hide, left=left)
+
+
+def _written(
+    verdicts: Sequence[str],
+    table: Sequence[Sequence[str]],
+    notes: Sequence[str],
+    again: str,
+    hide: Callable[[str], str],
+    *,
+    left: Collection[int],
+) -> str:
+    """Return verdicts, a table whose columns at `left` hold words, notes, and the command that does it again."""
 
     def text(words: str) -> str:
         return _SPECIAL.sub(r"\\\1", hide(" ".join(words.split())))
 
-    rows = [_HEADS, tuple("---" if place in (0, 8) else "---:" for place in range(len(_HEADS)))]
-    rows += [tuple(map(text, _cells(lane))) for lane in found.lanes]
-    lines = [
-        f"**{text(verdict.text)}**",
+    heads, *rows = table
+    ruled = [heads, ["---" if place in left else "---:" for place in range(len(heads))]]
+    ruled += [[text(cell) for cell in row] for row in rows]
+    lines = [line for verdict in verdicts for line in (f"**{text(verdict)}**", "")]
+    lines += [
+        *("| " + " | ".join(row) + " |" for row in ruled),
         "",
-        *("| " + " | ".join(row) + " |" for row in rows),
-        "",
-        *(
-            f"- {text(note)}"
-            for note in (verdict.note, *finish_lines(snapshot), snapshot.race.interrupted)
-            if note
-        ),
-        *(f"- {text(f'{one.lane.title}: {one.lane.trouble.message}')}" for one in found.lanes if one.lane.trouble),
-        f"- {text(_measured(found))}",
-        f"- {text(header.recorded_on)}",
+        *(f"- {text(note)}" for note in notes if note),
     ]
-    try:
-        again = hide(wanted.again(snapshot))
-    except TfmonError as error:
-        again, lines = "", [*lines, f"- no command line repeats it: {text(error.line)}"]
-    if again:
+    if again := hide(again):
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", again)), default=0))
         lines += ["", fence, again, fence]
     return "\n".join(lines) + "\n"

@@ -15,6 +15,8 @@ from tfmon.reports import estimate_json, head, scaling_json, table
 
 LEARNS = "* does not learn the same as the baseline (another {}): a faster step is not all that counts"
 """Stands below a table in which a row is marked."""
+NUMBERS = ("ratio", "ex/s", "memory")
+"""Columns of the table that are aligned to the right."""
 
 
 def to_json(found: Found, file: str = "") -> dict[str, Any]:
@@ -92,37 +94,43 @@ def to_csv(found: Found) -> str:
 
 def to_text(found: Found, file: str = "") -> str:
     """Return the answer and the table, the best combination first, as plain text."""
-    state, plan = found.state, found.state.plan
+    plan = found.state.plan
     over = " × ".join(f"{len(values)} {knob}" for knob, values in plan.over.items())
     lines = [f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"]
     lines += answer(found)
     lines += troubles(found)
     lines += [progress_text(found), ""]
-    several, head_cells = len(plan.kinds) > 1, [short_name(knob) for knob in plan.over]
-    names = [
-        *head_cells,
-        *(["device"] if several else []),
-        "ratio",
-        "95 % interval",
-        "ex/s",
-        "memory",
-        "limited by",
-    ]
-    rows = [[*names, "place", "state"], *(_cells(row, several=several) for row in found.ranked)]
-    at = len(head_cells) + several
-    lines += table(rows, right=(at, at + 2, at + 3))
-    reasons = [row for row in found.ranked if row.reason]
-    if reasons:
-        lines += ["", *(f"{_name(row)}: {row.state}: {row.reason}" for row in reasons)]
-    learns = dict.fromkeys(knob.replace("_", " ") for row in found.rows for knob in row.learns)
-    if learns:
-        lines += ["", LEARNS.format(" or ".join(learns))]
+    rows = rows_of(found)
+    lines += table(rows, right=[place for place, name in enumerate(rows[0]) if name in NUMBERS])
+    for below in (reason_lines(found), [note] if (note := learns_note(found)) else []):
+        lines += ["", *below] if below else []
     if file:
         again = [f"saved in {file}"]
         if any(row.outcome == OPEN for row in found.rows):
             again.append(f"tfmon sweep --resume {file} goes on with it")
         lines += ["", "; ".join(again)]
     return "\n".join(lines)
+
+
+def rows_of(found: Found) -> list[list[str]]:
+    """Return the ranking as cells, the head first: knobs, device where there are several, figures, state."""
+    plan, several = found.state.plan, len(found.state.plan.kinds) > 1
+    heads = [
+        *map(short_name, plan.over), *(["device"] if several else []),
+        "ratio", "95 % interval", "ex/s", "memory", "limited by", "place", "state",
+    ]  # fmt: skip
+    return [heads, *(_cells(row, several=several) for row in found.ranked)]
+
+
+def reason_lines(found: Found) -> list[str]:
+    """Return why combinations have no figure, or died."""
+    return [f"{_name(row)}: {row.state}: {row.reason}" for row in found.ranked if row.reason]
+
+
+def learns_note(found: Found) -> str:
+    """Say which ratios are of combinations that learn something else; empty if none is."""
+    learns = dict.fromkeys(knob.replace("_", " ") for row in found.rows for knob in row.learns)
+    return LEARNS.format(" or ".join(learns)) if learns else ""
 
 
 def _name(row: Row) -> str:

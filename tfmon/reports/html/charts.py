@@ -70,12 +70,12 @@ class Line:
     text: str
 
 
-def _number(field: str, title: str | None, *, axis: Spec | None = None, **scale: Any) -> Spec:  # noqa: ANN401
+def number(field: str, title: str | None, *, axis: Spec | None = None, **scale: Any) -> Spec:  # noqa: ANN401
     """Return how a number is placed on an axis."""
     return {"field": field, "type": "quantitative", "title": title, "axis": axis or {}, "scale": scale}
 
 
-def _word(field: str, title: str | None = None, **more: Any) -> Spec:  # noqa: ANN401
+def word(field: str, title: str | None = None, **more: Any) -> Spec:  # noqa: ANN401
     """Return how a word is placed, or what a tooltip says of it."""
     return {"field": field, "type": "nominal", "title": title, **more}
 
@@ -92,7 +92,7 @@ def _time(rows: Sequence[Spec]) -> Spec:
         "labelOverlap": "greedy",
         "labelSeparation": 8,
     }
-    return _number("t", "time since the start signal", axis={**axis, "values": ticks}, nice=False)
+    return number("t", "time since the start signal", axis={**axis, "values": ticks}, nice=False)
 
 
 _RULE = {"type": "rule", "stroke": "currentColor", "strokeDash": [3, 3], "opacity": 0.6}
@@ -123,45 +123,66 @@ def over_time(
     """
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
     across = _time(rows)
-    tooltip = [_word("n", "of"), _word("at", "time"), _word("w", title), _word("d", "note")]
-    value = _number("v", title, zero=zero, axis={"format": "~s"})
+    tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
+    value = number("v", title, zero=zero, axis={"format": "~s"})
     layers: list[Spec] = []
     shaded = [{"s": one.key, "t": round(one.since_s, 3), "u": round(one.until_s, 3)} for one in shades]
     if shaded:
         mark = {"type": "rect", "fill": "var(--shade)", "aria": False}
-        layers.append(_layer(shaded, mark, {"x": across, "x2": {"field": "u"}}))
+        layers.append(layer(shaded, mark, {"x": across, "x2": {"field": "u"}}))
     if lines:
         marked = [
             {"s": one.key, "t": round(one.at_s, 3), "l": one.text, "y": 2 + 13 * (place % 3)}
             for place, one in enumerate(lines)
         ]
-        layers.append(_layer(marked, _RULE, {"x": across}))
+        layers.append(layer(marked, _RULE, {"x": across}))
         if labels:
             text = {"type": "text", "align": "left", "baseline": "top", "dx": 3, "fill": "currentColor"}
-            place_of = {"x": across, "y": {**_number("y", None), "scale": None}, "text": _word("l")}
-            layers.append(_layer(marked, {**text, "limit": 160}, place_of))
+            place_of = {"x": across, "y": {**number("y", None), "scale": None}, "text": word("l")}
+            layers.append(layer(marked, {**text, "limit": 160}, place_of))
     layers.append(_lines(rows, series, across, value, tooltip))
-    return _chart(layers, about, TALL if tall else LOW)
+    return chart(layers, about, TALL if tall else LOW)
 
 
 def distribution(series: Sequence[Series], title: str, about: str) -> Spec:
     """Return a chart of how often values on a logarithmic axis occur."""
     axis = {"grid": False, "format": "~g", "labelOverlap": True}
-    across = _number("t", title, axis=axis, type="log", nice=False)
-    tooltip = [_word("n", "of"), _word("d", "step time"), _word("w", "share")]
-    value = _number("v", "% of the steps")
+    across = number("t", title, axis=axis, type="log", nice=False)
+    tooltip = [word("n", "of"), word("d", "step time"), word("w", "share")]
+    value = number("v", "% of the steps")
     lines = _lines(_rows(series), series, across, value, tooltip, mark="step", ends=False)
-    return _chart([lines], about, TALL - 60)
+    return chart([lines], about, TALL - 60)
 
 
-def curve(series: Sequence[Series], title: str, knob: str, about: str, crossings: Sequence[float]) -> Spec:
-    """Return a chart of throughput over the values of a knob, with the values at which the lead changes."""
-    axis = {"format": "~g", "labelOverlap": True}
-    across = _number("t", knob, axis=axis, type="log", base=2, nice=False)
-    tooltip = [_word("n", "of"), _word("t", knob), _word("w", title), _word("d", "95 % CI")]
-    crossed = [_layer([{"s": "", "t": at} for at in crossings], _RULE, {"x": across})] if crossings else []
-    value = _number("v", title, zero=True, axis={"format": "~s"})
-    return _chart([*crossed, _lines(_rows(series), series, across, value, tooltip, dots=True)], about, TALL)
+def curve(
+    series: Sequence[Series],
+    title: str,
+    knob: str,
+    about: str,
+    *,
+    crossings: Sequence[float] = (),
+    spans: Iterable[tuple[str, float, float, float]] = (),
+) -> Spec:
+    """Return a chart of figures over the values of a knob.
+
+    Args:
+        series: Its lines.
+        title: Of the axis of the figures, with the unit.
+        knob: The knob; its values are above 0.
+        about: What a screen reader says of it.
+        crossings: Values at which the lead changes.
+        spans: Intervals: the key of the series, the value of the knob, and both ends.
+    """
+    ticks = sorted({point[0] for one in series for point in one.points})
+    axis = {"format": "~g", "labelOverlap": True, "values": ticks}
+    across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)
+    tooltip = [word("n", "of"), word("t", knob), word("w", title), word("d", "95 % CI")]
+    crossed = [layer([{"s": "", "t": at} for at in crossings], _RULE, {"x": across})] if crossings else []
+    value = number("v", title, zero=True, axis={"format": "~s"})
+    reaching = [{"s": key, "t": at, "v": low, "u": high} for key, at, low, high in spans]
+    encoding = {"x": across, "y": value, "y2": {"field": "u"}, "color": _colour(series)}
+    reach = [layer(reaching, {"type": "rule", "opacity": 0.5, "strokeWidth": 3}, encoding)] if reaching else []
+    return chart([*crossed, *reach, _lines(_rows(series), series, across, value, tooltip, dots=True)], about, TALL)
 
 
 def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], about: str) -> Spec:
@@ -172,17 +193,17 @@ def bars(rows: Sequence[tuple[str, str, str, float]], parts: Sequence[str], abou
     ]
     colours = {"domain": list(parts), "range": [f"var(--part{place})" for place in range(len(parts))]}
     encoding = {
-        "y": _word("s", sort=None, axis={"labelFontWeight": "bold"}),
-        "x": {**_number("v", "% of the time of a step", domain=[0, 100]), "stack": "zero"},
-        "color": _word("p", legend=None, scale=colours),
+        "y": word("s", sort=None, axis={"labelFontWeight": "bold"}),
+        "x": {**number("v", "% of the time of a step", domain=[0, 100]), "stack": "zero"},
+        "color": word("p", legend=None, scale=colours),
         "order": {"field": "o", "type": "quantitative"},
-        "tooltip": [_word("n", "of"), _word("p", "part"), _word("w", "share")],
+        "tooltip": [word("n", "of"), word("p", "part"), word("w", "share")],
     }
-    layer = _layer(values, {"type": "bar", "stroke": "var(--page)", "strokeWidth": 1}, encoding)
-    return _chart([layer], about, 40 * len({key for key, *_ in rows}) + 10)
+    stacked = layer(values, {"type": "bar", "stroke": "var(--page)", "strokeWidth": 1}, encoding)
+    return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)
 
 
-def intervals(rows: Sequence[tuple[str, float, float | None, float | None, str]], about: str) -> Spec:
+def intervals(rows: Sequence[tuple[str, float, float | None, float | None, str]], about: str, title: str) -> Spec:
     """Return ratios with their intervals beside 1: for each the name, ratio, both ends and the words."""
     ends = [(value if low is None else low, value if high is None else high) for _, value, low, high, _ in rows]
     values = [
@@ -191,19 +212,19 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None, str]]
     ]
     least, most = min([1.0, *(low for low, _ in ends)]), max([1.0, *(high for _, high in ends)])
     limits = {"type": "log", "nice": False, "padding": 30, "domainMin": least, "domainMax": most}
-    across = _number("v", "second race / first race", axis={"format": "~g", "labelOverlap": True}, **limits)
+    across = number("v", title, axis={"format": "~g", "labelOverlap": True}, **limits)
     named = {
-        "y": _word("n", sort=None, axis={"labelLimit": 160}),
-        "tooltip": [_word("n", "of"), _word("w", "second / first")],
+        "y": word("n", sort=None, axis={"labelLimit": 160}),
+        "tooltip": [word("n", "of"), word("w", title)],
     }
     reach = {"type": "rule", "stroke": "var(--lane0)", "strokeWidth": 3}
     dot = {"type": "point", "filled": True, "size": 90, "fill": "var(--lane0)", "opacity": 1}
     layers = [
-        _layer([{"s": "", "v": 1}], _RULE, {"x": across}),
-        _layer(values, reach, {**named, "x": {**across, "field": "low"}, "x2": {"field": "high"}}),
-        _layer(values, dot, {**named, "x": across}),
+        layer([{"s": "", "v": 1}], _RULE, {"x": across}),
+        layer(values, reach, {**named, "x": {**across, "field": "low"}, "x2": {"field": "high"}}),
+        layer(values, dot, {**named, "x": across}),
     ]
-    return _chart(layers, about, 40 * len(rows) + 10)
+    return chart(layers, about, 40 * len(rows) + 10)
 
 
 # ---------------------------------------------------------------- parts of charts
@@ -218,7 +239,14 @@ def _rows(series: Sequence[Series]) -> list[Spec]:
     ]
 
 
-def _layer(values: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
+def _colour(series: Sequence[Series]) -> Spec:
+    """Return the colours of the series."""
+    scale = {"domain": [one.key for one in series], "range": [one.colour for one in series]}
+    return word("s", legend=None, scale=scale)
+
+
+def layer(values: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
+    """Return marks for these rows."""
     return {"data": {"values": values}, "transform": [_SHOWN], "mark": mark, "encoding": encoding}
 
 
@@ -234,9 +262,9 @@ def _lines(
     ends: bool = True,
 ) -> Spec:
     """Return lines with a point for every value, of which the one next to the pointer is shown with its values."""
-    keys = [one.key for one in series]
-    colour = _word("s", legend=None, scale={"domain": keys, "range": [one.colour for one in series]})
-    dash = _word("s", legend=None, scale={"domain": keys, "range": [one.dash for one in series]})
+    dash = word(
+        "s", legend=None, scale={"domain": [one.key for one in series], "range": [one.dash for one in series]}
+    )
     shown: Any = {"value": 1}
     if not dots:
         shown = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
@@ -257,14 +285,15 @@ def _lines(
             {
                 "transform": [{"filter": "datum.v != null"}, last, {"filter": "datum.back == 1"}],
                 "mark": {"type": "text", "align": "left", "dx": 5, "fontWeight": "bold"},
-                "encoding": {"text": _word("s")},
+                "encoding": {"text": word("s")},
             }
         )
-    encoding = {"x": across, "y": value, "color": colour}
+    encoding = {"x": across, "y": value, "color": _colour(series)}
     return {"data": {"values": rows}, "transform": [_SHOWN], "encoding": encoding, "layer": layers}
 
 
-def _chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
+def chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
+    """Return a chart of these layers, as wide as the page has room."""
     words = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
     lines = {"gridColor": "var(--grid)", "domainColor": "var(--axis)", "tickColor": "var(--axis)"}
     return {

@@ -70,7 +70,9 @@ def ratios(writer: Writer, found: Comparison) -> Html:
     if not bars:
         return writer.table(rows)
     about = "Throughput of the second race over that of the first; right of the dashed line the second was faster."
-    return writer.figure("Ratios", about, charts.intervals(bars, f"Ratios. {about}"), writer.table(rows))
+    return writer.figure(
+        "Ratios", about, charts.intervals(bars, f"Ratios. {about}", "second race / first race"), writer.table(rows)
+    )
 
 
 def _cells(change: Change | None) -> list[str]:

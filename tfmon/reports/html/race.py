@@ -277,7 +277,7 @@ def crossover(writer: Writer, run: Run) -> Html:
     names = run.names
     lanes = [run.end.lane(name) for name in state.lanes]
     knob = found.knob.replace("_", " ")
-    series = []
+    series, spans = [], []
     for lane, part in zip(lanes, ("first", "second"), strict=True):
         points: list[course.Point] = []
         for place in found.places:
@@ -285,6 +285,7 @@ def crossover(writer: Writer, run: Run) -> Html:
             if speed is not None:
                 note = f"{units.rate(speed.low)} to {units.rate(speed.high)}"
                 points.append((float(place.value), float(f"{speed.value:.5g}"), units.rate(speed.value), note))
+                spans.append((run.key(lane), float(place.value), speed.low, speed.high))
         series.append(Series(run.key(lane), names[lane.spec.name], list(run.lanes).index(lane), points))
     ids = (run.key(lanes[0]), run.key(lanes[1]))
     rows = [[knob, *(f"{id} examples/s" for id in ids), "ahead"]]
@@ -295,6 +296,8 @@ def crossover(writer: Writer, run: Run) -> Html:
         numbers = [speed.value if speed else None for speed in (place.first, place.second)]
         values.append([float(place.value), *numbers, place.ratio.value if place.ratio else None])
     ended = ended_text(state)
-    spec = charts.curve(series, "examples/s", knob, found.text, [one.about for one in found.crossings])
+    spec = charts.curve(
+        series, "examples/s", knob, found.text, crossings=[one.about for one in found.crossings], spans=spans
+    )
     table = writer.table(rows, left=(3,), sortable=True, values=values)
     return writer.figure("Crossover", found.text, spec, writer.tag("p", ended) if ended else NOTHING, table)

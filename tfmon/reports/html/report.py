@@ -1,23 +1,26 @@
-"""Puts a report together: of one race, or of two that are compared."""
+"""Puts a report together: of one race, of two that are compared, or of a sweep."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tfmon
+from tfmon.analysis.sweep import Found
 from tfmon.doctor.report import Report, run_checks
 from tfmon.errors import TfmonError
+from tfmon.hosts.reservation import is_ray, word_of
 from tfmon.model.session import Snapshot
 from tfmon.reports import diff
 from tfmon.reports import race as result
-from tfmon.reports.html import library, pair, race
+from tfmon.reports import sweep as ranking
+from tfmon.reports.html import library, pair, race, sweep
 from tfmon.reports.html.gather import Run, gather
 from tfmon.reports.html.private import HIDDEN, hider, keep, strangers_in
 from tfmon.reports.html.writer import Html, Writer
@@ -40,7 +43,7 @@ def of_race(path: Path, wanted: Wanted) -> tuple[str, Run]:
     with ThreadPoolExecutor(1) as pool:
         script = pool.submit(library.script)
         run = gather(path)
-        writer = Writer(_hider([run], wanted))
+        writer = Writer(race_hider(wanted, run.end))
         told = result.to_json(run.found, run.header)
         parts = [race.head(writer, run), race.controls(writer, run), *_sections(writer, run, wanted)]
         page = writer.page(f"tfmon: {run.header.scenario}", script.result(), *parts, _foot(writer, told, wanted))
@@ -53,7 +56,7 @@ def of_pair(first: Path, second: Path, wanted: Wanted) -> tuple[str, tuple[Run, 
         script = pool.submit(library.script)
         runs = gather(first, pair.PREFIXES[0]), gather(second, pair.PREFIXES[1])
         found = pair.comparison_of(*runs)
-        writer = Writer(_hider(runs, wanted))
+        writer = Writer(race_hider(wanted, *(run.end for run in runs)))
         parts = [pair.head(writer, found)]
         for run, name in zip(runs, ("first", "second"), strict=True):
             parts.append(race.controls(writer, run, f"lanes shown of the {name} race"))
@@ -66,6 +69,33 @@ def of_pair(first: Path, second: Path, wanted: Wanted) -> tuple[str, tuple[Run, 
         title = f"tfmon: {runs[0].id} and {runs[1].id}"
         page = writer.page(title, script.result(), *parts, _foot(writer, diff.to_json(found), wanted))
     return page, runs
+
+
+def of_sweep(path: Path, found: Found, began: str, wanted: Wanted) -> str:
+    """Return the report of a sweep; raises UsageError.
+
+    Args:
+        path: Its file.
+        found: What it came to.
+        began: When.
+        wanted: What the report is to hold.
+    """
+    script, plan = library.script(), found.state.plan
+    writer = Writer(sweep_hider(found, wanted))
+    parts = [sweep.head(writer, found, began), *sweep.sections(writer, found)]
+    told = ranking.to_json(found, str(path))
+    return writer.page(f"tfmon: sweep of {plan.scenario}", script, *parts, _foot(writer, told, wanted))
+
+
+def sweep_hider(found: Found, wanted: Wanted) -> Callable[[str], str]:
+    """Return what takes out of a text whose machines they were that a sweep was measured on."""
+    if wanted.everything:
+        return keep
+    plan = found.state.plan
+    kinds = " ".join(plan.machines.values())  # a kind of GPU that Ray is asked for is nobody's name
+    hosts = [place.rpartition("/")[0] for place in plan.places]
+    names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
+    return hider({wanted.host, *(name for name in names if name not in kinds)})
 
 
 def _sections(writer: Writer, run: Run, wanted: Wanted) -> list[Html]:
@@ -83,18 +113,20 @@ def _examined(run: Run, wanted: Wanted) -> Report | None:
     return run_checks(sys.executable, imports=False)
 
 
-def _hider(runs: Sequence[Run], wanted: Wanted) -> Callable[[str], str]:
+def race_hider(wanted: Wanted, *races: Snapshot) -> Callable[[str], str]:
+    """Return what takes out of a text whose machines races were on, and who else was on their GPUs."""
     if wanted.everything:
         return keep
-    hosts = [pair for run in runs for pair in run.end.hosts.items()]
+    hosts = [found for race in races for found in race.hosts.items()]
     names = {name for host, state in hosts for name in (host.rpartition("@")[2], state.machine.hostname)}
-    return hider(names, {name for run in runs for name in strangers_in(run.end)})
+    return hider(names, {name for race in races for name in strangers_in(race)})
 
 
 def _foot(writer: Writer, told: dict[str, Any], wanted: Wanted) -> Html:
     """Return the result as JSON, and how the file was made; puts the JSON into the page for programs, too."""
-    if told.get("recording"):
-        told["recording"] = Path(told["recording"]).name
+    for file in ("recording", "file"):
+        if told.get(file):
+            told[file] = Path(told[file]).name
     writer.data("tfmon-result", told)
     shown = json.dumps(told, indent=1, allow_nan=False, ensure_ascii=False)
     made = f"Written by tfmon {tfmon.__version__} on {time.strftime('%Y-%m-%d')}; charts by Vega-Lite."

@@ -1,0 +1,168 @@
+"""The report of a sweep: what is in its file, in its Markdown, and what bad input is told."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.recordings import RECORDED
+from support.sweeps import planned
+
+from tfmon.analysis.sweep import rank
+from tfmon.model.knobs import KnobValue
+from tfmon.model.sweep import Figures, Pair, PairMeasured, VisitBegan, VisitEnded
+from tfmon.recordings import sweeps
+from tfmon.reports.html.report import Wanted, of_sweep
+from tfmon.reports.html.sweep import command_line, front
+
+from .test_html import data_of, visible
+
+Over = Mapping[str, tuple[KnobValue, ...]]
+TWO: Over = {"batch_size": (16, 32, 64, 128, 4_096), "mixed_precision": ("off", "bfloat16")}
+RATIOS = {16: 0.8, 32: 1.0, 64: 1.6, 128: 1.3}
+
+
+def swept(path: Path, over: Over = TWO, **more) -> Path:
+    """Write the file of a sweep whose fastest batch is 64, and in which larger batches take more memory."""
+    state = planned(over, **more)
+    file = sweeps.create(path, state)
+    for one in state.combinations:
+        if one.baseline or one.refused:
+            continue
+        batch, rng = int(one.settings.get("batch_size", 32)), random.Random(one.number)
+        ratio = RATIOS.get(batch, 1.0) * (1.2 if one.settings.get("mixed_precision") == "bfloat16" else 1)
+        file.write(VisitBegan(one.number, one.kind))
+        for place in range(16):
+            log = math.log(ratio) + rng.gauss(0, 0.01)
+            file.write(PairMeasured(one.number, Pair(log, bool(place % 2), 1, 1.0)))
+        memory = (300 + batch) * 2.0**20
+        file.write(
+            VisitEnded(one.number, Figures(one.kind, 7_663 * ratio, 7_663.0, 1.2, memory, bottleneck="input"))
+        )
+    file.close()
+    return path
+
+
+def report_of(path: Path, **wanted) -> str:
+    return of_sweep(path, rank(sweeps.read(path)), sweeps.began(path), Wanted(**wanted))
+
+
+@pytest.fixture(autouse=True)
+def _without_charts(without_charts):
+    """Reports here are not drawn."""
+
+
+class TestHtml:
+    def test_two_knobs_are_a_map_a_table_and_points_against_memory(self, tmp_path):
+        page = report_of(swept(tmp_path / "night.sweep"))
+        heat, dots = data_of(page, "tfmon-charts").values()
+        cells = {(row["x"], row["y"]): row["v"] for row in heat["layer"][1]["data"]["values"]}
+        assert len(cells) == 10 and cells["4096", "off"] is None and cells["32", "off"] == 1.0
+        assert cells["64", "bfloat16"] == pytest.approx(1.92, rel=0.02)
+        points = dots["layer"][1]["data"]["values"]
+        assert len(points) == 7, "those with a ratio and memory: the baseline's is not known"
+        best = {row["n"] for row in points if row["f"]}
+        assert best == {f"batch_size={batch} mixed_precision=bfloat16" for batch in (16, 32, 64)}
+        text = visible(page)
+        assert "best: batch_size=64 mixed_precision=bfloat16" in text and "does not learn the same" in text
+        assert "refused: too large" in text and page.count('scope="row"') > 10
+        assert data_of(page, "tfmon-result")["file"] == "night.sweep"
+
+    def test_one_number_is_a_curve_with_its_intervals(self, tmp_path):
+        page = report_of(swept(tmp_path / "one.sweep", {"batch_size": (64, 16, 32, 128)}))
+        curve = next(iter(data_of(page, "tfmon-charts").values()))
+        line = curve["layer"][-1]["data"]["values"]
+        assert [row["t"] for row in line] == [16, 32, 64, 128]
+        spans = curve["layer"][0]["data"]["values"]
+        assert all(low["v"] <= row["v"] <= low["u"] for low, row in zip(spans, line, strict=True))
+
+    def test_words_stand_beside_each_other(self, tmp_path):
+        page = report_of(swept(tmp_path / "one.sweep", {"mixed_precision": ("off", "bfloat16")}))
+        bars = next(iter(data_of(page, "tfmon-charts").values()))
+        assert [row["n"] for row in bars["layer"][-1]["data"]["values"]] == ["off", "bfloat16"]
+
+    def test_of_three_knobs_a_field_is_the_best_of_the_third(self, tmp_path):
+        page = report_of(
+            swept(tmp_path / "three.sweep", {**TWO, "prefetch": ("off", "auto")}, kinds=("cpu", "gpu"))
+        )
+        assert [name for name in ("Over the knobs on cpu", "Over the knobs on gpu") if name in visible(page)]
+        charts = list(data_of(page, "tfmon-charts").values())
+        assert len(charts) == 4
+        assert len(charts[0]["layer"][1]["data"]["values"]) == 10
+
+    def test_names_of_machines_and_secrets_stay_out(self, tmp_path):
+        words = ("python", "/home/alice/train.py", "--api-key=hunter2", "</script><b>")
+        path = swept(
+            tmp_path / "own.sweep", kinds=("cpu",), command=words, machines={"me@node7/gpu": "NVIDIA H100"}
+        )
+        text = path.read_text().replace('"places":["cpu"]', '"places":["me@node7/gpu","ray:H100/gpu"]')
+        path.write_text(text)
+        page = report_of(path)
+        assert not [secret for secret in ("alice", "node7", "hunter2", "</script><b>") if secret in page]
+        assert "NVIDIA H100" in page and "ray:H100" in page
+        assert all(secret in report_of(path, everything=True) for secret in ("alice", "node7", "hunter2"))
+
+
+def test_what_is_beaten_is_on_no_front(tmp_path):
+    found = rank(sweeps.read(swept(tmp_path / "night.sweep")))
+    best = front(found.rows, "cpu")
+    for row in found.rows:
+        known = row.combination.figures
+        if row in best or known is None or known.memory_bytes is None or row.ratio is None:
+            continue
+        assert any(
+            one.combination.figures.memory_bytes <= known.memory_bytes and one.ratio.value >= row.ratio.value
+            for one in best
+        )
+
+
+def test_the_command_reads_back(tmp_path):
+    plan = planned(
+        {"learning_rate": (0.001, 1e-7)}, settings=("epochs=3",), command=("python", "t.py"), each_s=9.0
+    ).plan
+    words = shlex.split(command_line(plan))
+    assert words[:4] == ["tfmon", "sweep", "--over", "learning_rate=0.001,1e-07"]
+    assert words[4:] == [
+        *("--on", "cpu", "--set", "epochs=3", "--until-ci", "3%", "--limit", "9", "--slice", "0.5"),
+        *("--", "python", "t.py"),
+    ]
+
+
+class TestCommand:
+    def test_every_way_writes_the_ranking(self, run, tmp_path):
+        path = swept(tmp_path / "night.sweep")
+        code, _, said = run("export", path, "--html", "night.html")
+        assert code == 0 and "a sweep of 10 combinations" in visible((tmp_path / "night.html").read_text()), said
+        marked = run("export", path, "--markdown")[1]
+        rows = [line for line in marked.splitlines() if line.startswith("|")]
+        assert marked.startswith("**best: batch_size=64") and len(rows) == 12
+        assert len({line.count(" | ") for line in rows}) == 1 and "tfmon sweep simulated" in marked
+        assert json.loads(run("export", path, "--json")[1])["best"]["cpu"]["batch_size"] == 64
+        assert run("export", path, "--csv")[1].splitlines()[1].startswith("64,bfloat16,cpu,1.9")
+        code, _, said = run("export", path, "--tensorboard", "out")
+        assert code == 2 and "--tensorboard is for races" in said
+
+    @pytest.mark.parametrize("kind", ["empty", "other schema", "torn", "a race"])
+    def test_bad_files_get_one_line(self, run, tmp_path, kind):
+        path = swept(tmp_path / "good.sweep")
+        whole, bad = path.read_text(), tmp_path / "bad.sweep"
+        made = {
+            "empty": "",
+            "other schema": whole.replace('"schema":1', '"schema":7'),
+            "torn": whole[:300],
+            "a race": RECORDED.read_text(),
+        }
+        bad.write_text(made[kind])
+        code, _, said = run("export", bad, "--html", "bad.html")
+        assert code == 2 and "bad.sweep" in said and said.count("\n") <= 2
+        assert not (tmp_path / "bad.html").exists()
+
+    def test_a_last_line_that_is_cut_off_does_not_count(self, run, tmp_path):
+        path = swept(tmp_path / "night.sweep")
+        path.write_text(path.read_text()[:-20])
+        assert run("export", path, "--markdown")[0] == 0
