@@ -24,6 +24,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _FOLDER = tempfile.mkdtemp(prefix="tfmon-tests-")
 os.environ["TFMON_RECORDINGS"] = os.environ["XDG_STATE_HOME"] = os.environ["TFMON_STATE"] = _FOLDER
+for _terminals in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):  # of whoever runs the tests
+    os.environ.pop(_terminals, None)
 
 STARTS_A_PROCESS = {
     "subprocess.Popen",
