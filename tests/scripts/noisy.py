@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -17,10 +18,18 @@ model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 optimizer = keras.optimizers.SGD(0.01)
 
 
+trained = threading.Event()
+
+
 def waits():
     yield np.ones((2, 4), "float32")
-    os.kill(os.getpid(), signal.SIGINT)  # the loop is in TensorFlow then, and waits for what comes next
-    time.sleep(0.3)
+    trained.wait()
+    # The loop shall be in TensorFlow, where it waits for what comes next.
+    while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "iterator_get_next":
+        time.sleep(0.01)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.2)
     yield np.ones((2, 4), "float32")
 
 
@@ -86,6 +95,7 @@ def of_the_wrong_shape():
 def interrupted():
     for x in tf.data.Dataset.from_generator(waits, output_signature=tf.TensorSpec((2, 4))):
         step(x)
+        trained.set()
 
 
 for x in data:

@@ -23,6 +23,7 @@ while True:
     time.sleep(0.002)
     report.step(examples=4)
 """
+MORE = "for _ in range(300):\n    time.sleep(0.002)\n    report.step(examples=4)\n"
 LOADS = 'import os, time\nopen("pid-1", "w").write(str(os.getpid()))\ntime.sleep(600)\n'
 SAVES = f"""
 try:
@@ -116,7 +117,7 @@ def test_it_has_time_to_save_as_at_a_ctrl_c(watched, tmp_path):
 
 
 def test_no_guard_is_left_when_the_script_ends_by_itself(watched, tmp_path):
-    text = TRAINS.replace("while True:", "while not os.path.exists('enough'):")
+    text = TRAINS.replace("while True:", "while not os.path.exists('enough'):") + MORE
     monitor, below = watched(text, *WATCH, *PYTHON)
     assert len(below) == 2, "the script and its guard"
     (tmp_path / "enough").touch()
