@@ -177,10 +177,14 @@ def test_a_cluster_of_our_own_that_does_not_start_says_so_each_time_and_leaves_n
 ):
     monkeypatch.setattr("tempfile.tempdir", str(folder := tmp_path / "temporary"))
     folder.mkdir()
-    cluster = RayCluster("local", fake_ray("raise OSError('no memory')"))
-    for _ in range(2):
-        with pytest.raises(TfmonError, match="Ray did not start on this machine: no memory"):
+    once = tmp_path / "once"
+    cluster = RayCluster(
+        "local", fake_ray(f"os.path.exists({str(once)!r}) and os._exit(1)", "raise OSError('full')")
+    )
+    for said in ("Ray did not start on this machine: full", "the bridge to Ray failed: it ended before"):
+        with pytest.raises(TfmonError, match=said):
             cluster.host("ray")
+        once.touch()
     assert not list(folder.iterdir())
 
 

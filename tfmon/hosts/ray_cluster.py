@@ -185,20 +185,20 @@ class RayCluster:
         """Return the address that a new cluster says."""
         assert head.stdout and head.stderr
         heard, until_s = b"", time.monotonic() + HEAD_S
+        otherwise = f"no cluster was started within {HEAD_S:.0f} s"
         with selectors.DefaultSelector() as selector:
             selector.register(head.stdout, selectors.EVENT_READ)
             while not heard.endswith(b"\n") and selector.select(max(0.0, until_s - time.monotonic())):
                 part = os.read(head.stdout.fileno(), KEPT_BYTES)
                 if not part:
+                    otherwise = "it ended before there was a cluster"
                     break
                 heard += part
         if heard.endswith(b"\n"):
             return str(json.loads(heard)["address"])
         os.set_blocking(head.stderr.fileno(), False)
-        said = head.stderr.read(KEPT_BYTES) or b""
-        raise bridge_failed(
-            said.decode(errors="replace").splitlines(), f"no cluster was started within {HEAD_S:.0f} s"
-        )
+        said = (head.stderr.read(KEPT_BYTES) or b"").decode(errors="replace")
+        raise bridge_failed(said.splitlines(), otherwise)
 
 
 def _room(node: Mapping[str, Any], asked: Reservation) -> int:
