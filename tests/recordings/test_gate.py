@@ -202,7 +202,7 @@ def test_folders_hold_several_races(header, tmp_path):
     for name, speed in (("old", 1_000), ("new", 700)):
         (tmp_path / name).mkdir()
         for number in range(3):
-            demo = Demo([CPU], CPU_MACHINE)
+            demo = Demo([CPU], CPU_MACHINE, mode="turns")
             demo.go()
             demo.race(20, (speed * (1 + 0.01 * number),))
             told = to_json(analyse(demo.session.snapshot()), header)
