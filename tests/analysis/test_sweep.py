@@ -121,6 +121,14 @@ def test_below_the_baseline_nothing_can_win():
     assert answer(found)[0].startswith("nothing is faster than the baseline")
 
 
+def test_a_best_one_that_may_be_no_faster_than_the_baseline_says_so():
+    state = measured(planned({"batch_size": (16, 64)}), 1, 1.01)
+    assert answer(rank(state))[0].endswith(
+        "the baseline cannot be told from it; it does not learn the same: another batch size"
+    )
+    assert "the baseline cannot" not in answer(rank(measured(state, 0, 1.5)))[0]
+
+
 def test_figures_are_made_again_only_for_what_has_changed():
     state = measured(planned(), 0, 1.1)
     first = rank(state)

@@ -1,6 +1,6 @@
 """What share of a worker's time a sweep spends measuring or building, and how much sooner two workers are through.
 
-    python tests/benchmarks/sweep_workers.py [--combinations 16] [--slice 0.5] [--limit 8] [--ray] [--real]
+    python tests/benchmarks/sweep_workers.py [--combinations 16] [--slice 0.25] [--limit 4] [--ray] [--real]
 
 The lanes' step is a timed wait. The workers are on two stand-in hosts, or with `--ray` on two nodes of a cluster,
 which count as machines of their own: places of one machine take turns. `--real` trains small-dense, on one worker.
@@ -123,7 +123,7 @@ def stand_ins() -> Iterator[None]:
 
 
 def main() -> None:
-    options = options_of(__doc__, combinations=16, slice=0.5, limit=8.0, ray=False, real=False)
+    options = options_of(__doc__, combinations=16, slice=0.25, limit=4.0, ray=False, real=False)
     with contextlib.ExitStack() as stack:
         stack.enter_context(
             mock.patch.object(sweep_places.PlaceStation, "__init__", apart(sweep_places.PlaceStation.__init__))

@@ -10,6 +10,7 @@ from tfmon.analysis.sweep import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN
 from tfmon.analysis.sweep_text import answer
 from tfmon.experiments.sweep import Sweep
 from tfmon.model.sweep import PairMeasured, VisitBegan, after
+from tfmon.reports.sweep import to_text
 
 
 def swept(state, *stations, write=lambda event: None):
@@ -117,6 +118,7 @@ def test_a_place_that_cannot_be_used_is_left_and_the_others_do_its_work():
     bad = SimulatedStation("bad/cpu", machine="bad", unusable="bad is gone")
     found = swept(planned(), bad, SimulatedStation())
     assert found.state.lost == {"bad/cpu": "bad is gone"} and found.state.ended == ""
+    assert "bad/cpu is not used any more: bad is gone" in to_text(found)
     assert not any(row.combination.deaths for row in found.rows)
     found = swept(planned(), bad)
     assert "no place is left: bad/cpu: bad is gone" in found.state.ended

@@ -206,7 +206,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         gpu_memory_allocated_bytes=window.gpu_memory_allocated_bytes,
         gpu_memory_peak_bytes=window.gpu_memory_peak_bytes,
         heartbeat=heartbeat,
-        log=append_log(state.log, window),
+        log=append_log(state.log, window) if window.traced_steps else state.log,
     )
 
 

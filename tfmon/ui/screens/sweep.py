@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from textual.binding import BindingType
 from textual.screen import Screen
@@ -15,7 +15,7 @@ from tfmon.model.session import Session, Snapshot
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import PAGE_KEYS, STOP, SWEEP_KEYS, Key
 from tfmon.ui.render.rows import BLANK, Row, spread
-from tfmon.ui.render.style import DIM, LANE_COLOURS, STRONG, Charset
+from tfmon.ui.render.style import DIM, STRONG
 from tfmon.ui.render.sweep import Entries, answer_rows, columns_of, curve_rows
 from tfmon.ui.render.table import Entry
 from tfmon.ui.render.tabs import Hint
@@ -126,38 +126,21 @@ class SweepApp(MonitorApp):
         sweep: Callable[[], Found],
         ends: Ends,
         *,
-        on_ready: Callable[[], None] | None = None,
-        on_terminal: Callable[[], object] | None = None,
-        suspend: Callable[[], None] | None = None,
-        theme: str = "textual-dark",
-        lane_colours: str = LANE_COLOURS[0],
-        keymap: Mapping[str, str] | None = None,
-        characters: Charset | None = None,
-        table: Callable[[], str] = str,
         unsaved: Callable[[], str] = str,
+        **more: Any,  # noqa: ANN401 - of the screen
     ) -> None:
         """Prepare the screen.
 
         Args:
+            session: The one of an empty race.
             sweep: Returns what is known.
             ends: Ends the sweep.
             unsaved: Returns why what is measured is not saved; empty while all is well.
+            more: What `MonitorApp` takes besides.
         """
         self._known, self.unsaved = sweep, unsaved
         self.found = sweep()
-        super().__init__(
-            session,
-            cast(Controls, ends),
-            cast(Experiments, NoExperiments()),
-            table=table,
-            on_ready=on_ready,
-            on_terminal=on_terminal,
-            suspend=suspend,
-            theme=theme,
-            lane_colours=lane_colours,
-            keymap=keymap,
-            characters=characters,
-        )
+        super().__init__(session, cast(Controls, ends), cast(Experiments, NoExperiments()), **more)
 
     def get_default_screen(self) -> Screen[None]:
         """Return the table."""
