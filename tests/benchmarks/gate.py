@@ -84,9 +84,11 @@ def main() -> None:
                 lane = ask(rows[-1:], side, options.limit).lanes[0]
                 print(len(rows), side, lane.kind, lane.reason, flush=True)
     rows = rows[: options.rounds]
-    logs = [math.log(gate.lanes[0].ratio or 1) for row in rows for gate in [ask([row], SAME, options.limit)]]
+    ratios = [ask([row], SAME, options.limit).lanes[0].ratio for row in rows]
+    logs = [math.log(ratio) for ratio in ratios if ratio]
     print(f"\n{len(rows)} rounds of {options.seconds:g} s, limit {options.limit:g}, load {options.load}")
-    print(f"log ratio of equal races: standard deviation {statistics.stdev(logs):.4f}")
+    if len(logs) > 1:
+        print(f"log ratio of equal races: standard deviation {statistics.stdev(logs):.4f}")
     for each in dict.fromkeys((1, options.each)):
         print(summary(rows, each, options.limit))
 

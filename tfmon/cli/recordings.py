@@ -181,7 +181,7 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     folders = [word for word in (first, second) if Path(word).is_dir()]
     if folders and (slower_than is None or html is not None):
         raise UsageError(
-            f"{folders[0]} is a folder of races, which only a gate takes", "--slower-than, without --html"
+            f"{folders[0]} is a folder of races, which only a gate takes", "add --slower-than 5%, and no --html"
         )
     if html is not None:
         export.write_pair(first, second, html, force=force)
@@ -189,7 +189,7 @@ def diff(first: str, second: str, slower_than: str | None, html: str | None, for
     comparison, *others = races = compare_all(_sides(first), _sides(second))
     if others:
         comparison = replace(
-            comparison, notes=(*comparison.notes, f"these are the first of {len(races)} races each")
+            comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
         )
     gate = None if limit is None else judge(races, limit)
     if as_json:

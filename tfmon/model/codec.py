@@ -38,6 +38,7 @@ LARGEST_INT = 2**63 - 1
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _UNCHANGED = (int, str, bool, type(None))
 _dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_loads = json.JSONDecoder().decode
 _Reader: TypeAlias = Callable[[Any], object]
 
 
@@ -149,7 +150,7 @@ def _parse_message(line: bytes) -> dict[str, Any]:
 def parse(line: bytes) -> object:
     """Read a line of JSON; raises CodecError for what is none."""
     try:
-        return json.loads(line)
+        return _loads(line.decode())
     except (ValueError, RecursionError) as error:
         raise CodecError(f"not JSON ({type(error).__name__})") from None
 

@@ -208,7 +208,7 @@ def compare_all(first: Sequence[Side], second: Sequence[Side]) -> list[Compariso
     """
     if len(first) != len(second):
         raise UsageError(
-            f"{len(first)} races cannot be compared with {len(second)}", "race both sides alternately, as often"
+            f"{len(first)} and {len(second)} races make no pairs", "race both sides alternately, as often"
         )
     return [compare(one, other) for one, other in zip(first, second, strict=True)]
 
