@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from dataclasses import replace
@@ -29,9 +30,10 @@ SCALING_S = float(os.environ.get("TFMON_ACCEPT_SCALING_S", "20"))
 
 
 def test_lanes_over_several_gpus_scale(step: Step, search: GpuSearch):
-    if len(search.whole) < 2:
-        pytest.skip(f"it needs two GPUs that are not split up, and there is {'one' if search.whole else 'none'}")
-    one, two = (gpu.index for gpu in search.whole[:2])
+    pairs = [(a.index, b.index) for a, b in itertools.combinations(search.whole, 2) if a.name == b.name]
+    if not pairs:
+        pytest.skip("it needs two GPUs of one model that are not split up")
+    one, two = pairs[0]
     options = RaceOptions(
         lanes=(f"gpu:{one}", f"gpu:{one}+{two}"), settings=("batch_size=4096",), seconds=SCALING_S, watched=False
     )

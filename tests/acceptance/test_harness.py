@@ -206,7 +206,7 @@ def test_without_a_gpu_every_step_is_skipped_with_the_reason(tmp_path):
 @pytest.mark.process
 def test_on_the_scripted_driver_it_finds_what_is_right_and_what_is_not(build_fake_nvml, smi, tmp_path):
     script = tmp_path / "script.txt"
-    script.write_text(FULL, encoding="utf-8")
+    script.write_text(FULL.replace("NVIDIA_Idle", "NVIDIA_Busy"), encoding="utf-8")
     (tmp_path / "out").mkdir()
     (tmp_path / "out/example.jsonl.gz").write_text("of an earlier run")
     done, steps = accept(

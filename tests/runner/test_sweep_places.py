@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import TfmonError, UsageError
+from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.hosts.ray_cluster import RayCluster
+from tfmon.model.knobs import COMMON
+from tfmon.model.race import Machine
+from tfmon.model.session import Session
+from tfmon.model.spec import parse_lane
 from tfmon.runner import sweep_places
 from tfmon.runner.planner import RaceOptions
 from tfmon.runner.sweep_places import close_all, open_stations, split_places
@@ -71,3 +77,27 @@ def test_places_are_opened_and_closed_together_and_one_that_cannot_be_used_close
     else:
         close_all(open_stations(INFO, words, RaceOptions(), {}))
     assert sorted(Place.closed) == [word for word in words if word != "bad"]
+
+
+def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_absent_ones_are_told(monkeypatch):
+    asked = []
+
+    class Planner:
+        def __init__(self, options):
+            self.session = Session(Machine(), lambda: 0)
+
+        def plan(self, info, options):
+            asked.append(options.lanes)
+            if options.lanes == ("ray/8xgpu",):
+                raise DeviceAbsentError("there are 4 GPUs")
+            specs = [replace(parse_lane(word, COMMON), name=word) for word in options.lanes]
+            return SimpleNamespace(lanes=[SimpleNamespace(spec=spec) for spec in specs])
+
+        def begin(self, plan):
+            pass
+
+    monkeypatch.setattr(sweep_places, "Program", Planner)
+    place = sweep_places.PlaceStation(INFO, "ray/gpu", RaceOptions(), counts=(2, 8, 4))
+    assert asked == [("ray/8xgpu",), ("ray/4xgpu",), ("ray/2xgpu",)]
+    assert (place.place, place.kind, place.absent) == ("ray/gpu", "gpu", {8: "there are 4 GPUs"})
+    assert place.begin({"batch_size": 64, "gpus": 4}) == ("ray/2xgpu", "ray/4xgpu,batch_size=64")

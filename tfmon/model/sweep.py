@@ -204,7 +204,6 @@ def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...
     What a script or a scenario declares is not. More devices that share the batch learn the same.
     """
     changed = {**baseline, **settings}
-    batches = [step_batch(one, devices_of(one)) for one in (changed, baseline)]
-    precisions = [one.get(MIXED_PRECISION.name) for one in (changed, baseline)]
-    found = {BATCH_SIZE.name: batches, MIXED_PRECISION.name: precisions}
-    return tuple(knob for knob, (now, before) in found.items() if now != before)
+    batch = step_batch(changed, devices_of(changed)) != step_batch(baseline, devices_of(baseline))
+    precision = changed.get(MIXED_PRECISION.name) != baseline.get(MIXED_PRECISION.name)
+    return (BATCH_SIZE.name,) * batch + (MIXED_PRECISION.name,) * precision
