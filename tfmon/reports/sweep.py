@@ -91,7 +91,7 @@ def to_csv(found: Found) -> str:
 
 def to_text(found: Found, file: str = "") -> str:
     """Return the answer and the table, the best combination first, as plain text."""
-    state, plan = found.state, found.state.plan
+    plan = found.state.plan
     over = " × ".join(f"{len(values)} {knob}" for knob, values in plan.over.items())
     lines = [f"{plan.scenario}: {over} on {', '.join(plan.places)}, against the baseline on the same device"]
     lines += answer(found)
