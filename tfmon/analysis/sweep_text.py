@@ -74,7 +74,7 @@ def troubles(found: Found) -> list[str]:
 
 
 def learns_text(row: Row) -> str:
-    """Say by what a combination learns something else than the baseline: "another batch size and mixed precision"."""
+    """Say by what a combination learns something else than the baseline, such as "another batch size"."""
     return "another " + " and ".join(knob.replace("_", " ") for knob in row.learns)
 
 

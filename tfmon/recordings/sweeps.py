@@ -54,7 +54,7 @@ class SweepFile:
         self._lock = threading.Lock()
 
     def write(self, event: SweepEvent) -> None:
-        """Add what happened; what cannot be written is tried again with what comes next, and `failure` says why."""
+        """Add what happened; what cannot be written is tried again with what comes next: see `failure`."""
         self._add(codec.encode(event))
 
     def _add(self, line: bytes) -> None:
