@@ -4,10 +4,10 @@
     python tests/benchmarks/fairness.py count                     throughput against the scenario's own count
 
 `alone`: in one race of two lanes, each trains alone for a while, one after the other and in both orders, with the
-other one paused; then both train in turns, then at once. So the three ratios are those of the same two processes:
-what two processes that do the same differ by for as long as they live is a part of every interval. `verdicts.py`
-measures whether verdicts are right. The pairs of lanes use the cores very differently: small-dense trains on one,
-the conv net of slow-preprocess on all.
+other one paused; then both train in turns, then each alone again, then both at once. So the three ratios are those
+of the same two processes, and a machine that slowly gets slower changes neither of the two that are compared. The
+pairs of lanes use the cores very differently: small-dense trains on one, the conv net of slow-preprocess on all.
+`verdicts.py` measures whether verdicts are right.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAIRS = {
     "small-dense": ("cpu,batch_size=10", "cpu,batch_size=256"),
     "slow-preprocess": ("cpu,cpu_cost_ms=0", "cpu,cpu_cost_ms=0,parallel_calls=auto,prefetch=auto"),
 }
-ALONE_S, TURNS_S, TOGETHER_S = 4.0, 15.0, 4.0
+ALONE_S, TURNS_S, TOGETHER_S = 3.0, 15.0, 4.0
 SETTLING_S = 1.0
 """Discarded after every change of which lane trains."""
 COUNTED = '''"""A net with a count of its own: a line with the time and the examples after every 20th step."""
@@ -133,15 +133,18 @@ def alone(repetitions: int) -> dict[str, Any]:
                 race.until_racing()
                 one, two = race.names
                 order = (one, two, two, one) if number % 2 else (two, one, one, two)
-                speeds: dict[str, list[float]] = {one: [], two: []}
-                for lane in order:
-                    speeds[lane].append(race.alone(lane))
-                truth = statistics.mean(speeds[one]) / statistics.mean(speeds[two])
+                alone = [(lane, race.alone(lane)) for lane in order]
                 race.program.lanes.resume(race.names)
-                together = race.speed(one, TOGETHER_S), race.speed(two, TOGETHER_S)
                 race.program.lanes.set_mode(TURNS)
                 time.sleep(TURNS_S)
                 found = race.ratio()
+                race.program.lanes.set_mode(CONCURRENT)
+                alone += [(lane, race.alone(lane)) for lane in order]
+                truth = statistics.mean(s for lane, s in alone if lane == one) / statistics.mean(
+                    s for lane, s in alone if lane == two
+                )
+                race.program.lanes.resume(race.names)
+                together = race.speed(one, TOGETHER_S), race.speed(two, TOGETHER_S)
             row = {
                 "scenario": scenario,
                 "alone": truth,

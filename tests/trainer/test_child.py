@@ -36,7 +36,10 @@ def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(race: Start
     def losses() -> list[float]:
         return [window.loss for window in lane.of(Window) if window.at_ns > changed_ns and window.loss is not None]
 
-    lane.until(lambda: len(losses()) >= 8 and np.mean(losses()[-4:]) < min(np.mean(losses()[:4]), first.loss), "a fall")
+    def falls() -> bool:
+        return len(losses()) >= 8 and np.mean(losses()[-4:]) < min(np.mean(losses()[:4]), first.loss)
+
+    lane.until(falls, "the loss to fall")
     lane.lanes.stop()
 
     assert lane.phases == [IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from tfmon.script.looking import rows_in
+from tfmon.script.looking import loss_path, rows_in
 
 MARK = "_tfmon_mark"
 UNTRAINED = object()
@@ -35,3 +36,36 @@ class Mark:
         if self.pulls:
             return -1
         return 0 if self.loops else rows_in(tensors)
+
+
+def mark_of(function: Any) -> Any:  # noqa: ANN401
+    """Return the mark of a traced function's graph, once and for all: it moves from the graph to the function."""
+    graph = function._func_graph
+    mark = getattr(graph, MARK, None)
+    if mark is None or not (mark.trains or mark.sources or mark.pulls):
+        mark = UNTRAINED
+    else:
+        mark.loss_path = loss_path(getattr(graph, "structured_outputs", None))
+    setattr(function, MARK, mark)
+    return mark
+
+
+def mark_training(graph: Any, optimizer: Any, *, loops: bool = False) -> None:  # noqa: ANN401
+    """Mark the graph that is built now, and those around it, as training."""
+    for mark, inside in marks_around(graph):
+        mark.trains = True
+        mark.loops |= loops or inside
+        mark.optimizer = mark.optimizer or optimizer
+
+
+def marks_around(graph: Any) -> Iterator[tuple[Mark, bool]]:  # noqa: ANN401
+    """Yield the marks of a graph that is built now and of those around it, and whether a loop lies between."""
+    inside = False
+    while graph is not None and hasattr(graph, "outer_graph"):
+        mark = getattr(graph, MARK, None)
+        if mark is None:
+            mark = Mark()
+            setattr(graph, MARK, mark)
+        yield mark, inside
+        inside |= type(graph).__name__ == "WhileBodyFuncGraph" or graph.name.startswith("Dataset_")
+        graph = graph.outer_graph

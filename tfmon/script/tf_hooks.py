@@ -1,6 +1,6 @@
 """Hooks on TensorFlow that show a `StepWatcher` what any training loop does, in graphs or eagerly.
 
-- A pull of a batch: `next` of an iterator of tf.data or of a distribution strategy.
+- A pull of a batch, see `tf_pulls`.
 - An update: the call of a function that was *marked* while it was traced, because an optimizer was applied in it;
   or an optimizer, or an assignment to what a tape has differentiated by, when run eagerly.
 - The loss: what the marked function returns, or what the tape differentiated.
@@ -13,20 +13,17 @@ Source: classes whose paths are the same in TensorFlow 2.18 and 2.21.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
 from threading import get_ident
 from time import monotonic_ns
 from typing import Any
 
 from tfmon.script import hooking
-from tfmon.script.bundle import MOST
 from tfmon.script.hooking import Hooks, hidden, unseen
 from tfmon.script.learning_rate import LoopOptimizers
-from tfmon.script.looking import first_of, iterations_of, loss_path, rows_of, variables_in
-from tfmon.script.marks import MARK, UNTRAINED, Mark
+from tfmon.script.looking import first_of, iterations_of, variables_in
+from tfmon.script.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
 from tfmon.script.steps import StepWatcher
-from tfmon.script.tf_feed import TensorFlowFeed, the_feed
+from tfmon.script.tf_pulls import PullHooks
 
 hooking.FILES.add(__file__)
 
@@ -39,7 +36,7 @@ class TensorFlowHooks:
 
     def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
         self.watcher, self.hooks = watcher, hooks
-        self._feed: TensorFlowFeed | None = None
+        self._pulls = PullHooks(watcher, hooks)
         self._sources: dict[int, Any] = {}
         self._target: Any = None
         self._depth = 0
@@ -48,8 +45,6 @@ class TensorFlowHooks:
     def install(self) -> None:
         """Replace the methods of TensorFlow, which is loaded."""
         import tensorflow as tf
-        from tensorflow.python.data.ops import iterator_ops
-        from tensorflow.python.distribute import input_lib
         from tensorflow.python.eager import context
         from tensorflow.python.eager.polymorphic_function import concrete_function
         from tensorflow.python.framework import ops
@@ -57,11 +52,8 @@ class TensorFlowHooks:
 
         self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
         setattr(concrete_function.ConcreteFunction, MARK, None)
+        self._pulls.install()
         replace = self.hooks.replace
-        for kind in (iterator_ops.OwnedIterator, input_lib.DistributedIteratorBase):
-            replace(kind, "__next__", self._next)
-            replace(kind, "get_next", self._pull)
-            replace(kind, "get_next_as_optional", functools.partial(self._pull, optional=True))
         replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
         replace(tf.GradientTape, "gradient", self._gradient)
         replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
@@ -82,94 +74,8 @@ class TensorFlowHooks:
 
     def joined(self, lane: Any) -> None:  # noqa: ANN401
         """Record that this process is the lane."""
-        if self._feed is not None:
-            lane.feed = self._feed
-
-    # ------------------------------------------------------------ pulls
-
-    def _next(self, own: Any) -> Any:  # noqa: ANN401
-        """Return a pull that notes what the bundle expects, and has the rest told."""
-        watcher, hooks, tell = self.watcher, self.hooks, self._pull(own)
-
-        def pull(iterator: Any) -> Any:  # noqa: ANN401
-            bundle = watcher.bundle
-            next_pull, noted = bundle.next_pull, False
-            try:
-                if (
-                    next_pull is None
-                    or next_pull() is not iterator
-                    or bundle.waiting
-                    or bundle.traces.count != bundle.traced
-                    or get_ident() != bundle.thread
-                    or len(bundle.rows) >= MOST
-                    or (began_ns := monotonic_ns()) >= bundle.until_ns
-                ):
-                    return tell(iterator)
-                bundle.next_pull, bundle.busy, noted = None, True, True
-                bundle.begun_ns.append(began_ns)
-                given = own(iterator)
-                try:
-                    bundle.waits_ns.append(monotonic_ns() - began_ns)
-                    first = given
-                    for key in bundle.rows_path:
-                        first = first[key]
-                    bundle.rows.append(first._shape_tuple()[0])
-                    bundle.next_function, bundle.busy = bundle.function, False
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    hooks.failure(error)
-                return given
-            except BaseException as error:
-                if noted:
-                    watcher.catch_up()
-                    watcher.pull_fails(bundle.source, ended=ends_data(error))
-                unseen(error)
-                raise
-
-        return pull
-
-    def _pull(self, own: Any, *, optional: bool = False) -> Any:  # noqa: ANN401
-        watcher, hooks = self.watcher, self.hooks
-
-        def pull(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            source = feed = None
-            try:
-                try:
-                    if not hooks.off and not self._eager():
-                        feed = self._traced_feed()
-                    elif not hooks.off and not optional:
-                        source = watcher.pull_begins(iterator)
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    hooks.failure(error)
-                if feed is not None:
-                    with hidden():
-                        return feed.counted(own, iterator, args, kwargs, optional=optional)
-                given = own(iterator, *args, **kwargs)
-                if source is not None:
-                    try:
-                        watcher.pull_ends(source, rows_of(given))
-                    except Exception as error:  # noqa: BLE001
-                        hooks.failure(error)
-                return given
-            except BaseException as error:
-                if source is not None:
-                    watcher.pull_fails(source, ended=ends_data(error))
-                unseen(error)
-                raise
-
-        return pull
-
-    def _traced_feed(self) -> TensorFlowFeed | None:
-        """Return what counts the batches that a graph pulls itself; None if another watcher counts them."""
-        if self.watcher.off or self.watcher.aside:
-            return None
-        feed = self._feed = the_feed()
-        if feed.busy:
-            return None
-        if self.watcher.lane is not None:
-            self.watcher.lane.feed = feed
-        for mark, _ in self._marks():
-            mark.pulls = True
-        return feed
+        if self._pulls.feed is not None:
+            lane.feed = self._pulls.feed
 
     # ------------------------------------------------------------ updates
 
@@ -203,7 +109,7 @@ class TensorFlowHooks:
                 begun = False
                 try:
                     if mark is None:
-                        mark = self._mark_of(function)
+                        mark = mark_of(function)
                     begun = mark is not UNTRAINED and self._call_begins(mark)
                 except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
                     self.hooks.failure(error)
@@ -225,17 +131,6 @@ class TensorFlowHooks:
 
         return call
 
-    def _mark_of(self, function: Any) -> Any:  # noqa: ANN401
-        """Return the mark of a function's graph, once and for all."""
-        graph = function._func_graph
-        mark = getattr(graph, MARK, None)
-        if mark is None or not (mark.trains or mark.sources or mark.pulls):
-            mark = UNTRAINED
-        else:
-            mark.loss_path = loss_path(getattr(graph, "structured_outputs", None))
-        setattr(function, MARK, mark)
-        return mark
-
     def _call_begins(self, mark: Mark) -> bool:
         """Record that a marked function is called; return whether the call is an update or computes gradients."""
         watcher = self.watcher
@@ -243,7 +138,7 @@ class TensorFlowHooks:
             return False
         if not self._eager():
             if mark.trains:
-                self._mark(mark.optimizer, loops=mark.loops)
+                mark_training(self._graph(), mark.optimizer, loops=mark.loops)
             return False
         if not watcher.here:
             return False
@@ -271,7 +166,7 @@ class TensorFlowHooks:
                 try:
                     outermost = not self._depth and not self.hooks.off
                     if outermost and not self._eager():
-                        self._mark(optimizer)
+                        mark_training(self._graph(), optimizer)
                         self._saw(optimizer)
                     elif outermost and self.watcher.here:
                         self._sources = {}
@@ -306,7 +201,7 @@ class TensorFlowHooks:
                     try:
                         self._sources = {}
                         if not self._eager():
-                            self._mark(None)
+                            mark_training(self._graph(), None)
                         elif not self._depth:
                             begun = self.watcher.update_begins(0)
                     except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
@@ -349,7 +244,7 @@ class TensorFlowHooks:
         found = {id(one): one for one in variables_in(sources)}
         self._sources = found
         if not eager:
-            for mark, _ in self._marks():
+            for mark, _ in marks_around(self._graph()):
                 mark.sources.update(found)
 
     def _end_update(self, *, scaled: bool) -> None:
@@ -362,29 +257,3 @@ class TensorFlowHooks:
     def _saw(self, optimizer: Any) -> None:  # noqa: ANN401
         if not (self.watcher.off or self.watcher.aside) and self.watcher.mine:
             self.optimizers.saw(optimizer)
-
-    # ------------------------------------------------------------ marks
-
-    def _mark(self, optimizer: Any, *, loops: bool = False) -> None:  # noqa: ANN401
-        """Mark the graph that is built now, and those around it, as training."""
-        for mark, inside in self._marks():
-            mark.trains = True
-            mark.loops |= loops or inside
-            mark.optimizer = mark.optimizer or optimizer
-
-    def _marks(self) -> Iterator[tuple[Mark, bool]]:
-        """Yield the marks of the graph built now and of those around it, and whether a loop lies between."""
-        graph, inside = self._graph(), False
-        while graph is not None and hasattr(graph, "outer_graph"):
-            mark = getattr(graph, MARK, None)
-            if mark is None:
-                mark = Mark()
-                setattr(graph, MARK, mark)
-            yield mark, inside
-            inside |= type(graph).__name__ == "WhileBodyFuncGraph" or graph.name.startswith("Dataset_")
-            graph = graph.outer_graph
-
-
-def ends_data(error: BaseException) -> bool:
-    """Return whether an error of a pull says that there are no more batches."""
-    return type(error).__name__ in ("StopIteration", "OutOfRangeError")
