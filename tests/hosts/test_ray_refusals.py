@@ -72,6 +72,10 @@ def address():
             "did not take the token, or there is none",
         ),
         ("raise OSError('a\\nlong\\nstory')", "cannot be used: a"),
+        (
+            "raise ConnectionError('Failed to connect')",
+            "Failed to connect · if it wants a token, RAY_AUTH_MODE=token",
+        ),
         ("os._exit(1)", "the bridge to Ray failed: it ended with exit code 1"),
     ],
 )

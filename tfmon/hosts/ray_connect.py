@@ -19,6 +19,7 @@ from tfmon.hosts.ray_nodes import Refusal
 CONNECT_S = 25.0
 """How long connecting may take: Ray itself would try for minutes, in silence."""
 REACH_S = 4.0
+TOKEN = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
 NONE_RUNS = (
     "no Ray cluster runs on this machine, and RAY_ADDRESS names none",
     "`ray start --head` starts one, --ray HOST:PORT names one, --ray local starts one for this run",
@@ -52,7 +53,8 @@ def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  #
     except ConnectionError as error:
         if not address:
             raise Refusal(*NONE_RUNS) from error
-        raise Refusal(f"{named} cannot be used: {error}") from error
+        # Ray says no more than that to who has not its token.
+        raise Refusal(f"{named} cannot be used: {first_line(error)}", f"if it wants a token, {TOKEN}") from error
     except Exception as error:
         raise refused(named, error) from error
     watch.cancel()
@@ -124,8 +126,7 @@ def refused(named: str, error: Exception) -> Refusal:
             "--ray-python names a Python with the cluster's versions; the lanes keep theirs",
         )
     if "token" in text.lower():
-        hint = "RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE name it"
-        return Refusal(f"{named} did not take the token, or there is none", hint)
+        return Refusal(f"{named} did not take the token, or there is none", TOKEN)
     return Refusal(f"{named} cannot be used: {first_line(error)}")
 
 
