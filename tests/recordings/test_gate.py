@@ -43,6 +43,7 @@ def header():
 
 
 CPU = LaneSpec("cpu")
+TWO = (CPU, LaneSpec("cpu", name="cpu #2"))
 
 
 def raced(lanes=(CPU,), machine=CPU_MACHINE, mode="turns") -> Demo:
@@ -57,8 +58,10 @@ def measured(ratio: float, scatter: float = 0.01, count: int = 20, **took) -> Me
     return Measured(trimmed(logs), took.get("others", UNKNOWN), took.get("stolen", UNKNOWN))
 
 
-def side(header, lane: Measured, name: str = "run", machine=CPU_MACHINE, mode="turns", **changes) -> Side:
-    end = raced(machine=machine, mode=mode).session.snapshot()
+def side(
+    header, lane: Measured, name: str = "run", lanes=(CPU,), machine=CPU_MACHINE, mode="turns", **changes
+) -> Side:
+    end = raced(lanes, machine, mode).session.snapshot()
     return Side(name, replace(header, **changes), end, {one.spec.name: lane for one in end.lanes})
 
 
@@ -102,7 +105,7 @@ def test_what_noise_needs_is_a_limit_that_decides(header):
         ({}, {"machine": replace(CPU_MACHINE, hostname="other")}, "another machine: hostname was"),
         ({"machine": replace(CPU_MACHINE, cores=96)}, {}, "another machine: cores was 96"),
         ({}, {"machine": replace(CPU_MACHINE, usable_cores=1)}, "another machine: usable_cores"),
-        ({"mode": "concurrent"}, {}, "the baseline raced its lanes concurrently"),
+        ({"mode": "concurrent", "lanes": TWO}, {"lanes": TWO}, "the baseline raced its lanes concurrently"),
     ],
 )
 def test_another_machine_or_contended_lanes_tell_nothing(header, first, second, said):
@@ -180,15 +183,17 @@ def test_slow_changes_within_a_race_widen_its_interval():
 @pytest.mark.parametrize("sd", [0.01, 0.03, 0.05])
 def test_three_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(header, sd):
     """A lane that takes 25 % longer is a fifth slower."""
-    rng, sides = random.Random(2), 200
+    rng, sides, raced_once = random.Random(2), 200, side(header, measured(1))
+    (name,) = raced_once.told
 
     def kinds(ratio: float) -> list[str]:
         said = []
         for _ in range(sides):
             races = [
-                (side(header, one, "old"), side(header, other)) for one, other in simulated(rng, 3, sd, ratio)
+                compare(*(replace(raced_once, told={name: one}) for one in pair))
+                for pair in simulated(rng, 3, sd, ratio)
             ]
-            said.append(gates.judge([compare(*pair) for pair in races], 0.05).kind)
+            said.append(gates.judge(races, 0.05).kind)
         return said
 
     assert kinds(1 / 1.25).count(SLOWER) >= 0.95 * sides
@@ -202,7 +207,7 @@ def test_folders_hold_several_races(header, tmp_path):
     for name, speed in (("old", 1_000), ("new", 700)):
         (tmp_path / name).mkdir()
         for number in range(3):
-            demo = Demo([CPU], CPU_MACHINE, mode="turns")
+            demo = Demo([CPU], CPU_MACHINE)
             demo.go()
             demo.race(20, (speed * (1 + 0.01 * number),))
             told = to_json(analyse(demo.session.snapshot()), header)

@@ -96,6 +96,11 @@ class Side:
         """Return what was measured of one of its lanes."""
         return self.told.get(lane.spec.name) or Measured.of(lane, self.end)
 
+    @property
+    def contended(self) -> bool:
+        """Whether lanes trained at once on the same cores."""
+        return self.end.race.mode == CONCURRENT and self.end.machines < len(self.end.lanes)
+
     def leads(self) -> Lead:
         """Return which lane was faster."""
         if self.lead is not None:
@@ -380,7 +385,7 @@ def _notes(first: Side, second: Side, lanes: tuple[LanePair, ...]) -> Iterator[s
     elif one.source != other.source:
         yield f"the file of {one.scenario} was changed between the races: a ratio may come from that"
     for side in (first, second):
-        if side.end.race.mode == CONCURRENT and side.end.machines < len(side.end.lanes):
+        if side.contended:
             yield f"{side.id} raced all lanes concurrently on the same cores: its figures are contended"
         for lane in side.end.lanes:
             if lane.trouble is not None:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from tfmon.analysis.intervals import Looks
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
-from tfmon.model.race import CONCURRENT, Machine
+from tfmon.model.race import Machine
 from tfmon.model.readings import known
 from tfmon.recordings.compare import Comparison, LanePair, Measured, Side, change_of, lane_name
 
@@ -139,7 +139,7 @@ def _obstacles(first: Side, second: Side, pair: LanePair, before: Measured, afte
         ("baseline", first, pair.first, before),
         ("run", second, pair.second, after),
     ):
-        if side.end.race.mode == CONCURRENT:
+        if side.contended:
             yield f"the {name} raced its lanes concurrently: its figures are contended"
         if lane.trouble is not None:
             yield f"it failed in the {name}: {lane.trouble.message}"
