@@ -74,6 +74,14 @@ class Stranger:
         self._thread.join()
 
 
+def look_at_the_gpus(screen: Terminal, *words: str) -> None:
+    """Go to the page of GPUs, wait for what it says, and come back to the race."""
+    screen.process.send("G")
+    screen.wait_for(lambda shown: all(word in shown for word in words))
+    screen.process.send("q")
+    screen.wait_for(racing)
+
+
 def test_a_lane_gets_the_idlest_gpu_and_the_verdict_tells_who_came_to_it_later(eight):
     with Stranger(eight, 1), run(eight, "--lane", "gpu:1", "--steps", "3000", "--json") as racing_:
         out, err = racing_.communicate(timeout=HANGS_S)
@@ -121,12 +129,8 @@ def test_the_screen_opens_when_a_gpu_is_free_and_its_page_lists_the_processes(ei
         screen.wait_for(lambda shown: "waiting for a free GPU (" in shown)
         eight.driver.play(script() + f"proc 6 {os.getpid()} 9000000000\n")
         screen.wait_for(lambda shown: racing(shown) and "gpu:1" in shown)
-        screen.process.send("G")
         command = psutil.Process().cmdline()[0][:12]
-        seen = ("8 GPUs, 0 free", str(os.getpid()), command, "76.0 of 80.0 GiB")
-        screen.wait_for(lambda shown: all(words in shown for words in seen))
-        screen.process.send("q")
-        screen.wait_for(racing)
+        look_at_the_gpus(screen, "8 GPUs, 0 free", str(os.getpid()), command, "76.0 of 80.0 GiB")
         screen.leave(0)
     finally:
         screen.close()
@@ -137,11 +141,7 @@ def test_a_gpu_that_no_lane_may_use_is_on_the_page_all_the_same(eight):
     screen = Terminal(*RACE, program=[str(PROGRAM)], **environment)
     try:
         screen.wait_for(racing)
-        screen.process.send("G")
-        seen = ("hidden 7", "gpu:1", "8 GPUs", "hidden 0")
-        screen.wait_for(lambda shown: all(words in shown for words in seen))
-        screen.process.send("q")
-        screen.wait_for(racing)
+        look_at_the_gpus(screen, "hidden 7", "gpu:1", "8 GPUs", "hidden 0")
         screen.leave(0)
     finally:
         screen.close()

@@ -209,7 +209,7 @@ def test_a_name_says_what_is_asked_of_the_cluster():
 
 
 def test_the_bridge_is_told_neither_the_token_itself_nor_what_only_the_monitor_needs():
-    asked = Reservation("/py", "10.0.0.1:6379", token="/tmp/token", word="H100", gpus=1)
+    asked = Reservation("/py", "10.0.0.1:6379", token="/folder/token", word="H100", gpus=1)
     python, _, what, words = asked.command("lane")
     assert (python, what) == ("/py", "lane")
     assert json.loads(words)["gpus"] == 1 and "python" not in words

@@ -17,17 +17,8 @@ from tfmon.errors import UsageError
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import gate as gates
-from tfmon.recordings.compare import (
-    Comparison,
-    Measured,
-    Side,
-    change_of,
-    compare,
-    compare_all,
-    open_side,
-    open_sides,
-    slow_center,
-)
+from tfmon.recordings.change import Measured, change_of, slow_center
+from tfmon.recordings.compare import Comparison, Side, compare, compare_all, open_side, open_sides
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.reader import Recording

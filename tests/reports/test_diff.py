@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 from support.ui import Demo
 
-from tfmon.recordings.compare import Change, Comparison, Difference, LanePair, Side
+from tfmon.recordings.change import Change
+from tfmon.recordings.compare import Comparison, Difference, LanePair, Side
 from tfmon.reports.diff import to_json, to_text
 
 

@@ -11,7 +11,8 @@ from tfmon.analysis.intervals import Looks
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
 from tfmon.model.race import Machine
 from tfmon.model.readings import known
-from tfmon.recordings.compare import Comparison, LanePair, Measured, Side, change_of, lane_name
+from tfmon.recordings.change import Measured, change_of
+from tfmon.recordings.compare import Comparison, LanePair, Side, lane_name
 
 GateKind: TypeAlias = Literal["slower", "not slower", "cannot tell"]
 SLOWER: GateKind = "slower"

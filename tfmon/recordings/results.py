@@ -20,7 +20,8 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import header as recorded
-from tfmon.recordings.compare import Lead, Measured, Side
+from tfmon.recordings.change import Measured
+from tfmon.recordings.compare import Lead, Side
 from tfmon.recordings.header import Header, RecordingError
 
 SCHEMA = 2

@@ -6,7 +6,8 @@ from typing import Any
 
 from tfmon import units
 from tfmon.model.lane_state import LaneState
-from tfmon.recordings.compare import Change, Comparison, Side, lane_name
+from tfmon.recordings.change import Change
+from tfmon.recordings.compare import Comparison, Side, lane_name
 from tfmon.recordings.gate import Gate
 from tfmon.reports import head, table
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tfmon import units
-from tfmon.recordings.compare import Change, Comparison, Side, compare, lane_name
+from tfmon.recordings.change import Change
+from tfmon.recordings.compare import Comparison, Side, compare, lane_name
 from tfmon.reports.html import charts, course
 from tfmon.reports.html.gather import Run
 from tfmon.reports.html.writer import NOTHING, Html, Writer

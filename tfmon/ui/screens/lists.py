@@ -67,7 +67,9 @@ class ListPage(FilterPage):
         """The entries that match, as sorted."""
         self._rows: list[int] = []
         """Place of the entry that each row of the body shows, -1 for none."""
-        self._arranged: tuple[object, ...] = ()
+        self._arranged: list[Entry] = []
+        self._arranged_by: tuple[object, ...] = ()
+        """What `_arranged` was made from, and of which entries."""
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         """Return all entries of the list; the same object as long as nothing has changed."""
@@ -98,9 +100,10 @@ class ListPage(FilterPage):
     def matching(self, every: Sequence[Entry]) -> list[Entry]:
         """Return the entries that match, sorted; done again only when something has changed."""
         key = (id(every), len(every), self.words, self.order)
-        if key != self._arranged[:4]:
-            self._arranged = (*key, arranged(every, self.words, self.order), every)
-        return self._arranged[4]  # type: ignore[return-value]
+        if key != self._arranged_by[:4]:
+            self._arranged = list(arranged(every, self.words, self.order))
+            self._arranged_by = (*key, every)
+        return self._arranged
 
     def body(self, snapshot: Snapshot, width: int, height: int) -> list[Row]:
         """Return the filter, the head, the entries in view, and the whole text of the chosen one."""

@@ -1,0 +1,139 @@
+"""How much faster a lane was in one race than in another, with an interval that has what the machine changed by.
+
+The slices of two races are not paired: each race has its own mean, as unsure as slow changes of the machine make
+it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, stdev
+
+from tfmon.analysis import statistics
+from tfmon.analysis.contention import contention
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.means import AT_THE_END, Center, trimmed
+from tfmon.model.lane_state import NOT_SAMPLED, LaneState
+from tfmon.model.race import BetweenProcesses
+from tfmon.model.readings import Reading
+from tfmon.model.readings import known as known_value
+from tfmon.model.session import Snapshot
+
+BLOCK = 5
+"""Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
+STRETCHES = 5
+"""Stretches of a race that are compared to see slow changes: batch means, with Student's t."""
+BETWEEN_RACES_SD = 0.01
+"""Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
+
+A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005. On virtual
+machines with busy neighbours it was 0.03 to 0.08, so several races on each side say it themselves: it counts for
+one of them.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a race measured of one lane, as far as another race is compared with it."""
+
+    center: Center | None
+    """The mean logarithm of its throughput in examples/s; None from too few slices."""
+    others_cores: Reading
+    """How many cores other programs kept busy in its slices."""
+    stolen_share: Reading
+    """Share of one core's time in them that the hypervisor gave to other machines."""
+
+    @classmethod
+    def of(cls, lane: LaneState, known: Snapshot) -> Measured:
+        """Return what its slices tell; of a lane that has the race to itself, what its windows and the host do."""
+        if len(known.lanes) > 1:
+            took = contention([lane.slices])
+            logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
+            return cls(slow_center(logs), took.others_cores, took.stolen_share)
+        hosts = known.place_of(lane).history
+        return cls(
+            slow_center(list(_blocks(lane))),
+            _mean_cores([one.others_cpu_pct for one in hosts]),
+            _mean_cores([one.steal_pct for one in hosts]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A figure of the second race over that of the first."""
+
+    ratio: float
+    low: float | None
+    """End of the 95 % interval; None where there is none."""
+    high: float | None
+
+    @property
+    def sure(self) -> bool:
+        """True when the interval excludes 1."""
+        return self.low is not None and self.high is not None and not self.low <= 1 <= self.high
+
+
+def change_of(
+    races: Sequence[tuple[Measured, Measured]], prior: BetweenProcesses | None = None, looks: Looks = AT_THE_END
+) -> Change | None:
+    """Return the throughput after over that before, with its interval; None from too few slices.
+
+    Half the interval is the root of the sum of squares of what the slices leave open, what equal processes differ
+    by, and what a machine's own speed changes by from one race to the next.
+
+    Args:
+        races: What was measured of the lane before and after, once or several times.
+        prior: What is known of how much equal processes differ.
+        looks: How the interval is looked at.
+    """
+    centers = [(before.center, after.center) for before, after in races]
+    known = [(one, other) for one, other in centers if one is not None and other is not None]
+    if not known or len(known) < len(races):
+        return None
+    logs = [other.value - one.value for one, other in known]
+    center = sum(logs) / len(logs)
+    within = math.hypot(*(one.reach(looks) for pair in known for one in pair)) / len(logs)
+    processes = replace(statistics.between_processes((), (), prior), processes=len(logs))
+    reach = math.hypot(within, processes.reach(looks), between_races(logs).reach(looks))
+    return Change(math.exp(center), math.exp(center - reach), math.exp(center + reach))
+
+
+def between_races(logs: Sequence[float]) -> statistics.Between:
+    """Return what the speed of a machine differs by between two races, from log ratios that should be the same."""
+    mean, supposed = sum(logs) / len(logs), statistics.SUPPOSED_DEGREES if len(logs) == 1 else 1
+    degrees = supposed + len(logs) - 1
+    squares = supposed * BETWEEN_RACES_SD**2 + sum((one - mean) ** 2 for one in logs)
+    return statistics.Between(math.sqrt(squares / degrees), degrees, len(logs))
+
+
+def slow_center(logs: Sequence[float]) -> Center | None:
+    """Return the mean of logs in their order, as unsure as slow changes of the machine make it.
+
+    Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
+    stretches tells of slow changes, and the wider interval counts. None from too few values.
+    """
+    center = trimmed(logs)
+    if center is None or len(logs) < 2 * STRETCHES:
+        return center
+    edges = [round(place * len(logs) / STRETCHES) for place in range(STRETCHES + 1)]
+    middles = [median(logs[edges[place] : edges[place + 1]]) for place in range(STRETCHES)]
+    slow = Center(center.value, stdev(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
+    return max(center, slow, key=Center.reach)
+
+
+def _blocks(lane: LaneState) -> Iterator[float]:
+    """Yield the logarithm of the throughput in each second or so of steady windows since a knob last changed."""
+    since_ns = lane.knob_marks[-1].at_ns if lane.knob_marks else 0
+    steady = [one for one in lane.points if one.steady and one.at_ns - one.span_ns >= since_ns]
+    for place in range(0, len(steady) - BLOCK + 1, BLOCK):
+        block = steady[place : place + BLOCK]
+        if examples := sum(one.examples for one in block):
+            yield math.log(examples / sum(one.span_ns for one in block) * 1e9)
+
+
+def _mean_cores(readings: Sequence[Reading]) -> Reading:
+    """Return the mean of readings in percent of a core, in cores."""
+    values = [value for one in readings if (value := known_value(one)) is not None]
+    return sum(values) / len(values) / 100 if values else NOT_SAMPLED
