@@ -78,7 +78,7 @@ coverage: $(VENV)/dev.stamp  ## Simulate what the intervals hold and print the t
 attribution: $(VENV)/dev.stamp  ## Hold where step time goes against profiles; five minutes.
 	for what in shares rate profile; do $(BIN)/python tests/benchmarks/attribution.py $$what; done
 
-gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, again and again; 12 minutes, then it says more each time (ARGS="--load").
+gate: $(VENV)/dev.stamp  ## Ask the gate about equal races and slower ones, 20 times each; an hour, goes on where it was stopped (ARGS="--load").
 	$(BIN)/python tests/benchmarks/gate.py $(ARGS)
 
 soak: $(VENV)/dev.stamp  ## Kill, stop and flood lanes for half an hour (ARGS="--minutes 5", "--real").

@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "model": set(),
     "units": {"model"},
     "errors": set(),
-    "analysis": {"model", *TEXT},
+    "analysis": {"model", *TEXT, "numpy"},
     "profile": {"model", "analysis", *TEXT},
     "probes": {"model", "errors", "psutil", "pynvml"},
     "lanes": {"model", "errors"},

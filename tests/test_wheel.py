@@ -106,17 +106,17 @@ def test_what_a_release_lacks_is_named(built, tmp_path):
 
 
 def test_recordings_are_shown_without_tensorflow(installed, tmp_path):
-    """The packages that the manual names for this are enough: TensorFlow and NumPy are not among them."""
+    """The packages that the manual names for this are enough: TensorFlow is not among them."""
     line = re.search(
         r"^    pip install (?!--)(.*textual.*)$", (ROOT / "docs" / "getting-started.md").read_text(), re.M
     )
     named = {re.split(r"[~<>=]", word)[0] for word in shlex.split(line[1])}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     needed = {re.split(r"[~<>=;\s]", one)[0] for one in project}
-    assert named == needed - {"tensorflow", "tensorflow-metal", "numpy", "tomli"}
+    assert named == needed - {"tensorflow", "tensorflow-metal", "tomli"}
     blocked = tmp_path / "blocked"
     blocked.mkdir()
-    for name in ("tensorflow", "numpy", "keras"):
+    for name in ("tensorflow", "keras"):
         (blocked / f"{name}.py").write_text(f"raise ImportError('{name} is not installed')")
     here = [path for path in sys.path if path.endswith("site-packages")]
     code = (

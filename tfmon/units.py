@@ -25,6 +25,11 @@ def count(value: int) -> str:
     return f"{value:,}".replace(",", " ")
 
 
+def several(number: int, noun: str) -> str:
+    """Write how many of something there are: `1 pair`, `2 pairs`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def short_count(value: float) -> str:
     """Write a number in at most five characters, for axes and one-line views: 7.7k, 812, 1.2M."""
     for limit, divisor, suffix in ((999.5, 1.0, ""), (999_500, 1e3, "k"), (999.5e6, 1e6, "M")):

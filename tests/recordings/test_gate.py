@@ -145,14 +145,10 @@ def simulated(rng: random.Random, count: int, sd: float, ratio: float = 1.0) -> 
     return [(race(1), race(ratio)) for _ in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("count", "sd", "most"), [(1, 0.01, 0.03), (3, 0.01, 0.03), (3, 0.05, 0.12), (5, 0.05, 0.1)]
-)
-def test_an_interval_holds_what_a_machine_does_between_races(count, sd, most):
+def test_the_interval_of_one_race_holds_what_a_machine_does_between_races():
     rng = random.Random(1)
-    found = [change_of(simulated(rng, count, sd)) for _ in range(500)]
-    missed = sum(not one.low <= 1 <= one.high for one in found) / len(found)
-    assert missed <= most
+    found = [change_of(simulated(rng, 1, 0.01)) for _ in range(500)]
+    assert sum(not one.low <= 1 <= one.high for one in found) <= 0.03 * 500
 
 
 def test_slow_changes_within_a_race_widen_its_interval():
@@ -171,27 +167,31 @@ def test_slow_changes_within_a_race_widen_its_interval():
     assert sum(steady) / len(steady) < 1.5, "a quiet machine pays little for it"
 
 
-@pytest.mark.parametrize("sd", [0.01, 0.03, 0.05])
-def test_three_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(header, sd):
-    """A lane that takes 25 % longer is a fifth slower."""
-    rng, sides, raced_once = random.Random(2), 200, side(header, measured(1))
+@pytest.mark.parametrize(("sd", "bad"), [(0.01, 0.0), (0.05, 0.0), (0.01, 0.1)])
+def test_five_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(header, sd, bad):
+    """A lane that takes 25 % longer is a fifth slower. A bad race is up to a third slower by itself."""
+    rng, gates_asked, raced_once = random.Random(2), 60, side(header, measured(1))
     (name,) = raced_once.told
+
+    def disturbed(one: Measured) -> Measured:
+        slower = (rng.random() < bad) * rng.uniform(0.1, 0.4)
+        return replace(one, center=replace(one.center, value=one.center.value - slower))
 
     def kinds(ratio: float) -> list[str]:
         said = []
-        for _ in range(sides):
+        for _ in range(gates_asked):
             races = [
-                compare(*(replace(raced_once, told={name: one}) for one in pair))
-                for pair in simulated(rng, 3, sd, ratio)
+                compare(*(replace(raced_once, told={name: disturbed(one)}) for one in pair))
+                for pair in simulated(rng, 5, sd, ratio)
             ]
             said.append(gates.judge(races, 0.05).kind)
         return said
 
-    assert kinds(1 / 1.25).count(SLOWER) >= 0.95 * sides
+    assert kinds(1 / 1.25).count(SLOWER) >= 0.95 * gates_asked
     equal = kinds(1)
-    assert equal.count(SLOWER) <= 0.01 * sides
+    assert equal.count(SLOWER) <= 1
     if sd < 0.03:
-        assert equal.count(NOT_SLOWER) >= 0.95 * sides
+        assert equal.count(NOT_SLOWER) >= 0.85 * gates_asked
 
 
 def test_folders_hold_several_races(header, tmp_path):

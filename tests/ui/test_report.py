@@ -15,7 +15,7 @@ async def test_w_saves_a_report_and_says_where_or_why_not():
     app = app_of(demo, runs=runs)
     async with app.run_test(size=(120, 36)) as pilot:
         await press(pilot, "W")
-        assert "no report: this race is not recorded" in shown(pilot)
+        assert "no report: this is not recorded" in shown(pilot)
         recording = RecordingState("/runs/race.jsonl")
         demo.session.accept(RecordingChanged(at_ns=demo.clock(), recording=recording))
         app.pull()

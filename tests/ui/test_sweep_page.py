@@ -8,7 +8,7 @@ import re
 
 import pytest
 from support.sweeps import planned
-from support.ui import GPU_MACHINE, Clock
+from support.ui import GPU_MACHINE, Clock, FakeRuns
 
 from tfmon.analysis.sweep import Found, rank
 from tfmon.model.race import Race
@@ -103,6 +103,14 @@ async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
     async with app(state, unsaved=lambda: "night.sweep cannot be written: No space left").run_test() as pilot:
         await until(pilot, lambda: "gpu2/gpu is not used any more: gpu2 did not answer" in shown(pilot))
         assert "night.sweep cannot be written: No space left" in shown(pilot)
+
+
+async def test_a_report_is_made_of_the_file_that_the_sweep_is_written_into():
+    runs = FakeRuns()
+    async with app(runs=runs, file="night.sweep").run_test(size=(120, 36)) as pilot:
+        await press(pilot, "W")
+        await until(pilot, lambda: "saved race.html" in shown(pilot))
+    assert runs.calls == [("report", "night.sweep")]
 
 
 async def test_quit_ends_the_sweep_before_the_app_leaves():

@@ -193,7 +193,7 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
     """Write who is ahead and by how much: B 1.31× (1.27 to 1.35, 6 pairs)."""
     ratio, id = point.ratio, ids[0]
     if ratio is None:
-        return f"{point.pairs} pairs so far" if point.pairs else "–"
+        return f"{units.several(point.pairs, 'pair')} so far" if point.pairs else "–"
     if ratio.value < 1:
         ratio, id = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low, ratio.pairs), ids[1]
     factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)

@@ -67,6 +67,7 @@ def config(init: bool, forget_variance: bool, as_json: bool, **flags: object) ->
 
 def _forget() -> str:
     """Forget the between-process variances; return what that was."""
+    from tfmon import units
     from tfmon.runner import variance
 
     where = variance.path()
@@ -74,7 +75,7 @@ def _forget() -> str:
         count = variance.forget()
     except OSError as error:
         raise UsageError(f"{where} cannot be removed: {error.strerror or error}") from error
-    scenarios = "1 scenario" if count == 1 else f"{count} scenarios"
+    scenarios = units.several(count, "scenario")
     return f"forgot what was known of {scenarios}" if count else f"nothing is remembered: {where} is not there"
 
 

@@ -1,20 +1,21 @@
 """How much faster a lane was in one race than in another, with an interval that has what the machine changed by.
 
 The slices of two races are not paired: each race has its own mean, as unsure as slow changes of the machine make
-it.
+it. Of several races on each side, how much their means scatter tells all of that.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median, stdev
 
 from tfmon.analysis import statistics
 from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.means import AT_THE_END, Center, trimmed
+from tfmon.analysis.repeated import Shift, shift
 from tfmon.model.lane_state import NOT_SAMPLED, LaneState
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Reading
@@ -29,8 +30,7 @@ BETWEEN_RACES_SD = 0.01
 """Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
 
 A judgement for a machine that has nothing else to do: three races on such a one differed by 0.005. On virtual
-machines with busy neighbours it was 0.03 to 0.08, so several races on each side say it themselves: it counts for
-one of them.
+machines with busy neighbours it was 0.03 to 0.08. Several races on each side say it themselves.
 """
 
 
@@ -80,32 +80,33 @@ def change_of(
 ) -> Change | None:
     """Return the throughput after over that before, with its interval; None from too few slices.
 
-    Half the interval is the root of the sum of squares of what the slices leave open, what equal processes differ
-    by, and what a machine's own speed changes by from one race to the next.
-
     Args:
         races: What was measured of the lane before and after, once or several times.
-        prior: What is known of how much equal processes differ.
+        prior: What is known of how much equal processes differ; several races tell it themselves.
         looks: How the interval is looked at.
     """
     centers = [(before.center, after.center) for before, after in races]
     known = [(one, other) for one, other in centers if one is not None and other is not None]
     if not known or len(known) < len(races):
         return None
-    logs = [other.value - one.value for one, other in known]
-    center = sum(logs) / len(logs)
-    within = math.hypot(*(one.reach(looks) for pair in known for one in pair)) / len(logs)
-    processes = replace(statistics.between_processes((), (), prior), processes=len(logs))
-    reach = math.hypot(within, processes.reach(looks), between_races(logs).reach(looks))
-    return Change(math.exp(center), math.exp(center - reach), math.exp(center + reach))
+    if len(known) == 1:
+        found = _of_one_race(*known[0], prior, looks)
+    else:
+        found = shift([one.value for one, _ in known], [other.value for _, other in known], looks.error)
+    return Change(*map(math.exp, found))
 
 
-def between_races(logs: Sequence[float]) -> statistics.Between:
-    """Return what the speed of a machine differs by between two races, from log ratios that should be the same."""
-    mean, supposed = sum(logs) / len(logs), statistics.SUPPOSED_DEGREES if len(logs) == 1 else 1
-    degrees = supposed + len(logs) - 1
-    squares = supposed * BETWEEN_RACES_SD**2 + sum((one - mean) ** 2 for one in logs)
-    return statistics.Between(math.sqrt(squares / degrees), degrees, len(logs))
+def _of_one_race(before: Center, after: Center, prior: BetweenProcesses | None, looks: Looks) -> Shift:
+    """Return the difference of two races.
+
+    Half the interval is the root of the sum of squares of what the slices leave open, what equal processes differ
+    by, and what a machine's own speed is supposed to change by from one race to the next.
+    """
+    processes = statistics.between_processes((), (), prior)
+    machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
+    reach = math.hypot(*(part.reach(looks) for part in (before, after, processes, machine)))
+    value = after.value - before.value
+    return Shift(value, value - reach, value + reach)
 
 
 def slow_center(logs: Sequence[float]) -> Center | None:

@@ -148,7 +148,8 @@ def _cells(row: Row, *, several: bool) -> list[str]:
         units.memory(figures.memory_bytes) if figures and figures.memory_bytes else "–",
         figures.bottleneck or "–" if figures else "–",
         row.place or (figures.place if figures else "–"),
-        row.state + (f" ({len(known.pairs)} pairs)" if row.outcome == OPEN and known.pairs else ""),
+        row.state
+        + (f" ({units.several(len(known.pairs), 'pair')})" if row.outcome == OPEN and known.pairs else ""),
     ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfmon.model.ports import OpenReplay, RunInfo
-from tfmon.recordings import library
+from tfmon.recordings import library, sweeps
 from tfmon.recordings.compare import compare, side_of
 from tfmon.recordings.header import RecordingError
 from tfmon.recordings.player import Player
@@ -43,14 +43,15 @@ class RecordedRuns:
         return diff_text(compare(*sides))
 
     def report(self, path: str) -> str:
-        """Write a report of a recording into the working directory; return where it is.
+        """Write a report of a recording, or of a sweep, into the working directory; return where it is.
 
         A child writes it at the lowest priority, because a race may run.
         """
         recording = Path(path)
         if not recording.exists():  # compressed meanwhile, as the race is over
             recording = recording.with_name(recording.name + ".gz")
-        target = Path.cwd() / f"tfmon-{library.run_id(recording)}-{time.strftime('%H%M%S')}.html"
+        name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
+        target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
         command = [sys.executable, "-m", "tfmon", "export", str(recording), "--html", str(target)]
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -17,6 +17,7 @@ from tfmon.probes.machine import read_machine
 from tfmon.reports.sweep import to_text
 from tfmon.runner.headless import interruption
 from tfmon.runner.live import PATIENCE_S, screen_failed
+from tfmon.runner.runs import RecordedRuns
 from tfmon.runner.settings import ScreenSettings
 from tfmon.runner.sweep import SweepProgram
 from tfmon.ui.screens.sweep import SweepApp
@@ -51,6 +52,8 @@ def run(program: SweepProgram, screen: ScreenSettings) -> str:
         characters=screen.charset,
         table=lambda: to_text(program.sweep.found),
         unsaved=lambda: program.file.failure if program.file is not None else "",
+        file=str(program.file.path) if program.file is not None else "",
+        runs=RecordedRuns(),
     )
 
     def leave() -> None:

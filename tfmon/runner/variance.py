@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tfmon import units
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, Comparison
 from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.runner import state_file
@@ -71,7 +72,7 @@ def lines() -> list[str]:
 
 
 def _text(entry: BetweenProcesses) -> str:
-    races = "1 race" if entry.races == 1 else f"{entry.races} races"
+    races = units.several(entry.races, "race")
     behind = f"{entry.degrees:.3g} degrees of freedom, {races}"
     if entry.squares <= 0:
         return f"equal processes do not differ by more than the scatter of their pairs ({behind})"

@@ -253,12 +253,17 @@ class MonitorApp(Display, TerminalApp[Ending]):
 
     def save_report(self) -> None:
         """Save a report of what is recorded of the race, and say where."""
-        runs, recording = self.runs, self.snapshot.recording
-        if runs is None or recording is None or not recording.path:
-            self.say("no report: this race is not recorded")
+        recording = self.snapshot.recording
+        self.report_of(recording.path if recording is not None else "", self.say)
+
+    def report_of(self, path: str, say: Callable[[str], object]) -> None:
+        """Write a report of what is recorded in a file, and say where; say that there is none of an empty path."""
+        runs = self.runs
+        if runs is None or not path:
+            say("no report: this is not recorded")
             return
-        self.say("writing a report of what is recorded up to now…")
-        self.work(lambda: runs.report(recording.path), self.say, self.say)
+        say("writing a report of what is recorded up to now…")
+        self.work(lambda: runs.report(path), say, say)
 
     def examine(self, then: Callable[[str], object]) -> None:
         """Have the doctor examine the machine, and pass on its report."""

@@ -67,7 +67,7 @@ RACE_KEYS = (
     Key("gpus", "G", "show_tab('gpus')", "all GPUs: load, memory, power, and every process on them", "tfmon"),
     Key("runs", "R", "show_tab('runs')", "recorded races: replay, compare, name, delete", "tfmon"),
     Key("picture", "w", "save_picture", "save the screen (SVG) and the table (text) here", "tfmon"),
-    Key("report", "W", "save_report", "save a report of the recorded race here (HTML), to hand on", "tfmon"),
+    Key("report", "W", "save_report", "save a report of what is recorded here (HTML), to hand on", "tfmon"),
     Key("palette", "colon,ctrl+p", "show_palette", "find any of this by its name; Ctrl+P does the same", "tfmon"),
     Key("help", "question_mark,f1", "show_help", "help: every key, every number; F1 does the same", "tfmon"),
     Key("quit", "q", "app.quit", "end the lanes and leave; twice: at once. Ctrl+C does the same", "tfmon"),
@@ -203,7 +203,7 @@ _ALIASES = {
 }  # fmt: skip
 _MODIFIERS = ("ctrl", "alt", "shift", "super", "hyper", "meta")
 _BUILT_IN = {key.id: tuple(key.keys.split(",")) for key in KEYS}
-_EVERYWHERE = {STOP.id, "picture", "palette"}
+_EVERYWHERE = {STOP.id, "picture", "report", "palette"}
 _RACE = {key.id for key in RACE_KEYS} | _EVERYWHERE
 _PAGES = {key.id for key in PAGE_KEYS} | _EVERYWHERE
 _REPLAY = {key.id for key in REPLAY_KEYS} | {key.id for key in WATCHING_KEYS} | _EVERYWHERE

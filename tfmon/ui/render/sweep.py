@@ -103,7 +103,7 @@ def _state_text(row: Ranked) -> str:
     if row.reason and row.outcome in (REFUSED, FAILED):
         return f"{row.state}: {row.reason}"
     pairs = len(row.combination.pairs)
-    return f"{row.state}, {pairs} pairs" if row.outcome == OPEN and pairs else row.state
+    return f"{row.state}, {units.several(pairs, 'pair')}" if row.outcome == OPEN and pairs else row.state
 
 
 def _style_of(row: Ranked) -> str:
@@ -118,8 +118,8 @@ def _about(row: Ranked) -> str:
     if row.outcome == BASELINE:
         said.append("the baseline: 1× by definition")
     if known.pairs:
-        visits = "1 visit" if known.visits == 1 else f"{known.visits} visits"
-        said.append(f"{len(known.pairs)} pairs in {visits}, raced for {units.about(known.measured_s)}")
+        pairs, visits = units.several(len(known.pairs), "pair"), units.several(known.visits, "visit")
+        said.append(f"{pairs} in {visits}, raced for {units.about(known.measured_s)}")
     if row.learns:
         said.append(f"* does not learn the same: {learns_text(row)}")
     if figures is not None and figures.baseline_examples_per_s:

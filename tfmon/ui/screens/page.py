@@ -54,6 +54,7 @@ class Page(Tabbed, Screen[str | None]):
     CSS = "Page { background: $background; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         *EVERYWHERE,
+        bound("report"),
         bound("palette"),
         bound("help"),
         bound("lane.detail", keys="i"),
@@ -184,6 +185,10 @@ class Page(Tabbed, Screen[str | None]):
     def action_save_picture(self) -> None:
         """Save the page as a picture and as text."""
         self.monitor.save_picture(self.canvas.text())
+
+    def action_save_report(self) -> None:
+        """Save a report of what is recorded."""
+        self.monitor.save_report()
 
     def action_show_palette(self) -> None:
         """Open the command palette: what this page's keys do, and those of the race."""

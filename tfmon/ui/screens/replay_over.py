@@ -108,10 +108,8 @@ class ReplayMonitor(Playing):
 
     def save_report(self) -> None:
         """Save a report of the recording that is replayed, and say where."""
-        runs, recording = self.app.runs, self.snapshot.recording
-        if runs is not None and recording is not None:
-            self.say("writing a report of this recording…")
-            self.app.work(lambda: runs.report(recording.path), self.say, self.say)
+        recording = self.snapshot.recording
+        self.app.report_of(recording.path if recording is not None else "", self.say)
 
     def pull(self) -> None:
         """Play on, and draw what changed."""

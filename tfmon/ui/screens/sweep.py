@@ -14,7 +14,7 @@ from tfmon.model.device_counts import KINDS
 from tfmon.model.ports import Controls, Experiments
 from tfmon.model.session import Session, Snapshot
 from tfmon.ui.app import MonitorApp
-from tfmon.ui.keys import PAGE_KEYS, STOP, SWEEP_KEYS, Key
+from tfmon.ui.keys import BY_ID, PAGE_KEYS, STOP, SWEEP_KEYS, Key
 from tfmon.ui.render.rows import BLANK, Row, spread
 from tfmon.ui.render.style import DIM, STRONG
 from tfmon.ui.render.sweep import Entries, answer_rows, columns_of, curve_rows
@@ -99,6 +99,7 @@ class SweepPage(ListPage):
         return [
             *self.own_hints(),
             *shows_all,
+            Hint(("report",), "report", "save_report"),
             Hint(("help",), "help", "show_help"),
             Hint(("quit",), leaves, "app.quit"),
         ]
@@ -129,6 +130,7 @@ class SweepApp(MonitorApp):
         ends: Ends,
         *,
         unsaved: Callable[[], str] = str,
+        file: str = "",
         **more: Any,  # noqa: ANN401 - of the screen
     ) -> None:
         """Prepare the screen.
@@ -138,9 +140,10 @@ class SweepApp(MonitorApp):
             sweep: Returns what is known.
             ends: Ends the sweep.
             unsaved: Returns why what is measured is not saved; empty while all is well.
+            file: The file it is written into; empty for none.
             more: What `MonitorApp` takes besides.
         """
-        self._known, self.unsaved = sweep, unsaved
+        self._known, self.unsaved, self._recorded = sweep, unsaved, file
         self.found = sweep()
         super().__init__(session, cast(Controls, ends), cast(Experiments, NoExperiments()), **more)
 
@@ -156,7 +159,7 @@ class SweepApp(MonitorApp):
     @property
     def help_keys(self) -> tuple[Key, ...]:
         """The keys of a sweep."""
-        return (*SWEEP_KEYS, *PAGE_KEYS, STOP)
+        return (*SWEEP_KEYS, *PAGE_KEYS, BY_ID["picture"], BY_ID["report"], STOP)
 
     @property
     def may_change_lanes(self) -> bool:
@@ -167,6 +170,10 @@ class SweepApp(MonitorApp):
         """Return False, and say why."""
         self.say("a sweep chooses its settings itself: no key changes its lanes")
         return False
+
+    def save_report(self) -> None:
+        """Save a report of what the sweep measured, and say where."""
+        self.report_of(self._recorded, self.say)
 
     def pull(self) -> None:
         """Read what the sweep came to, and draw what changed."""
