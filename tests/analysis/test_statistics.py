@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import mstats
 
 from tfmon.analysis.intervals import Looks, always_valid
-from tfmon.analysis.means import LEAST_PAIRS, TRIM, WIDEST, Center, trimmed
+from tfmon.analysis.means import LEAST_PAIRS, TRIM, WIDEST, Center, trimmed, trimmed_in_time
 from tfmon.analysis.statistics import (
     LogSpeed,
     LogSpeeds,
@@ -96,6 +96,23 @@ class TestTrimmed:
             values = random.normal(0, 0.1, 30) + (random.random(30) < 0.1) * random.normal(0, 3, 30)
             held += not trimmed(values).estimate().clear_of(0)
         assert 0.92 <= held / 400 <= 0.99
+
+
+class TestTrimmedInTime:
+    def test_slow_changes_widen_the_interval_and_a_quiet_machine_pays_little_for_it(self):
+        """Neighbours come and go: slices that follow each other are alike."""
+        rng, missed, missed_before, wider = np.random.default_rng(3), 0, 0, []
+        for _ in range(300):
+            state, values = rng.normal(0, 0.05), []
+            for _ in range(40):
+                state = 0.85 * state + rng.normal(0, 0.05 * math.sqrt(1 - 0.85**2))
+                values.append(state + rng.normal(0, 0.02))
+            missed += abs(trimmed_in_time(values).value) > trimmed_in_time(values).reach()
+            missed_before += abs(trimmed(values).value) > trimmed(values).reach()
+            quiet = list(rng.normal(0, 0.02, 40))
+            wider.append(trimmed_in_time(quiet).reach() / trimmed(quiet).reach())
+        assert missed <= 0.2 * 300 < 0.45 * 300 <= missed_before
+        assert sum(wider) / len(wider) < 1.5
 
 
 class TestRatio:

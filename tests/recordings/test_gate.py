@@ -17,7 +17,7 @@ from tfmon.errors import UsageError
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.recordings import gate as gates
-from tfmon.recordings.change import Measured, change_of, slow_center
+from tfmon.recordings.change import Measured, change_of
 from tfmon.recordings.compare import Comparison, Side, compare, compare_all, open_side, open_sides
 from tfmon.recordings.gate import CANNOT_TELL, NOT_SLOWER, SLOWER, Gate
 from tfmon.recordings.header import RecordingError
@@ -151,22 +151,6 @@ def test_the_interval_of_one_race_holds_what_a_machine_does_between_races():
     assert sum(not one.low <= 1 <= one.high for one in found) <= 0.03 * 500
 
 
-def test_slow_changes_within_a_race_widen_its_interval():
-    """Neighbours come and go: slices that follow each other are alike."""
-    rng, missed, iid_missed, steady = random.Random(3), 0, 0, []
-    for _ in range(300):
-        state, logs = rng.gauss(0, 0.05), []
-        for _ in range(40):
-            state = 0.85 * state + rng.gauss(0, 0.05 * math.sqrt(1 - 0.85**2))
-            logs.append(state + rng.gauss(0, 0.02))
-        missed += abs(slow_center(logs).value) > slow_center(logs).reach()
-        iid_missed += abs(trimmed(logs).value) > trimmed(logs).reach()
-        quiet = [rng.gauss(0, 0.02) for _ in range(40)]
-        steady.append(slow_center(quiet).reach() / trimmed(quiet).reach())
-    assert missed <= 0.2 * 300 < 0.45 * 300 <= iid_missed
-    assert sum(steady) / len(steady) < 1.5, "a quiet machine pays little for it"
-
-
 @pytest.mark.parametrize(("sd", "bad"), [(0.01, 0.0), (0.05, 0.0), (0.01, 0.1)])
 def test_five_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(header, sd, bad):
     """A lane that takes 25 % longer is a fifth slower. A bad race is up to a third slower by itself."""
@@ -187,11 +171,12 @@ def test_five_races_on_each_side_find_a_quarter_and_call_no_equal_ones_slower(he
             said.append(gates.judge(races, 0.05).kind)
         return said
 
-    assert kinds(1 / 1.25).count(SLOWER) >= 0.95 * gates_asked
+    enough = (0.8 if bad else 0.95) * gates_asked
+    assert kinds(1 / 1.25).count(SLOWER) >= enough
     equal = kinds(1)
     assert equal.count(SLOWER) <= 1
     if sd < 0.03:
-        assert equal.count(NOT_SLOWER) >= 0.85 * gates_asked
+        assert equal.count(NOT_SLOWER) >= enough
 
 
 def test_folders_hold_several_races(header, tmp_path):

@@ -30,6 +30,11 @@ INFO = ScenarioInfo("small", Path("small.py"), "file", "Small")
         (("gpu:0, gpu2/gpu", "cpu"), [("gpu:0", 1), ("gpu2/gpu", 1), ("cpu", 1)]),
         (("ray/gpu*2", "ray/gpu*1"), [("ray/gpu", 1), ("ray/gpu", 2), ("ray/gpu", 3)]),
         (("ray:H100/gpu",), [("ray:H100/gpu", 1), ("ray:H100/gpu", 2), ("ray:H100/gpu", 3)]),
+        (("ray:H100/gpu", "ray/gpu*1"), [*(("ray:H100/gpu", number) for number in (1, 2, 3)), ("ray/gpu", 1)]),
+        (
+            ("ray:H100/gpu", "ray:A100/gpu"),
+            [(f"ray:{kind}/gpu", number) for kind in ("H100", "A100") for number in (1, 2, 3)],
+        ),
     ],
 )
 def test_a_word_is_a_place_and_on_ray_as_many_as_there_is_room_for(monkeypatch, words, places):
@@ -43,6 +48,13 @@ def test_a_word_is_a_place_and_on_ray_as_many_as_there_is_room_for(monkeypatch, 
 def test_what_is_no_place_is_told(word):
     with pytest.raises(UsageError):
         split_places([word])
+
+
+@pytest.mark.parametrize("word", ["ray/gpu", "ray:H100/gpu", "ray:2/gpu"])
+def test_free_gpus_of_a_cluster_are_counted_once(monkeypatch, word):
+    monkeypatch.setattr(RayCluster, "workers", lambda self, word: 3)
+    with pytest.raises(UsageError, match="have devices in common"):
+        split_places(["ray/gpu", word])
 
 
 class Place:

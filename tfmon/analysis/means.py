@@ -9,8 +9,9 @@ Source: Tukey, McLaughlin (1963), Sankhyā A 25. A test compares with `scipy.sta
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from statistics import median, stdev
 
 from tfmon.analysis.intervals import NONE, Looks
 from tfmon.model.readings import Estimate
@@ -19,6 +20,8 @@ TRIM = 0.2
 """Share of the values cut off at each end."""
 LEAST_PAIRS = 5
 """Fewer pairs give no interval, and fewer of a process nothing about it."""
+STRETCHES = 5
+"""Stretches of a race whose scatter tells of slow changes: batch means, with Student's t."""
 WIDEST = math.log(1_000)
 """Half an interval from which on it says nothing, so that there is none."""
 AT_THE_END = Looks()
@@ -71,6 +74,21 @@ def trimmed(values: Collection[float], estimated: int = 0) -> Center | None:
     if not math.isfinite(error):
         return None
     return Center(mean, error, len(kept) - 1 - estimated, count, estimated)
+
+
+def trimmed_in_time(values: Sequence[float]) -> Center | None:
+    """Return the trimmed mean of values in their order, as unsure as slow changes of the machine make it.
+
+    Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
+    stretches tells of slow changes, and the wider interval counts. None from too few values.
+    """
+    center = trimmed(values)
+    if center is None or len(values) < 2 * STRETCHES:
+        return center
+    edges = [round(place * len(values) / STRETCHES) for place in range(STRETCHES + 1)]
+    middles = [median(values[edges[place] : edges[place + 1]]) for place in range(STRETCHES)]
+    slow = Center(center.value, stdev(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
+    return max(center, slow, key=Center.reach)
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:

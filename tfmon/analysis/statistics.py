@@ -20,7 +20,7 @@ from statistics import median
 from typing import NamedTuple, TypeAlias
 
 from tfmon.analysis.intervals import Looks, student
-from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, estimate_of, trimmed
+from tfmon.analysis.means import AT_THE_END, LEAST_PAIRS, Center, estimate_of, trimmed, trimmed_in_time
 from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
@@ -225,7 +225,7 @@ def gain(
 
 def speed(lane: LogSpeeds) -> Estimate | None:
     """Return a lane's throughput over its slices, in examples/s; None from too few."""
-    center = trimmed([one.log for one in lane.values()])
+    center = trimmed_in_time([one.log for one in lane.values()])
     return None if center is None else _exponential(center.estimate())
 
 

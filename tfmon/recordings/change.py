@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median, stdev
 
 from tfmon.analysis import statistics
 from tfmon.analysis.contention import contention
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.means import AT_THE_END, Center, trimmed
+from tfmon.analysis.means import AT_THE_END, Center, trimmed_in_time
 from tfmon.analysis.repeated import Shift, shift
 from tfmon.model.lane_state import NOT_SAMPLED, LaneState
 from tfmon.model.race import BetweenProcesses
@@ -24,8 +23,8 @@ from tfmon.model.session import Snapshot
 
 BLOCK = 5
 """Windows of a lane that had the race to itself that make one value, as a slice does: a second."""
-STRETCHES = 5
-"""Stretches of a race that are compared to see slow changes: batch means, with Student's t."""
+LEAST_RACES = 3
+"""Several races on each side must be so many of which the throughput is known; others may have too few slices."""
 BETWEEN_RACES_SD = 0.01
 """Standard deviation that is supposed of the log ratio of two equal races, one soon after the other.
 
@@ -51,10 +50,10 @@ class Measured:
         if len(known.lanes) > 1:
             took = contention([lane.slices])
             logs = [math.log(one.examples_per_s) for one in lane.slices if one.examples > 0]
-            return cls(slow_center(logs), took.others_cores, took.stolen_share)
+            return cls(trimmed_in_time(logs), took.others_cores, took.stolen_share)
         hosts = known.place_of(lane).history
         return cls(
-            slow_center(list(_blocks(lane))),
+            trimmed_in_time(list(_blocks(lane))),
             _mean_cores([one.others_cpu_pct for one in hosts]),
             _mean_cores([one.steal_pct for one in hosts]),
         )
@@ -78,21 +77,21 @@ class Change:
 def change_of(
     races: Sequence[tuple[Measured, Measured]], prior: BetweenProcesses | None = None, looks: Looks = AT_THE_END
 ) -> Change | None:
-    """Return the throughput after over that before, with its interval; None from too few slices.
+    """Return the throughput after over that before, with its interval; None from too few slices or races.
 
     Args:
         races: What was measured of the lane before and after, once or several times.
         prior: What is known of how much equal processes differ; several races tell it themselves.
         looks: How the interval is looked at.
     """
-    centers = [(before.center, after.center) for before, after in races]
-    known = [(one, other) for one, other in centers if one is not None and other is not None]
-    if not known or len(known) < len(races):
-        return None
-    if len(known) == 1:
-        found = _of_one_race(*known[0], prior, looks)
+    first = [before.center for before, _ in races if before.center is not None]
+    second = [after.center for _, after in races if after.center is not None]
+    if len(races) == 1 and first and second:
+        found = _of_one_race(first[0], second[0], prior, looks)
+    elif min(len(first), len(second)) >= LEAST_RACES:
+        found = shift([one.value for one in first], [one.value for one in second], looks.error)
     else:
-        found = shift([one.value for one, _ in known], [other.value for _, other in known], looks.error)
+        return None
     return Change(*map(math.exp, found))
 
 
@@ -107,21 +106,6 @@ def _of_one_race(before: Center, after: Center, prior: BetweenProcesses | None, 
     reach = math.hypot(*(part.reach(looks) for part in (before, after, processes, machine)))
     value = after.value - before.value
     return Shift(value, value - reach, value + reach)
-
-
-def slow_center(logs: Sequence[float]) -> Center | None:
-    """Return the mean of logs in their order, as unsure as slow changes of the machine make it.
-
-    Slices that follow each other are alike where other machines share the hardware. So the scatter of a few long
-    stretches tells of slow changes, and the wider interval counts. None from too few values.
-    """
-    center = trimmed(logs)
-    if center is None or len(logs) < 2 * STRETCHES:
-        return center
-    edges = [round(place * len(logs) / STRETCHES) for place in range(STRETCHES + 1)]
-    middles = [median(logs[edges[place] : edges[place + 1]]) for place in range(STRETCHES)]
-    slow = Center(center.value, stdev(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
-    return max(center, slow, key=Center.reach)
 
 
 def _blocks(lane: LaneState) -> Iterator[float]:

@@ -11,7 +11,7 @@ from tfmon.analysis.intervals import Looks
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_SLOWER, UsageError
 from tfmon.model.race import Machine
 from tfmon.model.readings import known
-from tfmon.recordings.change import Measured, change_of
+from tfmon.recordings.change import LEAST_RACES, Measured, change_of
 from tfmon.recordings.compare import Comparison, LanePair, Side, lane_name
 
 GateKind: TypeAlias = Literal["slower", "not slower", "cannot tell"]
@@ -23,6 +23,11 @@ OTHERS = 0.1
 """Share of all cores that other programs keep busy from which on they may be what made a lane slower."""
 STOLEN = 0.05
 """Share of one core's time that other virtual machines take from which on they may be."""
+TOO_LITTLE = (
+    "too few slices were measured: race for longer",
+    f"fewer than {LEAST_RACES} races on each side have a throughput: race more often, or for longer",
+)
+"""Why there is no interval of one race on each side, and of several."""
 _MACHINE = ("hostname", "cpu_name", "cores", "usable_cores")
 """What makes a machine another one, so that no difference says anything of the program."""
 
@@ -111,7 +116,7 @@ def _judge(pairs: Sequence[tuple[Comparison, LanePair]], count: int, limit: floa
     found = change_of(measured, pairs[0][0].second.end.race.between, looks)
     if reason or found is None or found.low is None or found.high is None:
         ratio = found.ratio if found is not None else None
-        return LaneGate(lane, CANNOT_TELL, reason or "too few slices were measured: race for longer", ratio)
+        return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
     said = _said(found.ratio, found.low, found.high) + (f", {count} races each" if count > 1 else "")
     width = 1 - found.low / found.ratio
     if found.high < 1 - limit:

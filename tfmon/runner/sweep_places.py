@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
+from tfmon.hosts.reservation import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.device_counts import KINDS, counted, devices_of
 from tfmon.model.knobs import KnobValue, Settings, exact
@@ -131,9 +132,8 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
         UsageError: one is empty, has settings, or there are too many.
         TfmonError: the cluster has no room, or cannot be asked.
     """
-    from tfmon.hosts.reservation import is_ray
-
     places: list[tuple[str, int]] = []
+    unlimited: list[str] = []
     for word in [part.strip() for one in words for part in one.split(",")]:
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
@@ -141,6 +141,9 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
         on_ray = is_ray(name.partition("/")[0])
         if star and not on_ray:
             raise UsageError(f"--on {word}: only a Ray cluster has a place several times", f"--on {name}")
+        if on_ray and not star:
+            _check_disjoint(name, unlimited)
+            unlimited.append(name)
         count = int(times) if star else _room(several(name, most) if most else name, cluster) if on_ray else 1
         already = sum(one == name for one, _ in places)
         places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
@@ -149,6 +152,16 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
                 f"{word} is too many: {MOST_WORKERS} workers are the most", f"--on {name}*{MOST_WORKERS}"
             )
     return places
+
+
+def _check_disjoint(name: str, others: Sequence[str]) -> None:
+    """Raise UsageError if a word for Ray without a number stands for devices that another one stands for, too."""
+    host, _, kind = name.rpartition("/")
+    for other in others:
+        other_host, _, other_kind = other.rpartition("/")
+        asked, before = word_of(host), word_of(other_host)
+        if kind == other_kind and (asked == before or not asked or not before):
+            raise UsageError(f"--on {other} and {name} have devices in common", f"say how many: --on {name}*2")
 
 
 def _room(word: str, cluster: RayCluster | None) -> int:
