@@ -75,10 +75,10 @@ class PlaceStation:
         """Return a lane there on the fewest devices. The most are looked for first: Ray reserves so many."""
         for count in sorted(self._counts, reverse=True)[:-1]:
             try:
-                self._planned(several(word, count))
+                self._planned(with_count(word, count))
             except DeviceAbsentError as error:
                 self.absent[count] = error.message
-        return self._planned(several(word, min(self._counts)) if self._counts else word).lanes[0].spec
+        return self._planned(with_count(word, min(self._counts)) if self._counts else word).lanes[0].spec
 
     def _planned(self, *lanes: str) -> RacePlan:
         return self._program.plan(self._info, replace(self._options, lanes=lanes))
@@ -93,7 +93,7 @@ class PlaceStation:
         knobs = [f"{knob}={exact(value)}" for knob, value in settings.items() if knob not in KINDS]
         base, changed = self._word, self._word
         if self._counts:
-            base, changed = several(base, min(self._counts)), several(base, devices_of(settings))
+            base, changed = with_count(base, min(self._counts)), with_count(base, devices_of(settings))
         plan = self._planned(base, ",".join([changed, *knobs]))
         if self._began:
             self._program.lanes.begin(plan)
@@ -116,7 +116,7 @@ class PlaceStation:
         self._program.close()
 
 
-def several(word: str, count: int) -> str:
+def with_count(word: str, count: int) -> str:
     """Return that many devices of a place: `gpu2/4xgpu` for `gpu2/gpu`."""
     host, slash, kind = word.rpartition("/")
     return f"{host}{slash}{count}x{kind}"
@@ -144,7 +144,7 @@ def split_places(words: Sequence[str], cluster: RayCluster | None = None, most: 
         if on_ray and not star:
             _check_disjoint(name, unlimited)
             unlimited.append(name)
-        count = int(times) if star else _room(several(name, most) if most else name, cluster) if on_ray else 1
+        count = int(times) if star else _room(with_count(name, most) if most else name, cluster) if on_ray else 1
         already = sum(one == name for one, _ in places)
         places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
         if len(places) > MOST_WORKERS:
