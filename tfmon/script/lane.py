@@ -28,6 +28,7 @@ from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
 from tfmon.script import libraries
+from tfmon.script.hooking import hooks
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
@@ -65,7 +66,7 @@ class Lane(Meter):
         self._say_hello()
         Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
         self._timeout.start()
-        atexit.register(self._leave)
+        atexit.register(hooks.guard(self._leave))
 
     @property
     def measures_this_thread(self) -> bool:
@@ -221,6 +222,8 @@ class Lane(Meter):
         """Report the script's progress with each window."""
         super().window_sent()
         self.between_windows()
+        while self.feed.unknown:
+            self.cannot_know(*self.feed.unknown.popitem())
         if self._progress is not None:
             self.reporter.offer(self._progress())
 

@@ -66,8 +66,13 @@ def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda:
         low=0.0,
     )  # fmt: skip
 
+    kept = weakref.ref(optimizer)
+
     def apply(value: float) -> None:
         check()
+        optimizer = kept()
+        if optimizer is None:
+            raise KnobError("the script trains with this optimizer no more")
         set_rate(optimizer, value)
 
     lane.offer(knob, apply)

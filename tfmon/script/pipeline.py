@@ -32,6 +32,7 @@ from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.lane import Lane
 from tfmon.script.reads import Reads
 from tfmon.script.running import RunningIterator, cost_ns
+from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
 
 MOST_COST = 0.01
@@ -61,7 +62,7 @@ class Pipeline:
         self._values = requested_settings()
         """What differs from the script's own settings."""
         self._own: dict[str, KnobValue] = {}
-        self._changed_at_once: Callable[[], Any] = _nothing
+        self._changed_at_once: Callable[[], Any] = nothing
         self._cost_ns = 0
         """What a change at once costs a batch; measured in the warm-up of loops that have no next epoch."""
 
@@ -89,13 +90,10 @@ class Pipeline:
         if iterator is self._keras_reads:
             return
         self._keras_reads = iterator
-        try:
-            self._reads.trains(iterator)
-            lane = self._joined()
-            if lane is not None:
-                self._offer(lane, iterator, 0)
-        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            self._hooks.failure(error)
+        self._reads.trains(iterator)
+        lane = self._joined()
+        if lane is not None:
+            self._offer(lane, iterator, 0)
 
     def trains(self, iterator: object) -> None:
         """Record that what an iterator gives is trained from."""
@@ -206,12 +204,9 @@ class Pipeline:
         """Take a pipeline away that is not needed any more."""
         iterator, lane = self._changed_at_once(), self._joined()
         running: RunningIterator | None = getattr(iterator, _RUNNING, None)
-        try:
-            if running is not None and running.settle(iterator) and lane is not None:
-                self._changed_at_once = _nothing
-                lane.cannot_know(_PIPELINE, "")
-        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            self._hooks.failure(error)
+        if running is not None and running.settle(iterator) and lane is not None:
+            self._changed_at_once = nothing
+            lane.cannot_know(_PIPELINE, "")
 
     # ------------------------------------------------------------ the next epoch
 
@@ -219,15 +214,13 @@ class Pipeline:
         def iterate(dataset: Any) -> Any:  # noqa: ANN401
             try:
                 changed, place = dataset, None
-                try:
+                with self._hooks:
                     if not self._hooks.off and self._eager() and self._loop.mine:
                         place = self._reads.place()
                         changed = self._changed(dataset, place)
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    self._hooks.failure(error)
                 iterator = own(changed)
                 if place is not None:
-                    with contextlib.suppress(Exception):
+                    with self._hooks:
                         self._reads.opened(iterator, dataset, place)
                 return iterator
             except BaseException as error:
@@ -267,10 +260,6 @@ class Pipeline:
 
 
 _RUNNING, _MADE, _PIPELINE = "_tfmon_running", "_tfmon_made", "pipeline"
-
-
-def _nothing() -> None:
-    """Return nothing."""
 
 
 def beyond(wanted: KnobValue, own: KnobValue) -> KnobValue:
