@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import platform
@@ -27,11 +28,12 @@ from tfmon.model.lane_pipes import SETTINGS, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
+from tfmon.model.threads import start_thread
 from tfmon.script import libraries
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
-from tfmon.trainer.channel import Inbox, Mailbox
+from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
 
@@ -63,8 +65,8 @@ class Lane(Meter):
         self.between_windows: Callable[[], object] = list
         """Is called after each window, between two steps."""
         self._say_hello()
-        Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
-        self._timeout.start()
+        start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_process)
+        start_thread("tfmon-slices", self._timeout.run, self._release)
         atexit.register(self._leave)
 
     @property
@@ -110,6 +112,14 @@ class Lane(Meter):
         self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
         self.reporter.closed = True
         signal.raise_signal(signal.SIGINT)
+
+    def _release(self, reason: str) -> None:
+        """Report that this lane is no longer measured, and let the script train on; a thread of tfmon has died."""
+        message = f"{reason}; the script trains on, and is not measured"
+        with contextlib.suppress(OSError):
+            self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
+        self.reporter.closed = True
+        self._mailbox.post(Run())
 
     def report_model(self, parameters: int) -> None:
         """Report the size of the model that trains now."""

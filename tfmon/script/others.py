@@ -6,10 +6,10 @@ it and calls `jax.grad` or `jax.value_and_grad`, or reports nothing for a while,
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from tfmon.model.threads import call_later
 from tfmon.script.hooking import unseen
 
 ENOUGH_S = 5.0
@@ -57,6 +57,4 @@ class OtherLibrary:
             self._say_after(ENOUGH_S, f"{name} trains here. Add: {LINES}")
 
     def _say_after(self, seconds: float, reason: str) -> None:
-        timer = threading.Timer(seconds, self._say, (reason,))
-        timer.name, timer.daemon = "tfmon-others", True
-        timer.start()
+        call_later("tfmon-others", seconds, lambda: self._say(reason), lambda _failure: None)

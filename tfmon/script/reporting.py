@@ -87,7 +87,7 @@ def _calls(frame: FrameType | None) -> Iterator[str]:
         yield "  ..."
 
 
-class SliceTimeout(threading.Thread):
+class SliceTimeout:
     """Gives a slice back that the lane does not use, because its script does something else than steps.
 
     Thread: `granted` is the inbox's; `ended` and `give_back` are called under the lock.
@@ -103,7 +103,6 @@ class SliceTimeout(threading.Thread):
             last_step_ns: returns when the last step ended.
             give_back: pauses the lane and reports the slice's end.
         """
-        super().__init__(name="tfmon-slices", daemon=True)
         self.returned_round = 0
         """Round of the slice that was given back last: it must not begin any more."""
         self._lock, self._last_step_ns, self._give_back = lock, last_step_ns, give_back

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
 from tfmon.model.codec import CodecError, decode_request, encode_message
-from tfmon.model.lane_events import FromLane
+from tfmon.model.lane_events import FromLane, LaneFailed
 from tfmon.model.requests import Request, Stop
+from tfmon.model.threads import Failed, call_later, start_thread
 
 GRACE_S = 1.0
 """How long the loop may take to end by itself after Stop; a trace or an import cannot be interrupted."""
@@ -33,7 +34,7 @@ class Reporter:
     order. A window is only sent while nothing is kept: if it is refused, the caller's next window covers more. So
     a slow monitor costs resolution, never training time and never data.
 
-    Thread: the loop's thread only.
+    Thread: any.
     """
 
     def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
@@ -42,27 +43,37 @@ class Reporter:
         self._fd = fd
         self._end = end or exit_now
         self._unsent = b""
+        self._lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
-        self._unsent += encode_message(event)
-        self._flush()
+        with self._lock:
+            self._unsent += encode_message(event)
+            self._flush()
 
     def offer(self, event: FromLane) -> bool:
         """Send an event if the pipe has room for it; return whether it was sent."""
-        self._flush()
-        if self._unsent:
-            return False
-        self._unsent = encode_message(event)
-        self._flush()
-        return True
+        with self._lock:
+            self._flush()
+            if self._unsent:
+                return False
+            self._unsent = encode_message(event)
+            self._flush()
+            return True
 
     def drain(self, timeout_s: float) -> None:
         """Wait until everything is sent, at most `timeout_s`; for the last events of a child."""
         deadline = time.monotonic() + timeout_s
         while self._unsent and (left := deadline - time.monotonic()) > 0:
             select.select([], [self._fd], [], left)
-            self._flush()
+            with self._lock:
+                self._flush()
+
+    def fail(self, message: str, kind: str = "error", hint: str = "") -> None:
+        """Report why the lane cannot go on, and end the process."""
+        self.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
+        self.drain(timeout_s=1.0)
+        self._end(1)
 
     def _flush(self) -> None:
         while self._unsent:
@@ -75,40 +86,40 @@ class Reporter:
                 self._end(0)
 
 
-class Inbox(threading.Thread):
-    """Reads requests until the pipe ends, and ends the process then: a lane does not outlive its monitor."""
+def start_inbox(
+    fd: int, deliver: Callable[[Request], None], failed: Failed, end: Callable[[int], None] | None = None
+) -> threading.Thread:
+    """Return the thread that delivers the requests that come on `fd`, and ends the process when the pipe ends.
 
-    def __init__(
-        self, fd: int, deliver: Callable[[Request], None], end: Callable[[int], None] | None = None
-    ) -> None:
-        """Read `fd`; `end`, if given, ends the process instead, and leaves the rest of its group alone."""
-        super().__init__(name="tfmon-inbox", daemon=True)
-        self._fd = fd
-        self._deliver = deliver
-        self._end = end or exit_now
-        self._ends_group = end is None
+    A lane does not outlive its monitor. Unreadable lines are skipped, because a newer monitor may say more.
 
-    def run(self) -> None:
-        """Deliver every request; skip unreadable lines, because a newer monitor may say more."""
-        rest = b""
-        while chunk := os.read(self._fd, 65_536):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self._handle(line)
-        if self._ends_group:
-            end_group()
-        self._end(0)
+    Args:
+        fd: The request pipe.
+        deliver: Takes each request, in that thread.
+        failed: Takes the reason if the thread dies.
+        end: Ends the process instead, and leaves the rest of its group alone.
+    """
 
-    def _handle(self, line: bytes) -> None:
+    def take(line: bytes) -> None:
         try:
             request = decode_request(line)
         except CodecError:
             return
-        self._deliver(request)
+        deliver(request)
         if isinstance(request, Stop):
-            timer = threading.Timer(GRACE_S, self._end, (0,))
-            timer.daemon = True
-            timer.start()
+            call_later("tfmon-stop", GRACE_S, lambda: (end or exit_now)(0), failed)
+
+    def read() -> None:
+        rest = b""
+        while chunk := os.read(fd, 65_536):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                take(line)
+        if end is None:
+            end_group()
+        (end or exit_now)(0)
+
+    return start_thread("tfmon-inbox", read, failed)
 
 
 class Mailbox(Generic[Message]):
