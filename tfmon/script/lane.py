@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import platform
@@ -27,12 +28,13 @@ from tfmon.model.lane_pipes import SETTINGS, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
+from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
 from tfmon.script.hooking import hooks
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
-from tfmon.trainer.channel import Inbox, Mailbox
+from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
 
@@ -52,7 +54,7 @@ class Lane(Meter):
         self.device = pipes.kind
         self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")))
         self._mailbox: Mailbox[Request] = Mailbox()
-        reporter = ScriptReporter(pipes.metric_fd)
+        reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
         super().__init__(
             reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
         )
@@ -64,8 +66,8 @@ class Lane(Meter):
         self.between_windows: Callable[[], object] = list
         """Is called after each window, between two steps."""
         self._say_hello()
-        Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
-        self._timeout.start()
+        start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_process, start=start_hidden)
+        start_hidden("tfmon-slices", self._timeout.run, self._release)
         atexit.register(hooks.guard(self._leave))
 
     @property
@@ -111,6 +113,13 @@ class Lane(Meter):
         self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
         self.reporter.closed = True
         signal.raise_signal(signal.SIGINT)
+
+    def _release(self, reason: str) -> None:
+        """Report that this lane is no longer measured, and let the script train on; a thread of tfmon has died."""
+        message = f"{reason}; the script trains on, and is not measured"
+        with contextlib.suppress(OSError):
+            self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
+        self.reporter.end()
 
     def report_model(self, parameters: int) -> None:
         """Report the size of the model that trains now."""
@@ -247,8 +256,8 @@ class Lane(Meter):
             while (request := self._mailbox.take()) is not None:
                 with self.reporter.lock:
                     self.handle(request)
-            if not (self.slices.paused and self.warm):
-                return
+            if not (self.slices.paused and self.warm) or self.reporter.closed:
+                return  # where nobody can resume it, a lane trains on
             self._mailbox.wait()
 
     def handle(self, request: Request) -> None:

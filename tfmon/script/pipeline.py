@@ -30,6 +30,7 @@ from tfmon.script.datasets import (
 )
 from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.lane import Lane
+from tfmon.script.looking import logs_operations
 from tfmon.script.reads import Reads
 from tfmon.script.running import RunningIterator, cost_ns
 from tfmon.script.sources import nothing
@@ -71,7 +72,7 @@ class Pipeline:
         import tensorflow as tf
         from tensorflow.python.eager import context
 
-        self._eager = context.executing_eagerly
+        self._eager, self._runs_eagerly = context.executing_eagerly, tf.config.functions_run_eagerly
         self._endless, self._unknown = tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
 
@@ -110,7 +111,7 @@ class Pipeline:
     def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:  # noqa: ANN401
         """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
         dataset = self._reads.dataset_of(iterator)
-        if dataset is None or PREFETCH.name in lane.knobs:
+        if dataset is None or PREFETCH.name in lane.knobs or logs_operations():
             return
         own, name = settings_of(dataset), BATCH_SIZE.name
         if name in lane.knobs or rows not in (own.get(name), self._values.get(name)):
@@ -122,7 +123,7 @@ class Pipeline:
             if knob.name in own:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
         lane.between_windows = self._settle
-        if self._lasts(iterator, in_fit=bool(self._loop.aside)):
+        if self._lasts(iterator, in_fit=bool(self._loop.aside)) and not self._runs_eagerly():
             with contextlib.suppress(Exception):  # it is measured again when it is needed
                 self._cost_ns = cost_ns()
 

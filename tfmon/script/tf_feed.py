@@ -21,7 +21,7 @@ import time
 from typing import Any
 
 from tfmon.script.hooking import FILES, hooks
-from tfmon.script.looking import rows_of
+from tfmon.script.looking import logs_operations, rows_of
 from tfmon.script.meter import InputMeter
 
 FILES.add(__file__)
@@ -180,7 +180,7 @@ def cannot_run() -> str:
         ("a session runs the graph that reads the batches", by_session),
         ("a pipeline of tf.data reads the batches", graph is not None),
         ("functions may run on other machines", context.context()._server_def is not None),
-        ("TensorFlow logs where operations run", context.context().log_device_placement),
+        ("TensorFlow logs where operations run", logs_operations()),
         ("the function is being exported", save_context.in_save_context()),
         ("tf.summary traces the graph", summary_ops_v2._current_trace_context is not None),
     ):
