@@ -22,7 +22,7 @@ from .test_unnoticed import masked
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
 SCRIPT = Path(__file__).with_name("odd_script.py")
-CASES, SHAPES_OF_A_CASE = int(os.environ.get("TFMON_SAME", "6")), 11
+CASES, SHAPES_OF_A_CASE = int(os.environ.get("TFMON_SAME", "6")), 8
 SEED = os.environ.get("TFMON_SAME_SEED", "0")
 FLAGS = ("", "-X dev", "-W error::ResourceWarning", "-O", "-u", "-B", "-X importtime=0", "-m runpy")
 ENDS = ("", "exit-3", "exit-text", "exit-true", "raises", "interrupts", "aborts")

@@ -67,13 +67,12 @@ def test_a_script_that_closes_the_channel_is_told_with_its_steps_and_trains_on(w
     assert race.lane.ended.output_tail[-1] == "trained on"
 
 
-@pytest.mark.parametrize("name", ["tfmon.py", "tfmon/__init__.py", "tfmon/own.py"])
+@pytest.mark.parametrize("name", ["tfmon.py", "tfmon/__init__.py"])
 def test_a_module_named_tfmon_is_the_scripts_and_the_lane_says_so(watch, script, tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("OWN = 5\n")
-    own = "from tfmon.own import OWN" if name.endswith("own.py") else "from tfmon import OWN"
-    race = watch(script(f"{LOOP}\nfit(1)\n{own}\nprint('own', OWN)\n"))
+    race = watch(script(f"{LOOP}\nfit(1)\nfrom tfmon import OWN\nprint('own', OWN)\n"))
     race.until(lambda: race.lane.ended is not None, "the end")
     assert (race.lane.ended.exit_code, race.lane.ended.output_tail[-1]) == (0, "own 5")
     assert race.lane.not_measured == {
