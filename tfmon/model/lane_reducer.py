@@ -43,7 +43,7 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
-from tfmon.model.readings import GpuSample, TreeSample
+from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 
@@ -229,10 +229,15 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     if state.over:
         return state
     racing = state.phase == RACING
+    memory = [one for one in (sample.private_bytes, state.peak_private_bytes) if not isinstance(one, Missing)]
     return replace(
         state,
         tree_cpu_pct=sample.cpu_pct,
         private_bytes=sample.private_bytes,
+        peak_private_bytes=max(memory, default=NOT_SAMPLED),
+        racing_private_bytes=state.racing_private_bytes.plus(state.private_bytes)
+        if racing
+        else state.racing_private_bytes,
         tree_at_ns=sample.at_ns,
         history=state.history.with_sample(
             sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
@@ -243,11 +248,17 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     )
 
 
-def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
-    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
+def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
+    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays.
+
+    CPU time is counted in ticks, and slices by when they were granted, so it is at most that of all `cores`.
+    """
     clock, before = state.slice_clock, state.tree_cpu_pct
     if sliced and state.phase == RACING:
-        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
+        cpu_pct = clock.in_slices(sample.cpu_pct, sample.at_ns)
+        if cores and not isinstance(cpu_pct, Missing):
+            cpu_pct = min(cpu_pct, 100 * cores)
+        sample = replace(sample, cpu_pct=cpu_pct)
     after = replace(advance(state, sample), slice_clock=clock.sampled(sample.at_ns))
     return replace(after, tree_cpu_pct=before) if sample.cpu_pct == WAITS else after
 
