@@ -152,8 +152,7 @@ def test_a_little_lateness_is_no_gap_and_the_clock_of_sleep_stands_still_meanwhi
 def test_what_took_long_before_the_watch_began_is_no_gap(bench):
     bench.now_s += 60
     bench.watchdog.close()
-    bench.watchdog.start()
-    bench.watchdog.join()
+    bench.watchdog.run()
     bench.after(0.5)
     assert bench.gaps == []
 

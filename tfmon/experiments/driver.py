@@ -11,7 +11,7 @@ from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
 from tfmon.model.ports import Controls
-from tfmon.model.race import Experiment
+from tfmon.model.race import STOPPED, Experiment
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
 
@@ -26,6 +26,13 @@ class StoppedError(Exception):
 
 class FailedError(Exception):
     """What the experiment waits for cannot happen; the text says why."""
+
+
+def why_ended(error: Exception) -> str:
+    """Return why an experiment ended before all was measured."""
+    if isinstance(error, StoppedError | FailedError):
+        return str(error) or STOPPED
+    return f"{type(error).__name__}: {error}"
 
 
 class LaneDriver:

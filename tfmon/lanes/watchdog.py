@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tfmon.lanes.scheduler import interleaved
+from tfmon.model.lane_events import CHANNEL_CLOSED
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
 from tfmon.model.session import Snapshot
+from tfmon.model.threads import Failed, start_thread
 
 # ---------------------------------------------------------------- when a lane counts as hung
 
@@ -33,6 +35,8 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
     """Return whether a lane should say something: it gets ready, or trains now."""
     race = snapshot.race
     if lane.over or lane.phase in (READY, PAUSED):
+        return False
+    if lane.not_measured.get("steps", "").startswith(CHANNEL_CLOSED) and len(snapshot.lanes) == 1:
         return False
     if lane.phase != RACING or not interleaved(race.mode, race.exclusive, len(snapshot.lanes)):
         return True
@@ -88,10 +92,10 @@ class Lanes(Protocol):
         """Count the processes that the kernel has killed for lack of memory."""
 
 
-class Watchdog(threading.Thread):
+class Watchdog:
     """Checks the lanes twice a second.
 
-    Thread: `close` may be called from any thread; `beat` is the watchdog's own.
+    Thread: any; `beat` is the watchdog's own.
     """
 
     def __init__(
@@ -116,7 +120,6 @@ class Watchdog(threading.Thread):
             clock_ns: The clock of the stamps.
             asleep_ns: How long the machine has slept; `time_asleep_ns` for None.
         """
-        super().__init__(name="tfmon-watchdog", daemon=True)
         self._snapshot = snapshot
         self._lanes = lanes
         self._record_suspension = record_suspension
@@ -128,6 +131,10 @@ class Watchdog(threading.Thread):
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
         self._expected_ns: dict[str, int] = {}
+
+    def start(self, failed: Failed) -> None:
+        """Start the thread; `failed` takes the reason if it dies."""
+        start_thread("tfmon-watchdog", self.run, failed)
 
     def run(self) -> None:
         """Check the lanes until closed; what took long before the start, such as a connection, is no gap."""

@@ -10,6 +10,7 @@ from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.knobs import show
 from tfmon.model.lane_end import trouble_of, trouble_of_script
 from tfmon.model.lane_events import (
+    CHANNEL_CLOSED,
     Built,
     Finished,
     Hello,
@@ -152,6 +153,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, settings={**state.settings, event.knob: event.value})
         case Progressed():
             return replace(state, progress=event)
+        case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
+            known = f"{reason} after {state.steps:,} steps"
+            return replace(state, not_measured={**state.not_measured, event.what: known})
         case NotMeasured():
             return replace(state, not_measured={**state.not_measured, event.what: event.reason})
         case BadLine():

@@ -141,7 +141,7 @@ class Program:
         specs = tuple(lane.spec for lane in plan.lanes)
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
-        self._watchdog.start()
+        self._watchdog.start(self.lanes.thread_failed)
         on_gpu = {lane.spec.host for lane in plan.lanes if lane.spec.kind == "gpu"}
         if self._hosts is not None:
             self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host], on_gpu)

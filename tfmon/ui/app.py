@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal, TypeAlias, TypeVar
@@ -21,6 +20,7 @@ from tfmon.errors import TfmonError
 from tfmon.model.lane_state import PAUSED
 from tfmon.model.ports import Controls, Experiments, Runs
 from tfmon.model.session import Session, Snapshot
+from tfmon.model.threads import start_thread
 from tfmon.ui.display import Display
 from tfmon.ui.keys import PAGE_KEYS, RACE_KEYS, STOP, Key
 from tfmon.ui.picture import save_picture
@@ -314,7 +314,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
                 else:
                     self.call_later(then, found)
 
-        threading.Thread(target=run, name="tfmon-ui", daemon=True).start()
+        start_thread("tfmon-ui", run, lambda reason: self.call_later(self.fail, RuntimeError(reason)))
 
     # ------------------------------------------------------------ the end
 
