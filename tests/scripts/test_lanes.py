@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.model.events import LanePrinted
+from tfmon.model.events import LanePrinted, LaneStarted
 from tfmon.model.lane_events import (
     Hello,
     KnobApplied,
@@ -223,6 +223,14 @@ def test_one_that_resists_is_killed_after_its_grace_or_at_once_and_called_so(wat
     assert race.lane.phase == DONE
     assert race.lane.trouble.message.endswith("s of Ctrl+C: killed by SIGTERM")
     assert bool(race.lane.trouble.hint) is not hurried
+
+
+def test_after_its_end_no_knob_starts_it_again(watch, script):
+    race = watch(script(LOOP + f"report.knob('width', 4)\ntrain({WARM})"))
+    output(race)
+    race.lanes.set_knob(race.name, "width", 8)
+    race.lanes.stop()
+    assert len(race.of(LaneStarted)) == 1
 
 
 def test_it_has_no_terminal_whose_keys_it_could_take(watch, script):

@@ -106,6 +106,9 @@ class LaneGroup(RunningLanes):
                 return
             if self._over and self._session.snapshot().lane(lane).phase != FAILED:
                 return
+            process = self._children.find(lane)
+            if process is None and self._plan is not None and self._plan.command:
+                return  # only `restart` starts a user's command again
             kind = find(self._session.snapshot().race.knobs, knob).kind
             request = next(self._request_numbers)
             at_ns = time.monotonic_ns()
@@ -113,7 +116,6 @@ class LaneGroup(RunningLanes):
             self._settings[lane][knob] = value
             if self._renewing:
                 return  # the fresh process begins with it
-            process = self._children.find(lane)
             if kind == "live" and process is not None:
                 process.send(SetKnob(request=request, knob=knob, value=value))
                 return

@@ -103,6 +103,9 @@ class RunningLanes:
             case EndRequested() | LaneEnded() | LaneFailed() | Finished():
                 self._scheduler.ended(event.lane)
                 self._children.continue_(event.lane)  # a script may train on that is not measured any more
+                if self._session.snapshot().race.exclusive == event.lane:
+                    self._session.set_exclusive("")
+                    self._scheduler.set_exclusive("")
             case KnobRefused():
                 in_effect = self._session.snapshot().lane(event.lane).settings
                 if event.knob in in_effect:

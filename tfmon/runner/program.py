@@ -249,6 +249,12 @@ class Program:
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
 
+    @property
+    def trains_command(self) -> bool:
+        """Whether a user's own command trains, or is about to."""
+        plan, lanes = self._latest, self.session.snapshot().lanes
+        return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
+
     def exit_code(self, interrupted: str = "") -> int:
         """Return the exit code by how the lanes ended: of one lane with a user's command, that of the command.
 

@@ -93,6 +93,7 @@ class Lane(Meter):
             )
         )
         found = libraries.find(self.device)
+        self.device = found.kind
         if found.missing_device:
             self.fail("device_absent", found.missing_device)
         send(

@@ -111,4 +111,8 @@ sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  #
 if sys.version_info >= (3, 10) and os.environ.get("TFMON_LANE"):
     sys.meta_path.insert(0, Finder())
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
+    try:  # noqa: SIM105 - contextlib is not loaded by now
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
+    except (AttributeError, OSError, ValueError):  # closed, or not a text file
+        pass
 run_next_sitecustomize()

@@ -101,7 +101,7 @@ class LanePage(ScrollPage, OneLanePage):
             return
         if lane.over:
             self.monitor.say(f"{lane.title} has ended already")
-        else:
+        elif lane.ending is not None or self.monitor.confirmed("lane.kill", [lane], f"end {lane.title}"):
             self.monitor.controls.kill(lane.spec.name)
             again = "K again ends it at once" if lane.command else "r starts it again"
             self.monitor.say(f"ending {lane.title}; {again}")
