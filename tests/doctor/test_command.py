@@ -82,6 +82,7 @@ def test_wrong_python_and_help():
         assert code in text
 
 
+@pytest.mark.pythons
 @pytest.mark.tensorflow
 def test_with_the_real_import(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
