@@ -31,7 +31,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
 
     With --host, the checks run on another machine; --python then names an interpreter there.
 
-    Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable.
+    Exit codes: 0 all fine, 1 warnings, 2 no usable GPU (or wrong usage), 3 TensorFlow unusable, or no lane trains.
 
     \b
     For example:

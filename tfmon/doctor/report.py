@@ -191,7 +191,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """0 all fine, 1 warnings, 2 no usable GPU, 3 TensorFlow unusable."""
+        """0 all fine, 1 warnings, 2 no usable GPU, 3 TensorFlow unusable, or no lane trains."""
         if self.of(TENSORFLOW, BROKEN) or (self.lane is not None and self.lane.status == BROKEN):
             return EXIT_NO_TENSORFLOW
         if self.no_gpu is not None:

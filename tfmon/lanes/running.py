@@ -142,7 +142,7 @@ class RunningLanes:
             for lane in self._session.snapshot().lanes:
                 if not lane.over:
                     self._session.accept(replace(failed, lane=lane.spec.name))
-        self._in_background(lambda: self._children.end(processes))
+        start_thread("tfmon-end", lambda: self._children.end(processes), lambda _reason: None)
 
     # ---------------------------------------------------------------- what the scheduler decides
 
