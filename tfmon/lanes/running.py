@@ -147,7 +147,7 @@ class RunningLanes:
             for lane in self._session.snapshot().lanes:
                 if not lane.over:
                     self._session.accept(replace(failed, lane=lane.spec.name))
-        self._in_background(lambda: self._children.end(processes))
+        start_thread("tfmon-end", lambda: self._children.end(processes), lambda _reason: None)
 
     # ---------------------------------------------------------------- what the scheduler decides
 
@@ -218,6 +218,19 @@ class RunningLanes:
             if self._children.find(lane) is not None:
                 self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
                 self._scheduler.skip(lane)
+
+    def give_up(self, lane: str, silent_s: float) -> None:
+        """Fail a lane that said nothing for so many seconds while it started, and end its process."""
+        with self._lock:
+            process = self._children.find(lane)
+            if process is None:
+                return
+            phase = self._session.snapshot().lane(lane).phase
+            message = f"it said nothing for {silent_s:.0f} s while it was {phase}"
+            hint = "start_timeout in the settings allows more seconds"
+            at_ns = time.monotonic_ns()
+            self._accept(LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
+        self._in_background(lambda: self._children.end([process]))
 
     def skip(self, lane: str) -> None:
         """End the slice of a lane that hung before and hangs still."""

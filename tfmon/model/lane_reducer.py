@@ -144,7 +144,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             trouble = Trouble(event.message, event.hint, event.kind)
             return replace(_enter(state, phase, event.at_ns), trouble=trouble)
         case Finished():
-            return _enter(state, DONE, event.at_ns)
+            return state if state.over else _enter(state, DONE, event.at_ns)
         case EndRequested():
             return replace(state, ending=event)
         case LaneEnded():

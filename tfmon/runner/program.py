@@ -42,6 +42,7 @@ from tfmon.runner.elsewhere import need_tensorflow
 from tfmon.runner.idle import Idle, tell_on_stderr
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
+from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
     from tfmon.hosts.host import Host
@@ -86,7 +87,11 @@ class Program:
         self._closed = False
         self._header: Header | None = None
         self._watchdog = Watchdog(
-            self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
+            self.session.snapshot,
+            self.lanes,
+            self.lanes.suspension.record,
+            slice_s=race_options.slice_s,
+            start_s=float(resolve("start_timeout").value),
         )
 
     def announce(self, info: ScenarioInfo) -> None:
