@@ -79,7 +79,7 @@ class TestEnd:
     def test_a_script_ends_well_with_code_0_or_as_it_was_asked(self, events, phase, message):
         state = lane("cpu", started(command="python train.py"), *events)
         assert (state.phase, state.trouble.message if state.trouble else "") == (phase, message)
-        assert state.steps or state.ending or "report.step" in state.trouble.hint
+        assert state.steps or state.ending or "no Python of it has loaded tfmon" in state.trouble.hint
 
 
 def test_memory_after_the_end_is_that_of_the_race_and_not_of_the_exit():

@@ -50,6 +50,23 @@ def test_output_is_passed_on_byte_for_byte_and_the_result_follows(steps):
     assert json.loads(as_json.stdout)["lanes"][0]["steps"] > 0 or not steps
 
 
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["env", "-i", sys.executable, "-c", "pass"], "`env -i` takes away the variables"),
+        ([sys.executable, "-I", "-c", "pass"], " -I` ignores PYTHONPATH"),
+        ([sys.executable, "-"], "reads the script from standard input"),
+        (["/bin/echo"], "no Python of it has loaded tfmon"),
+        ([sys.executable, "-c", "pass"], "report.step"),
+    ],
+)
+def test_where_no_step_is_seen_the_true_reason_is_told(command, reason):
+    words = [sys.executable, "-m", "tfmon", "watch", "--headless", "--no-record", "--", *command]
+    told = subprocess.run(words, capture_output=True, text=True, timeout=HANGS_S)
+    assert told.returncode == 0
+    assert "no training step was seen" in told.stdout and reason in told.stdout
+
+
 def test_output_that_nobody_reads_any_more_does_not_end_the_command(tmp_path):
     text = f"for n in range(100_000): print(n)\nopen({str(tmp_path / 'done')!r}, 'w').close()"
     words = [sys.executable, "-m", "tfmon", "watch", "--headless", "--no-record", "--", sys.executable, "-c", text]

@@ -123,7 +123,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case Hello():
             stack = event.reports_stack
-            return replace(state, pid=event.pid, python=event.python, reports_stack=stack, unlike=event.unlike)
+            told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
+            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told)
+            return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
                 state,
