@@ -180,6 +180,7 @@ class Agent:
                 self._selector.unregister(fd)
 
     def _end_lanes(self) -> None:
+        self._lanes = {number: lane for number, lane in self._lanes.items() if not lane.own_command}
         for lane in self._lanes.values():
             lane.end()
         self._await_ends(TERM_S)
@@ -232,16 +233,14 @@ class Agent:
             own = str(Path(sys.executable).parent)
             environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
         script = Path(words["script"]) if words["script"] else BOOTSTRAP
-        command = words["command"] and Command(
-            tuple(words["command"]["words"]), words["command"]["device"], words["command"]["settings"]
-        )
+        command = Command(**words["command"]) if words["command"] else None
         folder = words["folder"]
         if folder and not Path(folder).is_dir():
             raise NotADirectoryError(0, f"there is no folder {folder}")
         launched = launch(
             Path(words["python"] or sys.executable), environment, script, command, folder=folder, guarded=True
         )
-        return HostedLane(number, words["name"], launched, self._outbox)
+        return HostedLane(number, words["name"], launched, self._outbox, own_command=command is not None)
 
     def _ping(self, frame: Frame) -> None:
         (sent_ns,) = STAMP.unpack(frame.payload)

@@ -49,13 +49,18 @@ class PipeReader:
                 self._thread = start_thread("tfmon-reader", self._run, self._failed)
         self._wake()
 
-    def wait_ended(self, processes: Sequence[LaneProcess], timeout_s: float) -> bool:
-        """Wait until all these processes are reaped; return whether they are."""
+    def wait_ended(
+        self,
+        processes: Sequence[LaneProcess],
+        timeout_s: float,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Wait until all these processes are reaped, or it is given up; return whether they are."""
         deadline = time.monotonic() + timeout_s
         with self._change:
             while running := [process for process in processes if not self._has_ended(process)]:
                 left_s = deadline - time.monotonic()
-                if left_s <= 0:
+                if left_s <= 0 or given_up():
                     break
                 self._change.wait(min(left_s, REAP_EVERY_S))
             return not running
@@ -94,7 +99,7 @@ class PipeReader:
         """Read until closed and no process is left."""
         while not (self._closing and not self._processes and not self._new):
             self._register_new()
-            soon = any(not process.metrics_open for process in self._processes)
+            soon = any(process.ends_soon for process in self._processes)
             for key, _ in self._selector.select(REAP_SOON_S if soon else REAP_EVERY_S):
                 read: Callable[[], object] = key.data
                 read()
@@ -125,6 +130,7 @@ class PipeReader:
             if ended or not process.output_open:
                 self._unregister(process.output_fd)
             if not ended:
+                process.tell_closed()
                 continue
             process.reap()
             self._processes.remove(process)

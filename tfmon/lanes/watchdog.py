@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tfmon.lanes.scheduler import interleaved
+from tfmon.model.lane_events import CHANNEL_CLOSED
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
 from tfmon.model.session import Snapshot
 from tfmon.model.threads import Failed, start_thread
@@ -35,6 +36,8 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
     """Return whether a lane should say something: it gets ready, or trains now."""
     race = snapshot.race
     if lane.over or lane.phase in (READY, PAUSED):
+        return False
+    if lane.not_measured.get("steps", "").startswith(CHANNEL_CLOSED) and len(snapshot.lanes) == 1:
         return False
     if lane.phase != RACING or not interleaved(race.mode, race.exclusive, len(snapshot.lanes)):
         return True

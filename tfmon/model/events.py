@@ -42,6 +42,14 @@ class LaneStarted(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndRequested(MonitorEvent):
+    """A user's command got SIGINT, as Ctrl+C sends it, and some time to end."""
+
+    grace_s: float
+    """After this time it gets SIGTERM, then SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneEnded(MonitorEvent):
     """A lane's child is gone and reaped."""
 
@@ -246,6 +254,7 @@ class HostLost(HostEvent):
 Event: TypeAlias = (
     FromLane
     | LaneStarted
+    | EndRequested
     | LaneEnded
     | LanePrinted
     | LaneStalled

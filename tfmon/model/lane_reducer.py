@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tfmon.model import gpu_parts
-from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
+from tfmon.model.events import BadLine, EndRequested, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken, with_taken
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.knobs import show
 from tfmon.model.lane_end import trouble_of, trouble_of_script
 from tfmon.model.lane_events import (
+    CHANNEL_CLOSED,
     Built,
     Finished,
     Hello,
@@ -43,7 +44,7 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
-from tfmon.model.readings import GpuSample, TreeSample
+from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 
@@ -144,12 +145,17 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(_enter(state, phase, event.at_ns), trouble=trouble)
         case Finished():
             return state if state.over else _enter(state, DONE, event.at_ns)
+        case EndRequested():
+            return replace(state, ending=event)
         case LaneEnded():
             return _after_end(state, event)
         case KnobOffered():
             return replace(state, settings={**state.settings, event.knob: event.value})
         case Progressed():
             return replace(state, progress=event)
+        case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
+            known = f"{reason} after {state.steps:,} steps"
+            return replace(state, not_measured={**state.not_measured, event.what: known})
         case NotMeasured():
             return replace(state, not_measured={**state.not_measured, event.what: event.reason})
         case BadLine():
@@ -227,10 +233,15 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     if state.over:
         return state
     racing = state.phase == RACING
+    memory = [one for one in (sample.private_bytes, state.peak_private_bytes) if not isinstance(one, Missing)]
     return replace(
         state,
         tree_cpu_pct=sample.cpu_pct,
         private_bytes=sample.private_bytes,
+        peak_private_bytes=max(memory, default=NOT_SAMPLED),
+        racing_private_bytes=state.racing_private_bytes.plus(state.private_bytes)
+        if racing
+        else state.racing_private_bytes,
         tree_at_ns=sample.at_ns,
         history=state.history.with_sample(
             sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
@@ -241,11 +252,17 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     )
 
 
-def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
-    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
+def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
+    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays.
+
+    CPU time is counted in ticks, and slices by when they were granted, so it is at most that of all `cores`.
+    """
     clock, before = state.slice_clock, state.tree_cpu_pct
     if sliced and state.phase == RACING:
-        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
+        cpu_pct = clock.in_slices(sample.cpu_pct, sample.at_ns)
+        if cores and not isinstance(cpu_pct, Missing):
+            cpu_pct = min(cpu_pct, 100 * cores)
+        sample = replace(sample, cpu_pct=cpu_pct)
     after = replace(advance(state, sample), slice_clock=clock.sampled(sample.at_ns))
     return replace(after, tree_cpu_pct=before) if sample.cpu_pct == WAITS else after
 
@@ -333,14 +350,16 @@ def _is_uuid(key: str, uuid: str) -> bool:
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    stalled_since_ns = state.heartbeat.stalled_since_ns
     state = replace(state, ended=event, requested={})
     if state.over:
         return state
-    well = state.command and event.exit_code == 0 and state.steps
-    trouble = None if well else trouble_of(event, stalled_since_ns)
+    of_script = trouble_of_script(state, event) if state.command else None
+    if state.command and (event.exit_code == 0 or state.ending is not None):
+        return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
+    stalled_since_ns = state.heartbeat.stalled_since_ns
+    trouble = trouble_of(event, stalled_since_ns)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
-    if state.command and stalled_since_ns is None and not event.memory_kills:
-        trouble = trouble_of_script(state, event)
+    if stalled_since_ns is None and not event.memory_kills:
+        trouble = of_script or trouble
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)

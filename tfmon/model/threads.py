@@ -5,10 +5,12 @@ Also used by the bridge to Ray, so it stays readable for Python 3.9.
 
 from __future__ import annotations
 
+import _thread
 import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 Failed = Callable[[str], object]
 """Takes the reason in one line, in the thread that died."""
@@ -19,6 +21,22 @@ def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threa
     thread = threading.Thread(target=_guarded, args=(name, work, failed), name=name, daemon=True)
     thread.start()
     return thread
+
+
+def start_hidden(name: str, work: Callable[[], object], failed: Failed) -> None:
+    """Do `work` in a thread that the user's script does not find, so that it cannot wait for its end.
+
+    It must not ask for `threading.current_thread()`, as logging does: that would make it known.
+    """
+    _thread.start_new_thread(_guarded, (name, work, failed))
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Return whether the thread of this frame was started here."""
+    outer: FrameType | None = frame
+    while outer is not None and outer.f_code is not _guarded.__code__:
+        outer = outer.f_back
+    return outer is not None
 
 
 def call_later(name: str, seconds: float, work: Callable[[], object], failed: Failed) -> threading.Timer:

@@ -81,6 +81,9 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     )
 
     def leave() -> None:
+        if interrupted.count > 1:
+            program.lanes.end_now()
+            return
         app.request_quit()
         leave_anyway(partial(program.close, interrupted.reason))
 

@@ -28,8 +28,9 @@ from tfmon.model.lane_pipes import SETTINGS, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
-from tfmon.model.threads import start_thread
+from tfmon.model.threads import start_hidden
 from tfmon.script import libraries
+from tfmon.script.hooking import hooks
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
@@ -37,6 +38,8 @@ from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
 
+ENDING = "ending"
+"""Mark of the windows after a script was asked to end: nothing makes it wait for its slice any more."""
 LEAST_WINDOW_NS = WINDOW_NS // 4
 """A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
 
@@ -53,21 +56,21 @@ class Lane(Meter):
         self.device = pipes.kind
         self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")))
         self._mailbox: Mailbox[Request] = Mailbox()
-        reporter = ScriptReporter(pipes.metric_fd)
+        reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
         super().__init__(
             reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
         )
         self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
         self._thread = threading.get_ident()
-        self._clock_stopped_ns, self._ending = 0, False
+        self._clock_stopped_ns, self._ends = 0, False
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.between_windows: Callable[[], object] = list
         """Is called after each window, between two steps."""
         self._say_hello()
-        start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_process)
-        start_thread("tfmon-slices", self._timeout.run, self._release)
-        atexit.register(self._leave)
+        start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
+        start_hidden("tfmon-slices", self._timeout.run, self._release)
+        atexit.register(hooks.guard(self._leave))
 
     @property
     def measures_this_thread(self) -> bool:
@@ -118,8 +121,7 @@ class Lane(Meter):
         message = f"{reason}; the script trains on, and is not measured"
         with contextlib.suppress(OSError):
             self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
-        self.reporter.closed = True
-        self._mailbox.post(Run())
+        self.reporter.end()
 
     def report_model(self, parameters: int) -> None:
         """Report the size of the model that trains now."""
@@ -228,9 +230,13 @@ class Lane(Meter):
         self.become_ready()
 
     def window_sent(self) -> None:
-        """Report the script's progress with each window."""
+        """Report the script's progress with each window; mark the next one where the script is ending."""
         super().window_sent()
+        if self._ends:
+            self.clock.marks.add(ENDING)
         self.between_windows()
+        while self.feed.unknown:
+            self.cannot_know(*self.feed.unknown.popitem())
         if self._progress is not None:
             self.reporter.offer(self._progress())
 
@@ -239,7 +245,7 @@ class Lane(Meter):
     def _deliver(self, request: Request) -> None:
         """Take a request from the inbox's thread."""
         if isinstance(request, Stop):
-            self._end_process(0)
+            self._end_waits()
             return
         if isinstance(request, ReportStack):
             self.reporter.send(stacks(self._thread))
@@ -254,8 +260,8 @@ class Lane(Meter):
             while (request := self._mailbox.take()) is not None:
                 with self.reporter.lock:
                     self.handle(request)
-            if not (self.slices.paused and self.warm):
-                return
+            if not (self.slices.paused and self.warm) or self._ends or self.reporter.closed:
+                return  # where nobody can resume it, a lane trains on
             self._mailbox.wait()
 
     def handle(self, request: Request) -> None:
@@ -314,8 +320,7 @@ class Lane(Meter):
             self.enter(PAUSED)
         self.reporter.close()
 
-    def _end_process(self, _code: int) -> None:
-        """End the script as a Ctrl+C does: the monitor requests it, or is gone."""
-        if not self._ending:
-            self._ending = True
-            os.kill(os.getpid(), signal.SIGINT)
+    def _end_waits(self, _code: int = 0) -> None:
+        """Let the script train on, or save what it has: it got SIGINT, or the monitor is gone."""
+        self._ends = True
+        self._mailbox.post(Run())

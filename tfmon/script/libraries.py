@@ -25,7 +25,7 @@ def find(kind: str) -> Libraries:
     modules = sys.modules
     tensorflow = modules.get("tensorflow")
     name, missing = "", ""
-    if tensorflow is not None:
+    if tensorflow is not None and _is_in_use():
         name, missing = _of_tensorflow(tensorflow, kind)
     elif "torch" in modules:
         name, missing = _of_torch(modules["torch"], kind)
@@ -33,7 +33,7 @@ def find(kind: str) -> Libraries:
     if kind == "gpu" and not missing:
         from tfmon.trainer.runtime import gpu_uuids
 
-        uuids = gpu_uuids(_visible(tensorflow) or 1)
+        uuids = gpu_uuids((_visible(tensorflow) if _is_in_use() else 0) or 1)
     return Libraries(
         tensorflow=str(getattr(tensorflow, "__version__", "")),
         keras=str(getattr(modules.get("keras"), "__version__", "")),
@@ -51,7 +51,7 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     """
     if kind != "gpu":
         return None, None
-    if "tensorflow" in sys.modules:
+    if _is_in_use():
         from tfmon.trainer import runtime
 
         return runtime.gpu_memory(kind, _visible(sys.modules["tensorflow"]))
@@ -59,6 +59,13 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     if torch is None or not torch.cuda.is_available():
         return None, None
     return int(torch.cuda.memory_allocated()), int(torch.cuda.max_memory_allocated())
+
+
+def _is_in_use() -> bool:
+    """Return whether the script has had TensorFlow look for devices, which starts CUDA; Keras may only load it."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    found = getattr(getattr(context, "_context", None), "_physical_devices", None)
+    return found is not None
 
 
 def _of_tensorflow(tensorflow: Any, kind: str) -> tuple[str, str]:  # noqa: ANN401

@@ -6,10 +6,11 @@ it and calls `jax.grad` or `jax.value_and_grad`, or reports nothing for a while,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
-from tfmon.model.threads import call_later
+from tfmon.model.threads import start_hidden
 from tfmon.script.hooking import unseen
 
 ENOUGH_S = 5.0
@@ -57,4 +58,8 @@ class OtherLibrary:
             self._say_after(ENOUGH_S, f"{name} trains here. Add: {LINES}")
 
     def _say_after(self, seconds: float, reason: str) -> None:
-        call_later("tfmon-others", seconds, lambda: self._say(reason), lambda _failure: None)
+        def say() -> None:
+            time.sleep(seconds)
+            self._say(reason)
+
+        start_hidden("tfmon-others", say, lambda _failure: None)

@@ -27,6 +27,15 @@ PR_SET_PDEATHSIG = 1
 Message = TypeVar("Message")
 
 
+def identity(fd: int) -> tuple[int, int] | None:
+    """Return which file a descriptor is; None if it is closed. A script may close ours, and reuse its number."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class Reporter:
     """Sends events without blocking.
 
@@ -40,7 +49,7 @@ class Reporter:
     def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
         """Write to `fd`; `end` is called with an exit code when nobody reads it any more."""
         os.set_blocking(fd, False)
-        self._fd = fd
+        self._fd, self._file = fd, identity(fd)
         self._end = end or exit_now
         self._unsent = b""
         self._lock = threading.RLock()
@@ -65,9 +74,10 @@ class Reporter:
         """Wait until everything is sent, at most `timeout_s`; for the last events of a child."""
         deadline = time.monotonic() + timeout_s
         while self._unsent and (left := deadline - time.monotonic()) > 0:
-            select.select([], [self._fd], [], left)
             with self._lock:
                 self._flush()
+                if self._unsent:
+                    select.select([], [self._fd], [], left)
 
     def fail(self, message: str, kind: str = "error", hint: str = "") -> None:
         """Report why the lane cannot go on, and end the process."""
@@ -76,6 +86,9 @@ class Reporter:
         self._end(1)
 
     def _flush(self) -> None:
+        if self._unsent and identity(self._fd) != self._file:
+            self._unsent = b""
+            self._end(0)
         while self._unsent:
             try:
                 self._unsent = self._unsent[os.write(self._fd, self._unsent) :]
@@ -87,8 +100,12 @@ class Reporter:
 
 
 def start_inbox(
-    fd: int, deliver: Callable[[Request], None], failed: Failed, end: Callable[[int], None] | None = None
-) -> threading.Thread:
+    fd: int,
+    deliver: Callable[[Request], None],
+    failed: Failed,
+    end: Callable[[int], None] | None = None,
+    start: Callable[[str, Callable[[], object], Failed], threading.Thread | None] = start_thread,
+) -> threading.Thread | None:
     """Return the thread that delivers the requests that come on `fd`, and ends the process when the pipe ends.
 
     A lane does not outlive its monitor. Unreadable lines are skipped, because a newer monitor may say more.
@@ -98,7 +115,9 @@ def start_inbox(
         deliver: Takes each request, in that thread.
         failed: Takes the reason if the thread dies.
         end: Ends the process instead, and leaves the rest of its group alone.
+        start: Starts the thread.
     """
+    file = identity(fd)
 
     def take(line: bytes) -> None:
         try:
@@ -106,20 +125,22 @@ def start_inbox(
         except CodecError:
             return
         deliver(request)
-        if isinstance(request, Stop):
-            call_later("tfmon-stop", GRACE_S, lambda: (end or exit_now)(0), failed)
+        if isinstance(request, Stop) and end is None:
+            call_later("tfmon-stop", GRACE_S, lambda: exit_now(0), failed)
 
     def read() -> None:
         rest = b""
-        while chunk := os.read(fd, 65_536):
+        while chunk := os.read(fd, 65_536) if identity(fd) == file else b"":
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 take(line)
+        if identity(fd) != file:
+            return  # the script has closed it, and its number may be another file's
         if end is None:
             end_group()
         (end or exit_now)(0)
 
-    return start_thread("tfmon-inbox", read, failed)
+    return start("tfmon-inbox", read, failed)
 
 
 class Mailbox(Generic[Message]):

@@ -18,26 +18,50 @@ PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 WATCHED = frozenset(("jax", "keras", "tensorflow", "tf_keras", "torch"))
 
 
+def monitors() -> "Any":  # noqa: ANN401
+    """Return the spec of the monitor's `tfmon`."""
+    from importlib.util import spec_from_file_location
+
+    start = os.path.join(PACKAGE, "__init__.py")  # noqa: PTH118
+    return spec_from_file_location("tfmon", start, submodule_search_locations=[PACKAGE])
+
+
+def is_users(spec: "Any") -> bool:  # noqa: ANN401
+    """Return whether what the script would import as `tfmon` is its own: a module, or a folder with modules."""
+    if spec is None:
+        return False
+    folders = list(spec.submodule_search_locations or ())
+    if any(os.path.exists(os.path.join(folder, "script", "site", "sitecustomize.py")) for folder in folders):  # noqa: PTH110, PTH118
+        return False  # tfmon is installed for the script, too
+    return bool(spec.origin) or any(name.endswith(".py") for folder in folders for name in os.listdir(folder))  # noqa: PTH208
+
+
+def say_unwatched() -> None:
+    """Report that a script is not watched: it imports its own module in the place of the monitor's."""
+    metrics, _, lock, token, _ = os.environ["TFMON_LANE"].split(":")
+    if os.pread(int(lock), 64, 0).decode() == token:
+        import time
+
+        reason = "the script has a module named tfmon of its own, so it is not watched"
+        text = f'{{"v":2,"type":"NotMeasured","at_ns":{time.monotonic_ns()},"what":"steps","reason":"{reason}"}}\n'
+        os.write(int(metrics), text.encode())
+
+
 class Finder:
     """Finds the monitor's `tfmon`, and watches the libraries that train once they are loaded."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":  # noqa: ANN401
         """Return the spec of `tfmon` or of a watched library; None for any other module."""
-        if name == "tfmon":
-            from importlib.util import spec_from_file_location
-
-            start = os.path.join(PACKAGE, "__init__.py")  # noqa: PTH118
-            return spec_from_file_location("tfmon", start, submodule_search_locations=[PACKAGE])
-        if name not in WATCHED:
+        if name not in WATCHED and name != "tfmon":
             return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find is not None and finder is not self else None
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = Loader(spec.loader)
-                return spec
-        return None
+        finds = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)
+        specs = (find(name, path, target) for find in finds if find is not None)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if name == "tfmon":
+            return spec if is_users(spec) else monitors()
+        if spec is not None and spec.loader is not None:
+            spec.loader = Loader(spec.loader)
+        return spec
 
 
 class Loader:
@@ -58,6 +82,12 @@ class Loader:
         module.__spec__.loader = module.__loader__ = self.own
         self.own.exec_module(module)
         try:
+            from importlib.util import find_spec
+
+            if is_users(find_spec("tfmon")):
+                sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+                say_unwatched()
+                return
             from tfmon.script.watching import loaded
 
             loaded(module)
