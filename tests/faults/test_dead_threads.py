@@ -106,10 +106,12 @@ def deadly(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
 
         def guarded(thread: str, work: Callable[[], object], failed: threads.Failed) -> None:
             own(thread, die if thread == name else work, failed)
+            choose.dead.append(thread)
 
         monkeypatch.setattr(threads, "_guarded", guarded)
         return f"tfmon's thread {name} failed: RuntimeError: injected"
 
+    choose.dead = []
     return choose
 
 
@@ -129,10 +131,12 @@ def test_every_thread_is_started_by_the_helper_and_tried_here():
             if isinstance(node, ast.ClassDef):
                 bases = [ast.unparse(base) for base in node.bases]
                 assert not any(base.endswith(("Thread", "Timer")) for base in bases), f"{path}: {node.name}"
-            if said.endswith(("start_thread", "call_later")) and not said.startswith("self."):
-                first = node.args[0]
-                whole = first.value if isinstance(first, ast.Constant) else first.values[0].value
-                names.add(whole)
+            if not said or not node.args:
+                continue
+            first = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+            name = first.value if isinstance(first, ast.Constant) else ""
+            if said in ("start", "start_thread", "start_hidden", "call_later"):
+                names.add(name)
     assert names == {*OF_THE_GROUP, *OF_A_CHILD, *OF_A_SCRIPT, *OF_THE_BRIDGE, *OF_A_LINK, *OTHERS}
 
 
@@ -297,9 +301,11 @@ def test_a_script_trains_to_its_end_and_is_not_measured(name, tmp_path):
 
 def test_a_lane_that_is_told_to_stop_says_why_it_cannot_end_itself(deadly, monkeypatch):
     monkeypatch.setattr(channel, "GRACE_S", 0.0)
+    monkeypatch.setattr(channel, "exit_now", lambda _: None)
+    monkeypatch.setattr(channel, "end_group", lambda: None)
     said, reason = queue.SimpleQueue(), deadly("tfmon-stop")
     read_fd, write_fd = os.pipe()
-    inbox = channel.start_inbox(read_fd, lambda _: None, said.put, end=lambda _: None)
+    inbox = channel.start_inbox(read_fd, lambda _: None, said.put)
     os.write(write_fd, channel.encode_message(Stop()))
     assert said.get(timeout=PATIENCE_S).startswith(reason)
     os.close(write_fd)
@@ -307,9 +313,13 @@ def test_a_lane_that_is_told_to_stop_says_why_it_cannot_end_itself(deadly, monke
     os.close(read_fd)
 
 
-def test_a_hint_that_cannot_be_given_is_left_away(deadly):
+def test_a_hint_that_cannot_be_given_is_left_away_without_a_word(deadly, monkeypatch):
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
     deadly("tfmon-others")
     OtherLibrary(print)._say_after(0.0, "PyTorch trains here")
+    wait_for(lambda: "tfmon-others" in deadly.dead, what="the thread is dead")
+    assert not told
 
 
 # ---------------------------------------------------------------- what ends a whole process
