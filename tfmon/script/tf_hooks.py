@@ -20,7 +20,7 @@ from typing import Any
 from tfmon.script import hooking
 from tfmon.script.hooking import Hooks, hidden, unseen
 from tfmon.script.learning_rate import LoopOptimizers
-from tfmon.script.looking import first_of, iterations_of, variables_in
+from tfmon.script.looking import first_of, iterations_of, logs_operations, variables_in
 from tfmon.script.marks import MARK, UNTRAINED, Mark, Variables, mark_of, mark_training, marks_around
 from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
@@ -138,8 +138,8 @@ class TensorFlowHooks:
             if mark.trains:
                 mark_training(self._graph(), mark.optimizer(), loops=mark.loops)
             return False
-        if not watcher.here:
-            return False
+        if not watcher.here or (mark.loops and logs_operations()):
+            return False  # a loop inside of a graph is counted by reading a variable
         if not mark.trains:
             self._sources = mark.sources
             if mark.pulls and watcher.lane is not None:

@@ -231,7 +231,7 @@ def _parts(shares: Shares) -> dict[str, float | None]:
     """Return the parts, which add up to 100; None for what is not known."""
     split = not isinstance(shares.device_pct, Missing) and not isinstance(shares.dispatch_pct, Missing)
     values = (
-        shares.input_pct, known(shares.copy_pct), known(shares.dispatch_pct) if split else None,
+        known(shares.input_pct), known(shares.copy_pct), known(shares.dispatch_pct) if split else None,
         known(shares.device_pct) if split else shares.step_pct, shares.retrace_pct, shares.sync_pct,
         shares.report_pct, shares.other_pct,
     )  # fmt: skip
