@@ -135,7 +135,7 @@ def test_every_thread_is_started_by_the_helper_and_tried_here():
                 continue
             first = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
             name = first.value if isinstance(first, ast.Constant) else ""
-            if said in ("start", "start_thread", "start_hidden", "call_later"):
+            if said in ("start_thread", "start_hidden", "call_later") or (said == "start" and name):
                 names.add(name)
     assert names == {*OF_THE_GROUP, *OF_A_CHILD, *OF_A_SCRIPT, *OF_THE_BRIDGE, *OF_A_LINK, *OTHERS}
 
