@@ -65,27 +65,27 @@ class TestNothingToSay:
         assert (verdict.winner, verdict.ratio, verdict.interval, verdict.ranking) == (None, None, None, ())
 
     def test_counts_the_pairs_that_there_are(self):
-        verdict = find_verdict(snapshot(lane("cpu", [100.0] * 3), lane("gpu:0", [300.0] * 4)))
-        assert (verdict.text, verdict.winner) == ("no verdict yet: measured 3 of 8 rounds", None)
+        verdict = find_verdict(snapshot(lane("cpu", [100.0] * 2), lane("gpu:0", [300.0] * 4)))
+        assert (verdict.text, verdict.winner) == ("no verdict yet: measured 2 of 3 rounds", None)
 
     def test_a_race_that_was_too_short_says_how_much_longer_would_do(self):
         demo = Demo(mode=TURNS)
         demo.go()
-        demo.race(4.8)
+        demo.race(2.4)
         for name in demo.names:
             demo.enter(name, "done")
-        text = "no verdict: measured 4 of 8 rounds; about 5 s more would do"
+        text = "no verdict: measured 2 of 3 rounds; about 2 s more would do"
         assert find_verdict(demo.session.snapshot()).text == text
 
     def test_a_race_for_one_look_at_its_end_needs_as_many_rounds_as_others_where_it_was_interrupted(self):
-        lanes = lane("cpu", [100.0] * 6), lane("gpu:0", [300.0] * 6)
+        lanes = lane("cpu", [100.0] * 2), lane("gpu:0", [300.0] * 2)
         assert find_verdict(ended(*lanes, interval=FIXED)).winner == "gpu:0"
         stopped = find_verdict(ended(*lanes, interval=FIXED, interrupted="interrupted by SIGINT"))
-        assert stopped.text == "no verdict: measured 6 of 8 rounds; about 4 s more would do"
+        assert stopped.text == "no verdict: measured 2 of 3 rounds; about 2 s more would do"
 
     def test_rounds_that_only_one_ran_in_are_no_pairs(self):
         verdict = find_verdict(snapshot(lane("cpu", [100.0] * 9), lane("gpu:0", [300.0] * 9, first=8)))
-        assert verdict.text == "no verdict yet: measured 2 of 8 rounds"
+        assert verdict.text == "no verdict yet: measured 2 of 3 rounds"
 
 
 class TestInterleaved:
@@ -326,7 +326,7 @@ class TestConcurrent:
         verdict = find_verdict(demo.session.snapshot())
         assert (verdict.winner, verdict.ratio) == (None, None)
         assert verdict.text in {
-            f"no verdict yet: all trained at the same time for {seconds} of 8 s" for seconds in (1, 2)
+            f"no verdict yet: all trained at the same time for {seconds} of 3 s" for seconds in (1, 2)
         }
         for name in demo.names:
             demo.enter(name, "done")

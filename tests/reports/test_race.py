@@ -51,6 +51,7 @@ VERDICT = {
     "interval_kind",
     "margin",
     "left_s",
+    "at_least",
     "winner",
     "winner_id",
     "ratio",

@@ -17,6 +17,7 @@ from tfmon.analysis.machines import MachineDifference, machine_differences
 from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
 from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
+from tfmon.analysis.unfinished import unfinished
 from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -78,6 +79,8 @@ class Verdict:
     """Throughput of the fastest lane over that of the slowest."""
     interval: Estimate | None = None
     """The same with its 95 % interval."""
+    at_least: float | None = None
+    """What that ratio is at least, from a step that did not end; None where steps did."""
     ranking: tuple[Rank, ...] = ()
     """Every lane but the slowest, the fastest first; empty in a concurrent race."""
     note: str = ""
@@ -115,7 +118,8 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
     names = [*map(short_name, also), *(one.what for one in machines)]
     said = f"; also differs: {', '.join(names)}" if names else ""
-    told = (*(one.text for one in machines), *snapshot.race.differs, *others, found.note)
+    hung = (_hangs(lane, snapshot.at_ns) for lane in _hung(snapshot))
+    told = (*hung, *(one.text for one in machines), *snapshot.race.differs, *others, found.note)
     return replace(
         found,
         text=found.text + said,
@@ -127,20 +131,33 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
 
 
 def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None) -> Verdict:
-    lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
+    hung = _hung(snapshot)
+    lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in hung]
     if len(snapshot.lanes) == 1:
         return Verdict("one lane: nothing to compare it with")
+    if len(lanes) < 2 and hung:
+        return Verdict(f"no verdict: {'; '.join(_hangs(lane, snapshot.at_ns) for lane in hung)}")
     if len(lanes) < 2:
         return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
     if any(lane.steady.examples_per_s is None for lane in lanes):
+        text, at_least = unfinished(lanes, snapshot.at_ns)
         waiting = any(not lane.over for lane in lanes)
-        return Verdict(
-            "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
-        )
+        nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
+        return Verdict(text or nothing, at_least=at_least)
     if snapshot.race.mode == CONCURRENT:
         return _concurrent(snapshot, lanes)
     known_ones = throughputs or {lane.spec.name: Throughput.of(lane.slices) for lane in lanes}
     return _interleaved(snapshot, [(lane, known_ones[lane.spec.name]) for lane in lanes])
+
+
+def _hung(snapshot: Snapshot) -> list[LaneState]:
+    return [one for one in snapshot.lanes if one.heartbeat.stalled_since_ns is not None and not one.over]
+
+
+def _hangs(lane: LaneState, now_ns: int) -> str:
+    """Say that a lane hangs."""
+    silent_s = (now_ns - (lane.heartbeat.stalled_since_ns or now_ns)) / 1e9
+    return f"{lane.title} hangs, has said nothing for {units.seconds(silent_s)}, and is out of the race"
 
 
 Compared = Sequence[tuple[LaneState, Throughput]]
@@ -157,7 +174,7 @@ def _concurrent(snapshot: Snapshot, lanes: Sequence[LaneState]) -> Verdict:
         note = "" if not shared else CONTENDED if snapshot.over else CONTENDED + TAKE_TURNS
         return replace(found, ranking=(), note=note)
     over = all(lane.over for lane in lanes)
-    least = least_rounds(snapshot.race, len(lanes), over=over)
+    least = least_rounds(snapshot.race, over=over)
     trained_s, least_s = (count * length_ns / 1e9 for count in (len(slices[0]), least))
     more = f"; about {least_s - trained_s:.0f} s more would do" if over and trained_s < least_s else ""
     said = f"all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
@@ -173,11 +190,12 @@ def _interleaved(snapshot: Snapshot, compared: Compared) -> Verdict:
     rounds = len(set.intersection(*({one.round for one in lane.slices} for lane in lanes)))
     over = all(lane.over for lane in lanes)
     yet = "" if over else " yet"
-    least = least_rounds(snapshot.race, len(lanes), over=over)
+    least = least_rounds(snapshot.race, over=over)
     if rounds >= least:
         return Verdict(f"no verdict{yet}: the {rounds} rounds so far scatter too much")
     more = _more_rounds(snapshot, lanes, least - rounds) if over else ""
-    return Verdict(f"no verdict{yet}: measured {rounds} of {least} rounds{more}")
+    text, _ = unfinished(lanes, snapshot.at_ns)
+    return Verdict((text or f"no verdict{yet}: measured {rounds} of {least} rounds") + more)
 
 
 def _judged(snapshot: Snapshot, compared: Compared, *, together: bool = False) -> Verdict | None:

@@ -42,7 +42,8 @@ class LaneProcess(ABC):
         self._metrics = MetricLines(lane, self._tell, here)
         self._output = ChildOutput(lane)
         self._suspended = False
-        self._end_requested = False
+        self.end_requested = False
+        """Whether it was told to end."""
         self.ended = False
         """True once the child is reaped, everything it wrote is read, and its end is told."""
 
@@ -72,7 +73,7 @@ class LaneProcess(ABC):
 
     def expect_end(self) -> None:
         """Record that the child is told to end, so that its end is no failure."""
-        self._end_requested = True
+        self.end_requested = True
 
     def suspend(self) -> None:
         """Stop the child and its threads where they are: it uses no CPU, and its pipeline gets no further."""
@@ -124,7 +125,7 @@ class LaneProcess(ABC):
                 at_ns=at_ns,
                 exit_code=code if code is None or code >= 0 else None,
                 signal=_signal_name(-code) if code is not None and code < 0 else None,
-                requested=self._end_requested,
+                requested=self.end_requested,
                 output_tail=tuple(without_profiles(self._output.tail())),
             )
         )

@@ -18,7 +18,7 @@ from tfmon.model.session import Snapshot
 
 LEAST_S = 20.0
 """A shorter silence means nothing: a profile, an evaluation or a checkpoint may lie between two steps."""
-TIMES_WINDOW, TIMES_WARM_UP = 30, 3
+TIMES_WINDOW, TIMES_WARM_UP = 5, 3
 """How many of its longest windows, and of its warm-up (which holds a trace and mostly a compilation), a lane may
 say nothing."""
 PREPARING_S = 600.0
@@ -58,15 +58,6 @@ def _between_steps(lane: LaneState) -> bool:
     return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
 
 
-def unresponsive_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
-    """Return the lane's last sign of life, or since when one is expected.
-
-    A stamp that lies in the future does not count.
-    """
-    heard_ns = lane.heartbeat.heard_ns
-    return max(expected_ns, heard_ns) if heard_ns <= now_ns else expected_ns
-
-
 # ---------------------------------------------------------------- the watchdog
 
 BEAT_S = 0.5
@@ -86,6 +77,9 @@ class Lanes(Protocol):
 
     def count_memory_kills(self) -> None:
         """Count the processes that the kernel has killed for lack of memory."""
+
+    def check_slices(self) -> None:
+        """Let others train in the middle of a slice that does not end."""
 
 
 class Watchdog(threading.Thread):
@@ -127,7 +121,8 @@ class Watchdog(threading.Thread):
         self._closed = threading.Event()
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
-        self._expected_ns: dict[str, int] = {}
+        self._waited_ns: dict[tuple[str, int], int] = {}
+        """How long each lane was expected to say something, since it was heard at that time."""
 
     def run(self) -> None:
         """Check the lanes until closed; what took long before the start, such as a connection, is no gap."""
@@ -148,24 +143,30 @@ class Watchdog(threading.Thread):
         slept_ns = self._slept_ns - slept_before_ns
         if now_ns - before_ns > LATE_NS or slept_ns > SLEPT_NS:
             self._record_suspension(before_ns, now_ns, (now_ns - before_ns + max(0, slept_ns)) / 1e9)
-            self._expected_ns.clear()
-        self._check_lanes(now_ns)
+            self._waited_ns.clear()
+        self._check_lanes(now_ns, now_ns - before_ns)
+        self._lanes.check_slices()
 
-    def _check_lanes(self, now_ns: int) -> None:
-        snapshot = self._snapshot()
-        awaited = {lane.spec.name: lane for lane in snapshot.lanes if expected(lane, snapshot)}
-        self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in awaited}
-        for name, lane in awaited.items():
-            expected_ns = self._expected_ns[name]
-            if lane.heartbeat.stalled_since_ns is not None:
-                if now_ns - expected_ns > self._slice_s * 1e9:
-                    self._expected_ns[name] = now_ns
-                    self._lanes.skip(name)
+    def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
+        """Count how long each lane says nothing; the time in which it is suspended does not count."""
+        snapshot, before_ns = self._snapshot(), self._waited_ns
+        self._waited_ns = {}
+        for lane in snapshot.lanes:
+            name, heartbeat = lane.spec.name, lane.heartbeat
+            key, stalled = (name, heartbeat.heard_ns), heartbeat.stalled_since_ns is not None
+            waited_ns = before_ns.get(key)
+            if not expected(lane, snapshot):
+                if waited_ns is not None and not stalled:
+                    self._waited_ns[key] = waited_ns
                 continue
-            since_ns = unresponsive_since_ns(lane, expected_ns, now_ns)
-            if now_ns - since_ns > patience_s(lane, self._least_s) * 1e9:
-                self._expected_ns[name] = now_ns
-                self._lanes.report_stall(name, since_ns)
+            self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
+            limit_s = self._slice_s if stalled else patience_s(lane, self._least_s)
+            if waited_ns > limit_s * 1e9:
+                self._waited_ns[key] = 0
+                if stalled:
+                    self._lanes.skip(name)
+                else:
+                    self._lanes.report_stall(name, now_ns - waited_ns)
 
 
 def time_asleep_ns() -> int:

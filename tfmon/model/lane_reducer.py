@@ -195,6 +195,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         trained_ns=state.trained_ns + trained_ns,
         measurements=state.measurements.plus(window, state.process),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
+        step_clock=state.step_clock.sampled(window.at_ns),
         history=state.history.with_window(window),
         settings=window.settings,
         computing_share=window.computing_share,
@@ -337,7 +338,7 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     state = replace(state, ended=event, requested={})
     if state.over:
         return state
-    well = state.command and event.exit_code == 0 and state.steps
+    well = state.command and event.exit_code == 0 and state.steps and stalled_since_ns is None
     trouble = None if well else trouble_of(event, stalled_since_ns)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)

@@ -28,9 +28,9 @@ from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
 from tfmon.script import libraries
-from tfmon.script.meter import Meter
+from tfmon.script.meter import WARM_UP_NS, Meter
 from tfmon.script.offered import OfferedKnobs
-from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
+from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Inbox, Mailbox
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
@@ -43,7 +43,7 @@ class Lane(Meter):
     """Measures the steps of the thread that made it.
 
     Thread: `start_step`, `end_step`, `stop_clock` and `start_clock` are that thread's, and `measures_this_thread`
-    tells it from others. An unused slice is given back by another thread, under the reporter's lock.
+    tells it from others.
     """
 
     def __init__(self, pipes: LanePipes) -> None:
@@ -55,7 +55,8 @@ class Lane(Meter):
         super().__init__(
             reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
         )
-        self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
+        self._granted: RunSlice | None = None
+        """The slice that was granted last, until its end is reported."""
         self._thread = threading.get_ident()
         self._clock_stopped_ns, self._ending = 0, False
         self._pending: dict[str, SetKnob] = {}
@@ -64,7 +65,6 @@ class Lane(Meter):
         """Is called after each window, between two steps."""
         self._say_hello()
         Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
-        self._timeout.start()
         atexit.register(self._leave)
 
     @property
@@ -204,6 +204,8 @@ class Lane(Meter):
 
     def end_stretch(self) -> None:
         """Wait for the device, close the window if it is time, and become ready after the warm-up."""
+        self.count()
+        self.steady_step = self.warm or (self.clock.longest_ns >= WARM_UP_NS and not self.clock.traced_steps)
         super().end_stretch()
         if self.warm or not self.warmed_up:
             return
@@ -235,7 +237,7 @@ class Lane(Meter):
             self.reporter.send(stacks(self._thread))
             return
         if isinstance(request, RunSlice):
-            self._timeout.granted(request)
+            self._granted = request
         self._mailbox.post(request)
 
     def _handle_requests(self) -> None:
@@ -250,11 +252,8 @@ class Lane(Meter):
 
     def handle(self, request: Request) -> None:
         """Do what the monitor requests, unless it is out of date."""
-        match request:
-            case Run() | RunSlice() | Pause() if not self.warm:
-                return  # it was meant for the process that was the lane before
-            case RunSlice() if request.round <= self._timeout.returned_round:
-                return
+        if isinstance(request, Run | RunSlice | Pause) and not self.warm:
+            return  # it was meant for the process that was the lane before
         super().handle(request)
 
     def set_knob(self, request: SetKnob) -> None:
@@ -282,12 +281,8 @@ class Lane(Meter):
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
         """Report the end of a slice."""
-        self._timeout.ended()
+        self._granted = None
         super().slice_ended(ended, at_ns)
-
-    def _give_back(self, granted: RunSlice) -> None:
-        self.slices.pause()
-        super().slice_ended(granted, time.monotonic_ns())
 
     # ------------------------------------------------------------ the end
 
@@ -298,7 +293,7 @@ class Lane(Meter):
         self.stop_clock()
         with self.reporter.lock:
             self.send_rest()
-        if (unfinished := self.slices.current or self._timeout.current) is not None:
+        if (unfinished := self.slices.current or self._granted) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:
             self.enter(PAUSED)

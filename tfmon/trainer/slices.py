@@ -15,6 +15,10 @@ stretches: of `STRETCH_NS` and `STRETCH_STEPS`, but at most of `LONG_STRETCH_NS`
 clocks take longer to rise, of `LONG_STRETCH_NS`. There are at least two, and more until a stretch is not faster
 than the one before by the factor `STILL_RISING`. All stretches that are compared are discarded, so that what is
 kept is not selected by its speed. At most half of the slice is discarded."""
+KEPT_NS = 100_000_000
+"""A first stretch that lasts as long, mostly one long step, is kept: a switch costs it less than a hundredth.
+
+Source: `tests/benchmarks/slow_steps.py switch`."""
 
 
 class Slices:
@@ -75,6 +79,12 @@ class Slices:
         """
         enough = span_ns >= self.stretch_ns and steps - self._steps >= STRETCH_STEPS
         return enough or span_ns >= LONG_STRETCH_NS
+
+    def keeps(self, span_ns: int) -> bool:
+        """End the start with its first stretch if that is long, and return whether it did: the stretch counts."""
+        long = self.starting and self._speed is None and span_ns >= KEPT_NS
+        self.start_done = self.start_done or long
+        return long
 
     def still_rising(self, now_ns: int, since_ns: int, steps: int, examples: int) -> bool:
         """Return whether the start goes on: the stretch from `since_ns` to `now_ns` was the first, or faster.

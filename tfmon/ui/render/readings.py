@@ -9,6 +9,7 @@ from typing import TypeAlias
 from tfmon import units
 from tfmon.analysis.attribution import Shares
 from tfmon.analysis.bottleneck import Bottleneck
+from tfmon.analysis.unfinished import LONG_STEP_S
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_state import LaneState, seconds_left
 from tfmon.model.naming import ordered_settings
@@ -34,6 +35,17 @@ NO_SAMPLE = Missing("not sampled yet")
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
     """Return a line that begins with a quiet label."""
     return ((label.ljust(LABEL_CELLS - 1) + " ", DIM), *spans)
+
+
+def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
+    """Show how long the present step has run, and how long the last one took; of short steps as `step_row`."""
+    runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
+    if runs_s < LONG_STEP_S or lifecycle.stalled_s(lane, now_ns) is not None:
+        return step_row(lane, width)
+    number = f"{'step ' if width >= _WIDE else ''}{units.count(lane.steps + 1)}"
+    took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
+    before = f", {'the last took' if width >= _WIDE else 'last'} {units.seconds(took_s)}" if took_s else ""
+    return labelled("step", (number, TEXT), (" runs for ", DIM), (units.seconds(runs_s), TEXT), (before, DIM))
 
 
 def step_row(lane: LaneState, width: int) -> Row:
