@@ -164,7 +164,10 @@ class Scheduler:
     # ---------------------------------------------------------------- what the lanes say
 
     def ready(self, lane: str) -> None:
-        """Note that a lane is warm and waits."""
+        """Note that a lane is warm and waits; those of short steps are ready first, and train first."""
+        if not self._started:
+            self._lanes.remove(lane)
+            self._lanes.append(lane)
         self._ready.add(lane)
         self._ended.discard(lane)
         self._stopped(lane)

@@ -153,9 +153,7 @@ class Sampler:
             self._drops, self._due_ns = False, 0
             return
         step_ns = sample.input_ns + sample.copy_ns + sample.call_ns + sample.tail_ns
-        self._due_ns = ended_ns + max(
-            LEAST_PAUSE_NS, int(extra_ns / SAMPLING_BUDGET), LEAST_PAUSE_STEPS * step_ns
-        )
+        self._due_ns = ended_ns + max(LEAST_PAUSE_NS, int(extra_ns / SAMPLING_BUDGET), LEAST_PAUSE_STEPS * step_ns)
         sums.steps += sample.steps
         sums.input_ns += sample.input_ns
         sums.copy_ns += sample.copy_ns
