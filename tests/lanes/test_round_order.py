@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scheduling import FakeRace
 
-from tfmon.lanes.scheduler import LEAST_ROUNDS, RoundOrder, Scheduler
+from tfmon.lanes.rounds import RoundOrder
+from tfmon.lanes.scheduler import LEAST_ROUNDS, Scheduler
 from tfmon.model.race import TURNS
 
 

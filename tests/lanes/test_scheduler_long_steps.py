@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tfmon.lanes.scheduler import COMPUTING_S, LONGEST_PART_S, SHARE, Stop
+from tfmon.lanes.rounds import Stop
+from tfmon.lanes.scheduler import COMPUTING_S, LONGEST_PART_S, SHARE
 from tfmon.model.race import CONCURRENT
 
 

@@ -17,6 +17,9 @@ from tfmon.model.lane_statistics import SliceSpeed
 from tfmon.model.race import Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 
+SUPPOSED_SCATTER, SUPPOSED_DEGREES = 0.03, 4
+"""Standard deviation of a pair that is supposed beside that of few pairs, which may be small by chance: so the
+time that is told rather falls than rises."""
 MOST_PAIRS = 20_000
 """Some five hours: what takes longer is not predicted."""
 Slices = Sequence[Sequence[SliceSpeed]]
@@ -104,10 +107,12 @@ def _reach(comparison: Comparison, looks: Looks, pairs: int, *, fresh: bool) -> 
     """Return half the interval after so many pairs."""
     center, between, longer = comparison.center, comparison.between, pairs / comparison.center.count
     cut = int(TRIM * pairs) if pairs >= UNTRIMMED else 0
+    supposed = center.degrees * center.error**2 + SUPPOSED_DEGREES * SUPPOSED_SCATTER**2 / center.count
+    error = max(center.error, math.sqrt(supposed / (center.degrees + SUPPOSED_DEGREES)))
     if looks.kind == SPENDING:
         looks = replace(looks, share=min(1.0, looks.share * longer))
     degrees = pairs - 2 * cut - 1 - center.estimated
-    within = looks.errors(pairs - center.estimated, degrees) * center.error / math.sqrt(longer)
+    within = looks.errors(pairs - center.estimated, degrees) * error / math.sqrt(longer)
     if between is None:
         return within
     if fresh:

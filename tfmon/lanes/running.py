@@ -14,7 +14,8 @@ from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.places import Place
 from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started
 from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
-from tfmon.lanes.scheduler import Scheduler, Stop
+from tfmon.lanes.rounds import Stop
+from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
 from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LaneStalled, Suspended
