@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from support.events import window
 
 from tfmon.lanes.rounds import Stop
+from tfmon.lanes.running import _with_stops
 from tfmon.lanes.scheduler import COMPUTING_S, LONGEST_PART_S, SHARE
+from tfmon.model.lane_events import SliceEnded, SliceLoad
+from tfmon.model.lane_state import IN_A_STEP
 from tfmon.model.race import CONCURRENT
 
 
@@ -123,3 +127,28 @@ def test_fresh_processes_do_not_come_in_the_middle_of_a_step(race, begin):
     assert (race.slice_of, race.renewals) == ("A", 1)
     scheduler.idle("A")
     assert race.renewals == 0
+
+
+# ---------------------------------------------------------------- windows in which a lane was suspended
+
+LOAD = SliceLoad(span_ns=1, examples=1, cpu_ns=1)
+STOPS = [Stop(3 * 10**9, 5 * 10**9, True), Stop(6 * 10**9, 7 * 10**9, True)]
+
+
+def test_a_window_of_a_step_in_which_the_lane_was_suspended_has_its_running_time():
+    one = window(9 * 10**9, 8 * 10**9, call_ns=8 * 10**9, longest_ns=8 * 10**9, steps=1)
+    assert _with_stops(one, STOPS).span_ns == 5 * 10**9
+    before = window(10**9, 10**9 // 2)
+    assert _with_stops(before, STOPS) is before
+    assert _with_stops(SliceEnded(at_ns=1, round=1, load=LOAD), STOPS).load is None
+
+
+@pytest.mark.parametrize(
+    ("stops", "call_s"),
+    [([STOPS[0]._replace(computing=False)], 8), ([STOPS[0]._replace(since_ns=0)], 8), (STOPS, 2)],
+    ids=["it waited", "it began before the window", "it was not in the call"],
+)
+def test_a_window_whose_running_time_is_not_known_is_discarded(stops, call_s):
+    one = window(9 * 10**9, 8 * 10**9, call_ns=call_s * 10**9, steps=1)
+    found = _with_stops(one, stops)
+    assert (found.marks, found.span_ns) == ((IN_A_STEP,), one.span_ns)

@@ -282,6 +282,8 @@ def _with_stops(event: Window | SliceEnded, stops: Sequence[Stop]) -> Window | S
         return replace(event, load=None)  # It was counted while others trained, too.
     began_ns = event.at_ns - event.span_ns
     within = [one for one in stops if one.since_ns < event.at_ns and began_ns < one.until_ns]
+    if not within:
+        return event
     stopped_ns = sum(one.until_ns - one.since_ns for one in within)
     if all(one.computing and began_ns <= one.since_ns for one in within) and stopped_ns <= event.call_ns:
         return without_stop(event, stopped_ns)

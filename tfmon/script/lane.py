@@ -28,7 +28,7 @@ from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
 from tfmon.script import libraries
-from tfmon.script.meter import WARM_UP_NS, Meter
+from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Inbox, Mailbox
@@ -204,8 +204,6 @@ class Lane(Meter):
 
     def end_stretch(self) -> None:
         """Wait for the device, close the window if it is time, and become ready after the warm-up."""
-        self.count()
-        self.steady_step = self.warm or (self.clock.longest_ns >= WARM_UP_NS and not self.clock.traced_steps)
         super().end_stretch()
         if self.warm or not self.warmed_up:
             return

@@ -225,6 +225,8 @@ class Meter(LaneControl):
         self.count()
         if not self.clock.steps:
             return
+        if not self.warm:
+            self.steady_step = self.clock.longest_ns >= WARM_UP_NS and not self.clock.traced_steps
         loss = self.read_loss()
         synced_ns = time.monotonic_ns()
         self.take_feed()
