@@ -51,7 +51,8 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
         soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
         return labelled("step", (f"{number} runs; " if width >= _WIDE else "", TEXT), (soon, STRONG))
     before = f", {'the last took' if width >= _WIDE else 'last'} {units.seconds(took_s)}" if took_s else ""
-    return labelled("step", (number, TEXT), (" runs for ", DIM), (units.seconds(runs_s), TEXT), (before, DIM))
+    runs = " runs for " if width >= _WIDE else " runs "
+    return labelled("step", (number, TEXT), (runs, DIM), (units.seconds(runs_s), TEXT), (before, DIM))
 
 
 def step_row(lane: LaneState, width: int) -> Row:
