@@ -431,6 +431,8 @@ def switch(options: Any) -> None:
                     extra.append(steps[first, 1] - np.median(rest[:, 1]))
                     cpu.append(steps[first, 2] - np.median(rest[:, 2]))
                     lengths.append(np.median(rest[:, 1]))
+    if len(extra) < 2:
+        raise SystemExit("too few slices had three steps: a longer --slice or --seconds, or a smaller --batch")
     error = statistics.stdev(extra) / math.sqrt(len(extra))
     print(
         f"steps of {1e3 * statistics.median(lengths):.0f} ms, {len(extra)} slices: the first one takes "

@@ -78,7 +78,7 @@ OF_THE_GROUP: dict[str, Callable[[RacingGroup], object]] = {
 }
 """How each thread of a group is started whose death ends the race."""
 OF_A_CHILD = ("tfmon-inbox", "tfmon-build", "tfmon-discard")
-OF_A_SCRIPT = ("tfmon-inbox", "tfmon-slices")
+OF_A_SCRIPT = ("tfmon-inbox",)
 OF_THE_BRIDGE = ("tfmon-connect", "tfmon-head", "tfmon-down", "tfmon-monitor")
 OTHERS = {
     *("tfmon-stop", "tfmon-others", "tfmon-stack", "tfmon-experiment", "tfmon-sweep", "tfmon-recorder"),

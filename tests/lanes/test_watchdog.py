@@ -66,7 +66,8 @@ class Bench:
 
     def report_stall(self, lane: str, since_ns: int) -> None:
         self.done.append(("stall", lane, since_ns / SECOND))
-        self.lanes[lane] = replace(self.lanes[lane], heartbeat=Heartbeat(stalled_since_ns=since_ns))
+        stalled = replace(self.lanes[lane].heartbeat, stalled_since_ns=since_ns)
+        self.lanes[lane] = replace(self.lanes[lane], heartbeat=stalled)
 
     def give_up(self, lane: str, silent_s: float) -> None:
         self.done.append(("give up", lane, silent_s))

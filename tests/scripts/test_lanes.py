@@ -180,13 +180,6 @@ def test_it_gets_ready_races_pauses_and_takes_slices(watch, script):
     assert any(not window.marks for window in rest)
 
 
-def test_a_slice_without_a_step_is_given_back(watch, script):
-    race = watch(script(LOOP + f"train({WARM})\nprint('done', flush=True)\ntime.sleep(600)"))
-    race.until_event(LanePrinted)
-    race.send(RunSlice(round=7, seconds=0.2))
-    assert race.until_event(SliceEnded).round == 7
-
-
 SAVES = """
 try:
     train(10**9)

@@ -64,8 +64,10 @@ class Looks:
         """
         if self.kind == FIXED:
             return student(self.error, degrees)
+        if pairs < FEW:
+            return NONE
         error = self.error * (EARLY_ERROR if self.kind == SPENDING else 1)
-        early = student(FEW_ERROR * error / 2 ** (pairs - 2), degrees) if FEW <= pairs <= MANY else NONE
+        early = student(FEW_ERROR * error / 2 ** (pairs - 2), degrees) if pairs <= MANY else NONE
         valid = min(always_valid(pairs, error), early)
         if self.kind == ALWAYS_VALID:
             return valid
