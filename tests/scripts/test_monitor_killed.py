@@ -18,7 +18,7 @@ TRAINS = """
 import os, time
 from tfmon import report
 print(os.getpid(), flush=True)
-open("pid-" + os.environ["TFMON_LANE"].split(":")[3], "w").write(str(os.getpid()))
+open("pid-" + os.environ["TFMON_PIPES"].split(":")[3], "w").write(str(os.getpid()))
 while True:
     time.sleep(0.002)
     report.step(examples=4)

@@ -21,6 +21,8 @@ from tfmon.hosts.files import Files
 from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
 from tfmon.hosts.hosted import HostedLane
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
+from tfmon.model.codec import read
+from tfmon.model.views import LaneView
 
 SILENCE_S = 10.0
 """The lanes are ended when the monitor, which says something every second, was silent for so long."""
@@ -233,7 +235,10 @@ class Agent:
             environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
         script = Path(words["script"]) if words["script"] else BOOTSTRAP
         command = words["command"] and Command(
-            tuple(words["command"]["words"]), words["command"]["device"], words["command"]["settings"]
+            tuple(words["command"]["words"]),
+            words["command"]["device"],
+            words["command"]["settings"],
+            read(words["command"]["view"], LaneView | None, strict=False),
         )
         folder = words["folder"]
         if folder and not Path(folder).is_dir():
@@ -277,7 +282,6 @@ class Agent:
 
     def _begin_readings(self, gpus: list[object]) -> None:
         from tfmon.hosts.readings import Readings
-        from tfmon.model.codec import read
         from tfmon.probes.base import Gpu
 
         if self._readings is None:

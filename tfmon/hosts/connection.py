@@ -172,7 +172,12 @@ class Connection:
         }
         scenario = ""
         if plan.command:
-            command = {"words": plan.command, "device": device_word(lane.spec), "settings": lane.settings}
+            command = {
+                "words": plan.command,
+                "device": device_word(lane.spec),
+                "settings": lane.settings,
+                "view": plain(lane.view),
+            }
             words.update(command=command, folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)

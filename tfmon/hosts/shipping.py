@@ -18,6 +18,7 @@ ROOTS = (
     "tfmon.hosts.questions",
     "tfmon.hosts.readings",
     "tfmon.trainer.bootstrap",
+    "tfmon.lanes.enter_view",
     "tfmon.report",
     "tfmon.script.site.sitecustomize",
 )

@@ -121,7 +121,7 @@ class Children:
         """
         if lane.spec.host:
             return self._start_elsewhere(lane, plan), None
-        command = Command(plan.command, device_word(lane.spec), lane.settings) if plan.command else None
+        command = Command(plan.command, device_word(lane.spec), lane.settings, lane.view) if plan.command else None
         spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
+from tfmon.model.lane_pipes import LANE, NUMBER
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
+from tfmon.model.views import LaneView
 
 BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """The variables of every process. A spare worker touches no device before it is a lane, so all others can be set
@@ -29,6 +31,8 @@ class LanePlan:
     """Variables of the lane besides the monitor's; None removes one."""
     steps: int | None = None
     """Measured steps after which this lane finishes; None for those of the race."""
+    view: LaneView | None = None
+    """How its process sees the working folder; None for as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,19 @@ def device_word(spec: LaneSpec) -> str:
     return spec.kind if spec.devices == 1 else f"{spec.devices}x{spec.kind}"
 
 
+def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
+    """Return the plan of a lane for its process of that number, with its own view and the names it goes by."""
+    spec = lane.spec
+    number = [one.spec.name for one in plan.lanes].index(spec.name)
+    view = plan.race.views.get(spec.host)
+    named = {LANE: spec.id, NUMBER: str(number)} if plan.command else {}
+    return replace(
+        lane,
+        environment={**lane.environment, **named},
+        view=view.of_lane(spec.id or str(number), process) if view is not None else None,
+    )
+
+
 def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
     """Return the plan of a lane's next process: its present settings, and the steps that are not measured yet."""
     steps = None if plan.steps is None else max(1, plan.steps - measured)
@@ -97,6 +114,7 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
         settings=lane.settings,
         source=digest(plan.scenario),
         command=shlex.join(plan.command),
+        files=lane.view.place if lane.view is not None else "",
         renewed=renewed,
     )
 

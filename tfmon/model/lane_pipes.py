@@ -10,7 +10,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-VARIABLE = "TFMON_LANE"
+VARIABLE = "TFMON_PIPES"
+LANE, NUMBER = "TFMON_LANE", "TFMON_LANE_NUMBER"
+"""For the script's own use: the lane's id, such as A, and its number from 0."""
 SETTINGS = "TFMON_SETTINGS"
 """Knobs that the command line sets for a lane, as a JSON object."""
 HOLDER = "TFMON_HOLDER"

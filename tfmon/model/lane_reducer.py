@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfmon.model import gpu_parts
-from tfmon.model.events import BadLine, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
+from tfmon.model.events import BadLine, Event, FilesWritten, KnobRequested, LaneEnded, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken, with_taken
 from tfmon.model.gpu_parts import GpuPart
@@ -115,6 +115,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 process=state.process + 1,
                 source=event.source,
                 command=event.command,
+                files=event.files,
                 settings=event.settings,
                 measurements=Measurements(earlier=earlier),
                 history=state.history,
@@ -159,6 +160,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
         case StackReported():
             return replace(state, stack=event)
+        case FilesWritten() if event.files == state.files:
+            return replace(state, written=event.written)
         case _:
             return state
 

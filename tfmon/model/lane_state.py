@@ -21,6 +21,7 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
+from tfmon.model.views import Written
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -228,6 +229,10 @@ class LaneState:
     gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
     ended: LaneEnded | None = None
+    files: str = ""
+    """The place of the files that it writes; empty in the working folder itself."""
+    written: Written | None = None
+    """What it wrote there; None before it has ended."""
     log: tuple[LogLine, ...] = ()
     """What it printed and what happened to it, the children before this one included."""
     bad_lines: int = 0

@@ -24,7 +24,16 @@ from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.change import Measured
 from tfmon.recordings.header import Header, raced_s
-from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, scaling_json, table
+from tfmon.reports import (
+    estimate_json,
+    head,
+    interval,
+    recording_json,
+    recording_lines,
+    scaling_json,
+    table,
+    view_lines,
+)
 
 NO_STEP = "no steady step was measured"
 FEW_SLICES = "too few slices were measured in turns"
@@ -50,6 +59,10 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         "mode": snapshot.race.mode,
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": snapshot.race.interrupted or None,
+        "views": {
+            host or HERE: {"kind": view.kind, "folder": view.folder, "reason": view.reason or None}
+            for host, view in snapshot.race.views.items()
+        },
         "environment": dict(header.environment) if header else None,
         "machine": machine_json(machine),
         "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
@@ -102,6 +115,7 @@ def to_text(found: Analysis) -> str:
     lines += [
         text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
     ]
+    lines += view_lines(snapshot)
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
     return "\n".join(lines + recording_lines(snapshot))
@@ -213,6 +227,7 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
         "gpu_others": named("gpu_others", _gpu_others(lane), no_gpu or "the driver does not say who used the GPU"),
         "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
+        "written": named("written", _written(lane), "the lane has no view of the working folder"),
         **script,
         "missing": missing,
     }
@@ -290,6 +305,12 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,
     }
+
+
+def _written(lane: LaneState) -> dict[str, Any] | None:
+    """Return what a lane wrote in its view of the working folder; None where it has none."""
+    written = lane.written
+    return {**asdict(written), "folder": lane.files} if written else None
 
 
 def _percent(share: Reading) -> Reading:

@@ -78,7 +78,7 @@ def run_next_sitecustomize() -> None:
 
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
-if sys.version_info >= (3, 10) and os.environ.get("TFMON_LANE"):
+if sys.version_info >= (3, 10) and os.environ.get("TFMON_PIPES"):
     sys.meta_path.insert(0, Finder())
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
 run_next_sitecustomize()
