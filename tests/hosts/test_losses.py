@@ -80,7 +80,7 @@ def test_noise_from_there_is_a_loss_and_no_crash(ssh):
 def test_an_end_that_was_requested_is_no_failure_of_the_lane(ssh):
     link = ssh.connect()
     child = link.start("a_listener")
-    child.process.expect_end()
+    child.process.request_end()
     link.agent.kill()
     assert child.end.requested and child.failure is None
 

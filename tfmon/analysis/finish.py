@@ -19,6 +19,16 @@ NORMAL = 1.4826
 """Standard deviation over the median absolute deviation, for normally distributed values."""
 
 
+def ending_line(snapshot: Snapshot) -> str:
+    """Return which commands were asked to end, and how long they still have; empty for none."""
+    ending = [lane for lane in snapshot.lanes if lane.ending is not None and not lane.over]
+    if not ending:
+        return ""
+    left_s = max(lane.ending.at_ns / 1e9 + lane.ending.grace_s for lane in ending if lane.ending is not None)
+    names = " and ".join(lane.title for lane in ending)
+    return f"{names} got Ctrl+C; killed in {max(0.0, left_s - snapshot.at_ns / 1e9):.0f} s"
+
+
 def finish_lines(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the lines about the end of a script's race; none before all lanes have done the same work."""
     return tuple(line for line in (time_to_finish(snapshot), *loss_warnings(snapshot)) if line)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tfmon.cli import options
-from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
+from tfmon.errors import TfmonError, UsageError
 from tfmon.runner import settings as configured
 
 if TYPE_CHECKING:
@@ -222,11 +222,14 @@ def _start(
         with options.errors_as_json(as_json):
             plan = plan_race(program, info, race_options.lanes)
     if headless and plan is not None:
-        from tfmon.runner.headless import run
+        from tfmon.runner.headless import pass_on, run
 
         for note in [*notes, *describe(plan.race.views)]:
             click.echo(f"tfmon: {note}", err=True)
-        interrupted = run(program, plan)
+        passes_output = bool(plan.command) and len(plan.lanes) == 1
+        if passes_output:
+            program.lanes.pass_output(pass_on(sys.stderr if as_json else sys.stdout))
+        interrupted = run(program, plan, quiet=passes_output)
     else:
         from tfmon.runner import live
 
@@ -242,4 +245,4 @@ def _start(
         # The terminal of a screen may be gone.
         with contextlib.nullcontext() if headless else contextlib.suppress(OSError):
             click.echo(to_text(found))
-    sys.exit(EXIT_INTERRUPTED if interrupted else program.exit_code())
+    sys.exit(program.exit_code(interrupted))

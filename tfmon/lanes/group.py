@@ -236,10 +236,21 @@ class LaneGroup(RunningLanes):
         """True when every lane of the race has ended and none is about to start again."""
         return not self._restarting and self._session.snapshot().over
 
+    def pass_output(self, write: Callable[[bytes], object]) -> None:
+        """Pass on what the lanes of the next races print, byte for byte."""
+        self._children.echo = write
+
+    def end_now(self) -> None:
+        """Wait no longer for user's commands that are ending."""
+        self._children.end_now()
+
     def kill(self, lane: str) -> None:
-        """End one lane, by force if it does not end itself; the others go on."""
+        """End one lane, by force if it does not end itself, or at once the second time; the others go on."""
         with self._lock:
             process = self._children.find(lane)
+            if self._session.snapshot().lane(lane).ending is not None:
+                self._children.end_now()
+                return
         self._in_background(lambda: self._children.end([process] if process is not None else []))
 
     def ask_stack(self, lane: str) -> None:

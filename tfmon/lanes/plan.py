@@ -54,6 +54,8 @@ class RacePlan:
     """Time after the start signal when all lanes are ended."""
     fresh_every_s: float | None = None
     """How long the processes race before fresh ones replace them; None for no end."""
+    grace_s: float = 30.0
+    """How long a user's command has to end after SIGINT."""
     fresh_spares: int = 0
     """How many spare workers are kept for them; where there are fewer than lanes, a change takes longer."""
 

@@ -43,10 +43,16 @@ class PipeReader(threading.Thread):
             self._new.append(process)
         self._wake()
 
-    def wait_ended(self, processes: Sequence[LaneProcess], timeout_s: float) -> bool:
-        """Wait until all these processes are reaped; return whether they are."""
+    def wait_ended(
+        self,
+        processes: Sequence[LaneProcess],
+        timeout_s: float,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Wait until all these processes are reaped, or it is given up; return whether they are."""
         with self._change:
-            return self._change.wait_for(lambda: all(process.ended for process in processes), timeout_s)
+            self._change.wait_for(lambda: all(process.ended for process in processes) or given_up(), timeout_s)
+        return all(process.ended for process in processes)
 
     def note_end(self) -> None:
         """Have those that wait for the end of processes look again; one that is read elsewhere has ended."""

@@ -17,7 +17,7 @@ from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import MemoryKills
-from tfmon.model.events import BadLine, Event, HostLost, LaneEnded, LaneStalled, Suspended
+from tfmon.model.events import BadLine, EndRequested, Event, HostLost, LaneEnded, LaneStalled, Suspended
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
 from tfmon.model.lane_state import HOST_LOST, PAUSED, READY
@@ -92,7 +92,9 @@ class RunningLanes:
                 self._scheduler.idle(event.lane)
             case SliceEnded():
                 self._scheduler.idle(event.lane)
-            case LaneEnded() | LaneFailed() | Finished():
+            case EndRequested() if event.lane not in self._children:
+                pass  # the lane is being restarted
+            case EndRequested() | LaneEnded() | LaneFailed() | Finished():
                 self._scheduler.ended(event.lane)
             case KnobRefused():
                 in_effect = self._session.snapshot().lane(event.lane).settings

@@ -211,7 +211,7 @@ class Scheduler:
     def _stopped(self, lane: str) -> None:
         self._training.discard(lane)
         self._unresponsive.discard(lane)
-        if self._interleaved:
+        if self._interleaved and lane not in self._ended:
             self._processes.suspend(lane)
         self._act()
 

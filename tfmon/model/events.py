@@ -45,6 +45,14 @@ class LaneStarted(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndRequested(MonitorEvent):
+    """A user's command got SIGINT, as Ctrl+C sends it, and some time to end."""
+
+    grace_s: float
+    """After this time it gets SIGTERM, then SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaneEnded(MonitorEvent):
     """A lane's child is gone and reaped."""
 
@@ -258,6 +266,7 @@ class HostLost(HostEvent):
 Event: TypeAlias = (
     FromLane
     | LaneStarted
+    | EndRequested
     | LaneEnded
     | LanePrinted
     | FilesWritten

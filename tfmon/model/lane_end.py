@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import signal
+from collections.abc import Sequence
+
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import (
     LOWER_THE_BATCH,
@@ -11,6 +15,10 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 
+MOST_CHARACTERS = 300
+"""Of a script's own words in one line."""
+_TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
+_NODE = re.compile(r"\s*\[\[\{\{node .*")
 NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 
 
@@ -32,13 +40,48 @@ def trouble_of(event: LaneEnded, stalled_since_ns: int | None) -> Trouble | None
     return Trouble(f"the lane {how}" if event.signal is not None else f"the lane {how} and did not say why")
 
 
-def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble:
-    """Say how a script failed: with its own last words, or without a step."""
-    if event.signal is not None:
+def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
+    """Return how a script failed, why it had to be killed, or that no step was seen; None if all went well."""
+    if state.ending is not None and event.signal in ("SIGTERM", "SIGKILL"):
+        took_s = (event.at_ns - state.ending.at_ns) / 1e9
+        hint = "" if took_s < state.ending.grace_s else "the setting `grace` gives it more time"
+        return Trouble(f"the script did not end within {took_s:.0f} s of Ctrl+C: killed by {event.signal}", hint)
+    if state.ending is None and event.signal is not None:
         return Trouble(f"the script was ended by {event.signal}")
-    if event.exit_code:
-        last = event.output_tail[-1].strip() if event.output_tail else ""
-        message = f"the script exited with code {event.exit_code}" + (f": {last}" if last else "")
-        return Trouble(message, NO_INPUT_HINT if last.startswith("EOFError") else "")
-    hint = state.not_measured.get("steps", NO_STEPS_HINT)
-    return Trouble("the script ended, and no training step was seen", hint)
+    if state.ending is None and event.exit_code:
+        reason = reason_in(event.output_tail)
+        message = f"the script exited with code {event.exit_code}" + (f": {reason}" if reason else "")
+        return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
+    if state.steps or state.ending is not None:
+        return None
+    reason = state.not_measured.get("steps", NO_STEPS_HINT)
+    return Trouble("the script ended, and no training step was seen", reason)
+
+
+def code_of_command(state: LaneState) -> int:
+    """Return the exit code of a user's command, as a shell has it; 0 while it is not known."""
+    if state.ended is None:
+        return 0
+    name = state.ended.signal or ""
+    return 128 + signal.Signals[name] if name in signal.Signals.__members__ else state.ended.exit_code or 0
+
+
+def reason_in(output: Sequence[str]) -> str:
+    """Return the line of a script's last output that says why it failed; empty where there is none.
+
+    That is the error below the last traceback, else the last line. TensorFlow writes its reason at the end of what
+    follows, before the node of its graph.
+    """
+    lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
+    begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
+    if not begins:
+        return lines[-1].strip()[:MOST_CHARACTERS] if lines else ""
+    after = lines[begins[-1] + 1 :]
+    place = next((number for number, line in enumerate(after) if not line[0].isspace()), None)
+    if place is None:
+        return ""
+    kind, _, message = after[place].partition(":")
+    kind = kind.rpartition(".")[2]
+    if message.strip() in ("", _IN_GRAPH) and after[place + 1 :]:
+        message = after[-1]
+    return f"{kind}: {message.strip()}".rstrip(": ")[:MOST_CHARACTERS]

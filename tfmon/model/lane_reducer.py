@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tfmon.model import gpu_parts
-from tfmon.model.events import BadLine, Event, FilesWritten, KnobRequested, LaneEnded, LaneStarted, Suspended
+from tfmon.model.events import (
+    BadLine,
+    EndRequested,
+    Event,
+    FilesWritten,
+    KnobRequested,
+    LaneEnded,
+    LaneStarted,
+    Suspended,
+)
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken, with_taken
 from tfmon.model.gpu_parts import GpuPart
@@ -145,6 +154,8 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(_enter(state, phase, event.at_ns), trouble=trouble)
         case Finished():
             return _enter(state, DONE, event.at_ns)
+        case EndRequested():
+            return replace(state, ending=event)
         case LaneEnded():
             return _after_end(state, event)
         case KnobOffered():
@@ -336,14 +347,16 @@ def _is_uuid(key: str, uuid: str) -> bool:
 
 
 def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
-    stalled_since_ns = state.heartbeat.stalled_since_ns
     state = replace(state, ended=event, requested={})
     if state.over:
         return state
-    well = state.command and event.exit_code == 0 and state.steps
-    trouble = None if well else trouble_of(event, stalled_since_ns)
+    of_script = trouble_of_script(state, event) if state.command else None
+    if state.command and (event.exit_code == 0 or state.ending is not None):
+        return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
+    stalled_since_ns = state.heartbeat.stalled_since_ns
+    trouble = trouble_of(event, stalled_since_ns)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)
-    if state.command and stalled_since_ns is None and not event.memory_kills:
-        trouble = trouble_of_script(state, event)
+    if stalled_since_ns is None and not event.memory_kills:
+        trouble = of_script or trouble
     return replace(_enter(state, FAILED, event.at_ns), trouble=trouble)

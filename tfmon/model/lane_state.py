@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tfmon.model import gpu_parts
-from tfmon.model.events import Event, LaneEnded, LaneStalled, LaneStarted, Suspended
+from tfmon.model.events import EndRequested, Event, LaneEnded, LaneStalled, LaneStarted, Suspended
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken
 from tfmon.model.gpu_parts import GpuParts
@@ -228,6 +228,8 @@ class LaneState:
     gpu_memory_allocated_bytes: int | None = None
     gpu_memory_peak_bytes: int | None = None
     trouble: Trouble | None = None
+    ending: EndRequested | None = None
+    """Since when its command has been asked to end, and how long it has for that; None before."""
     ended: LaneEnded | None = None
     files: str = ""
     """The place of the files that it writes; empty in the working folder itself."""

@@ -8,10 +8,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from types import FrameType
+from typing import TextIO
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.finish import ending_line
 from tfmon.analysis.verdict import FASTER, SAME
 from tfmon.catalog import ScenarioInfo
 from tfmon.lanes.plan import RacePlan
@@ -33,12 +36,15 @@ class Interruption:
     def __init__(self, react: Callable[[], None]) -> None:
         self.signal = ""
         """Name of the first signal that came; empty if none did."""
+        self.count = 0
+        """How many have come."""
         self._react = react
         self._came = threading.Event()
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
         """Remember the signal if it is the first, and react to it."""
         self.signal = self.signal or signal.Signals(number).name
+        self.count += 1
         self._came.set()
         self._react()
 
@@ -93,16 +99,41 @@ def run(program: Program, plan: RacePlan, *, quiet: bool = False) -> str:
 
     Thread: the main thread, for the signals.
     """
-    with interruption() as interrupted:
+
+    def again() -> None:
+        if interrupted.count > 1:
+            program.lanes.end_now()
+
+    with interruption(again) as interrupted, ThreadPoolExecutor(1) as closing:
         forget = suspend_with(program.lanes.suspension)
         try:
             follow(program, plan, interrupted.wait, show_progress if not quiet and sys.stderr.isatty() else None)
         finally:
-            program.close(interrupted.reason)
+            closed = closing.submit(program.close, interrupted.reason)
+            while not wait([closed], POLL_S).done:
+                if ending := ending_line(program.session.snapshot()):
+                    show_progress(f"{ending}; Ctrl+C again ends it now")
             forget()
             if not quiet:
                 show_progress("")
+            closed.result()
     return interrupted.reason
+
+
+def pass_on(stream: TextIO) -> Callable[[bytes], None]:
+    """Return what writes bytes to a stream, and nothing more once nobody reads it."""
+    broken = False
+
+    def write(chunk: bytes) -> None:
+        nonlocal broken
+        if not broken:
+            try:
+                stream.buffer.write(chunk)
+                stream.flush()
+            except (OSError, ValueError):
+                broken = True
+
+    return write
 
 
 def follow(

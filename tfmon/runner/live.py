@@ -83,6 +83,9 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     )
 
     def leave() -> None:
+        if interrupted.count > 1:
+            program.lanes.end_now()
+            return
         app.request_quit()
         args = (program, interrupted.reason)
         threading.Thread(target=_leave_anyway, args=args, name="tfmon-leave", daemon=True).start()

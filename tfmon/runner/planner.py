@@ -22,6 +22,7 @@ from tfmon.model.several import SCOPE_HINT, step_batch
 from tfmon.model.spec import ANY_GPU, LaneSpec, SpecError, name_lanes, parse_lane
 from tfmon.runner import devices
 from tfmon.runner.idle import Idle
+from tfmon.runner.settings import resolve
 
 if TYPE_CHECKING:
     from tfmon.hosts.ray_cluster import RayCluster
@@ -179,6 +180,7 @@ def plan_race(
         steps=race_options.steps,
         slice_s=race_options.slice_s,
         seconds=race_options.seconds,
+        grace_s=float(resolve("grace").value),
         fresh_every_s=FRESH_EVERY_S if race.fresh else None,
     )
     return plan, no_gpu

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.statistics import compare, log_speeds
 from tfmon.catalog import ScenarioInfo, find_scenario
-from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_LANE_FAILED, TfmonError
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
+from tfmon.model.lane_end import code_of_command
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed, SliceEnded
-from tfmon.model.lane_state import ABSENT, FAILED
+from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.race import TURNS, Race
 from tfmon.model.readings import GpuSample
 from tfmon.model.session import Session
@@ -252,11 +253,24 @@ class Program:
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
 
-    def exit_code(self) -> int:
-        """Return the exit code by how the lanes ended."""
-        phases = [lane.phase for lane in self.session.snapshot().lanes]
+    def exit_code(self, interrupted: str = "") -> int:
+        """Return the exit code by how the lanes ended: of one lane with a user's command, that of the command.
+
+        Args:
+            interrupted: Why the user ended the race; empty if it ended by itself.
+        """
+        lanes = self.session.snapshot().lanes
+        phases = [lane.phase for lane in lanes]
         if ABSENT in phases:
             return EXIT_DEVICE_ABSENT
+        if len(lanes) == 1 and lanes[0].command and lanes[0].ended is not None:
+            code = code_of_command(lanes[0])
+            if code == EXIT_INTERRUPTED and phases == [DONE] and not interrupted:
+                code = EXIT_FINE  # it took the Ctrl+C that ended the time of the race
+            if code or phases == [DONE]:
+                return code
+        if interrupted:
+            return EXIT_INTERRUPTED
         return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
 
     def _finish_when_narrow(self, event: Event) -> None:

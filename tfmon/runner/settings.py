@@ -131,6 +131,12 @@ SETTINGS = (
     Setting("python", "", InterpreterPath(), 'The interpreter that trains; "" for the one that runs tfmon.'),
     Setting("mode", "turns", OneOf(lambda: MODES), "Lanes train in turns, or concurrent: all at once."),
     Setting("slice", 0.5, Seconds(0.2, 60), "Length of one lane's slice in seconds."),
+    Setting(
+        "grace",
+        30.0,
+        Seconds(0, 86_400),
+        "Seconds that a script of yours gets to end after Ctrl+C, before SIGTERM and SIGKILL.",
+    ),
     Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
     Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
     Setting(

@@ -57,13 +57,13 @@ class Lane(Meter):
         )
         self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
         self._thread = threading.get_ident()
-        self._clock_stopped_ns, self._ending = 0, False
+        self._clock_stopped_ns, self._released = 0, False
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.between_windows: Callable[[], object] = list
         """Is called after each window, between two steps."""
         self._say_hello()
-        Inbox(pipes.knob_fd, self._deliver, end=self._end_process).start()
+        Inbox(pipes.knob_fd, self._deliver, end=self._release).start()
         self._timeout.start()
         atexit.register(self._leave)
 
@@ -229,7 +229,7 @@ class Lane(Meter):
     def _deliver(self, request: Request) -> None:
         """Take a request from the inbox's thread."""
         if isinstance(request, Stop):
-            self._end_process(0)
+            self._release()
             return
         if isinstance(request, ReportStack):
             self.reporter.send(stacks(self._thread))
@@ -244,7 +244,7 @@ class Lane(Meter):
             while (request := self._mailbox.take()) is not None:
                 with self.reporter.lock:
                     self.handle(request)
-            if not (self.slices.paused and self.warm):
+            if self._released or not (self.slices.paused and self.warm):
                 return
             self._mailbox.wait()
 
@@ -304,8 +304,7 @@ class Lane(Meter):
             self.enter(PAUSED)
         self.reporter.close()
 
-    def _end_process(self, _code: int) -> None:
-        """End the script as a Ctrl+C does: the monitor requests it, or is gone."""
-        if not self._ending:
-            self._ending = True
-            os.kill(os.getpid(), signal.SIGINT)
+    def _release(self, _code: int = 0) -> None:
+        """Never wait again: the script got SIGINT, and may train on, or save what it has."""
+        self._released = True
+        self._mailbox.post(Run())

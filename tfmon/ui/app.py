@@ -347,6 +347,7 @@ class MonitorApp(Display, TerminalApp[Ending]):
     def _quit(self, ending: Ending) -> None:
         if self.view.stopping:
             if ending == "quit":
+                self.controls.end_now()
                 self.exit("forced")
             return
         self.view = replace(self.view, stopping=True)

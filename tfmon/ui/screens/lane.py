@@ -103,7 +103,8 @@ class LanePage(ScrollPage, OneLanePage):
             self.monitor.say(f"{lane.title} has ended already")
         else:
             self.monitor.controls.kill(lane.spec.name)
-            self.monitor.say(f"ending {lane.title}; r starts it again")
+            again = "K again ends it at once" if lane.command else "r starts it again"
+            self.monitor.say(f"ending {lane.title}; {again}")
 
 
 def lane_rows(analysis: Analysis, lane: LaneState, width: int, charset: Charset = "braille") -> list[Row]:
