@@ -11,12 +11,14 @@ from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
 from tfmon.analysis.contention import contention
+from tfmon.analysis.finish import went_on
 from tfmon.analysis.gpu_others import others_notes
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
 from tfmon.analysis.prediction import least_rounds, looks_of, round_s, seconds_left
 from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
+from tfmon.model.collisions import collisions
 from tfmon.model.disturbances import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -109,7 +111,8 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     second.
     """
     found = _find_verdict(snapshot, throughputs)
-    others = others_notes(snapshot)
+    found_ones = collisions(snapshot.lanes, snapshot.race.views)
+    others = (*went_on(snapshot.lanes), *(one.text for one in found_ones[:1]), *others_notes(snapshot))
     if found.ratio is None:
         return replace(found, note="; ".join(filter(None, (*others, found.note)))) if others else found
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)

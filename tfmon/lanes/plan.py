@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_pipes import LANE, NUMBER
+from tfmon.model.lane_pipes import LANE, LANES, NUMBER
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import LaneView
@@ -93,7 +93,7 @@ def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
     spec = lane.spec
     number = [one.spec.name for one in plan.lanes].index(spec.name)
     view = plan.race.views.get(spec.host)
-    named = {LANE: spec.id, NUMBER: str(number)} if plan.command else {}
+    named = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes))} if plan.command else {}
     return replace(
         lane,
         environment={**lane.environment, **named},

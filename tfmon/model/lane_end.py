@@ -54,6 +54,8 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
         return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
     if state.steps or state.ending is not None:
         return None
+    if went_on := state.went_on:
+        return Trouble(f"the script {went_on}, and nothing was left to train", "remove that backup to train again")
     reason = state.not_measured.get("steps", NO_STEPS_HINT)
     return Trouble("the script ended, and no training step was seen", reason)
 

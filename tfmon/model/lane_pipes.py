@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 VARIABLE = "TFMON_PIPES"
-LANE, NUMBER = "TFMON_LANE", "TFMON_LANE_NUMBER"
-"""For the script's own use: the lane's id, such as A, and its number from 0."""
+LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
+"""For the script's own use: the lane's id, such as A, its number from 0, and how many lanes there are."""
 SETTINGS = "TFMON_SETTINGS"
 """Knobs that the command line sets for a lane, as a JSON object."""
 HOLDER = "TFMON_HOLDER"

@@ -28,6 +28,7 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     NotMeasured,
+    PathsUsed,
     PhaseEntered,
     Progressed,
     SliceEnded,
@@ -171,6 +172,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
         case StackReported():
             return replace(state, stack=event)
+        case PathsUsed():
+            uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}
+            return replace(state, uses={**state.uses, **uses})
         case FilesWritten() if event.files == state.files:
             return replace(state, written=event.written)
         case _:

@@ -12,6 +12,7 @@ from typing import Any
 import tfmon
 from tfmon import units
 from tfmon.analysis.scaling import Scaling
+from tfmon.model.collisions import collision_lines
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
 from tfmon.model.session import Snapshot
@@ -73,7 +74,7 @@ def recording_lines(snapshot: Snapshot) -> list[str]:
 
 def view_lines(snapshot: Snapshot) -> list[str]:
     """Return how the lanes of a script saw the working folder, and what they wrote there."""
-    lines = describe(snapshot.race.views)
+    lines = describe(snapshot.race.views) + collision_lines(snapshot.lanes, snapshot.race.views)
     lanes = [(lane, lane.written) for lane in snapshot.lanes if lane.written is not None]
     wrote = [f"{lane.title} {_files(one.files)}, {units.memory(one.bytes)}" for lane, one in lanes if one.files]
     if wrote:

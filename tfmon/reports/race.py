@@ -16,6 +16,7 @@ from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.gpu_others import gpu_others
 from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.model.collisions import collisions
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -67,6 +68,10 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         "machine": machine_json(machine),
         "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
         "between_processes": asdict(snapshot.race.between) if snapshot.race.between else None,
+        "collisions": [
+            {"name": one.name, "text": one.text, "helps": one.helps}
+            for one in collisions(snapshot.lanes, snapshot.race.views)
+        ],
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "kind": verdict.kind or None,

@@ -25,9 +25,12 @@ from tfmon.script.hooking import FILES, hidden, unseen
 from tfmon.script.lane import Lane
 from tfmon.script.learning_rate import offer_rate
 from tfmon.script.looking import rows_of
+from tfmon.script.uses import note
 from tfmon.script.watching import hooks, watcher
 
 FILES.add(__file__)
+_restored: tuple[int, str] | None = None
+"""Epochs that were done before the first `fit` of this process, and the folder of its backup; None before it."""
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
@@ -85,6 +88,13 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
         if isinstance(given, keras.callbacks.CallbackList):
             return own(*args, **kwargs)
         callback = _callback(keras, lane, args[0], doing)
+        for one in _flat(given or []):
+            for name in ("backup_dir", "filepath", "filename"):
+                if isinstance(path := getattr(one, name, None), str):
+                    note(path, "w")  # much of it is written by libraries, and Python does not see that
+        callback.watcher.backup = next(
+            (str(one.backup_dir) for one in _flat(given or []) if hasattr(one, "backup_dir")), ""
+        )
         bound.arguments["callbacks"] = [callback, *_flat(given or [])]
         pipeline = watching.pipeline if doing == "fit" else None
         if pipeline is not None:
@@ -178,6 +188,8 @@ class Watcher:
         self._batches: int | None = None
         self._metrics: dict[str, float] = {}
         self._now = doing
+        self.backup = ""
+        """The folder of the script's callback BackupAndRestore, if it has one."""
         self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
 
@@ -232,8 +244,15 @@ class Watcher:
         if self._epochs_done:
             self._between_ns += max(0, gap_ns - self._this_validation_ns)
         self._this_validation_ns = 0
+        self._begins_at(epoch)
         self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
         self._lane.report_progress(self._progress)
+
+    def _begins_at(self, epoch: int) -> None:
+        """Record how many epochs were done before the first epoch of the script."""
+        global _restored
+        if _restored is None and self._doing == "fit":
+            _restored = epoch, self.backup
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
         """Record that an epoch ended; its callbacks run now."""
@@ -263,6 +282,7 @@ class Watcher:
         """Leave the model as it was."""
         if self._timed is not None and self._model.train_function is self._timed:
             self._model.train_function = self._own_function
+        self._begins_at(getattr(self._model, "_initial_epoch", None) or 0)  # no epoch was left
         self._lane.stop_clock()
         self._now = ""
         self._lane.report_progress(self._progress)
@@ -279,6 +299,8 @@ class Watcher:
             epochs_done=self._epochs_done,
             validation_ns=self._validation_ns,
             between_ns=self._between_ns,
+            restored=_restored[0] if _restored else 0,
+            backup=_restored[1] if _restored else "",
         )
 
     # ------------------------------------------------------------ knobs

@@ -21,13 +21,14 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     NotMeasured,
+    PathsUsed,
     Progressed,
 )
 from tfmon.model.lane_pipes import SETTINGS, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
-from tfmon.script import libraries
+from tfmon.script import libraries, uses
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
@@ -221,8 +222,14 @@ class Lane(Meter):
         """Report the script's progress with each window."""
         super().window_sent()
         self.between_windows()
+        self._report_uses()
         if self._progress is not None:
             self.reporter.offer(self._progress())
+
+    def _report_uses(self) -> None:
+        """Report which files and ports the script has begun to use."""
+        if used := uses.take():
+            self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
     # ------------------------------------------------------------ requests
 
@@ -298,6 +305,7 @@ class Lane(Meter):
         self.stop_clock()
         with self.reporter.lock:
             self.send_rest()
+            self._report_uses()
         if (unfinished := self.slices.current or self._timeout.current) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:

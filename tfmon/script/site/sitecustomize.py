@@ -65,6 +65,17 @@ class Loader:
             os.environ["TFMON_UNWATCHED"] = f"{module.__name__}: {error!r}"
 
 
+def watch_uses() -> None:
+    """In a race of several lanes, remember which files and ports the script uses."""
+    try:
+        if os.environ.get("TFMON_LANES", "1") != "1":
+            from tfmon.script.uses import begin
+
+            begin()
+    except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+        os.environ["TFMON_UNWATCHED"] = f"uses: {error!r}"
+
+
 def run_next_sitecustomize() -> None:
     """Run the sitecustomize that the script would have had without this one."""
     machinery: Any = sys.modules["_frozen_importlib_external"]
@@ -80,5 +91,6 @@ def run_next_sitecustomize() -> None:
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
 if sys.version_info >= (3, 10) and os.environ.get("TFMON_PIPES"):
     sys.meta_path.insert(0, Finder())
+    watch_uses()
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
 run_next_sitecustomize()
