@@ -14,10 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 from support.processes import gone
+from support.sshd import Sshd, free_port, needs_sshd, sshd
 from support.waiting import HANGS_S, wait_for
 
 from tfmon.model.views import COPY, OVERLAY
 
+__all__ = ["sshd"]
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
@@ -55,15 +57,16 @@ with open("log.csv", "a") as log:
     log.write("done")
 """
 KERAS = """
-import keras, numpy as np
+import keras, numpy as np, os, shutil
 keras.utils.set_random_seed(1)
 model = keras.Sequential([keras.Input((64,)), keras.layers.Dense(256, "relu"), keras.layers.Dense(10)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-x, y = np.random.rand(4096, 64), np.random.randint(0, 10, 4096)
+x, y = np.random.rand(2048, 64), np.random.randint(0, 10, 2048)
+if os.environ["TFMON_LANE"] == "A":
+    shutil.rmtree("backup")
 model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[
     keras.callbacks.BackupAndRestore("backup", delete_checkpoint=False),
     keras.callbacks.ModelCheckpoint("best.keras"), keras.callbacks.CSVLogger("log.csv")])
-print("epochs in the log:", sum(1 for _ in open("log.csv")) - 1)
 """
 
 
@@ -118,7 +121,8 @@ class Runner:
         """Race a script, and return the result; a folder that changed fails."""
         (self.folder / "train.py").write_text(text)
         before = content(self.folder)
-        done = self("race", *LANES, *words, "--json", "--", self._python, "train.py")
+        lanes = () if "--lane" in words else LANES
+        done = self("race", *lanes, *words, "--json", "--", self._python, "train.py")
         assert done.returncode == 0, done.stdout[-3_000:] + done.stderr
         assert content(self.folder) == before
         return {**json.loads(done.stdout), "stderr": done.stderr}
@@ -213,3 +217,69 @@ def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mount
     assert kind_of(result) == OVERLAY
     assert not list(run.store.glob("*.files.part")), "what nobody wants of a killed race is gone with the next"
     assert not list(run.store.glob(".trial-*"))
+
+
+@needs_sshd
+def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd: Sshd, monkeypatch):
+    monkeypatch.setenv("PATH", sshd.put_client(), prepend=":")
+    result = Runner(folder, tmp_path / "recordings").race(
+        REMOVES, "--lane", "gpu2/cpu", "--lane", "gpu2/cpu", "--slice", "0.2"
+    )
+    assert result["views"]["gpu2"]["kind"] == OVERLAY
+    for lane in result["lanes"]:
+        assert lane["written"]["files"] >= 5
+        assert Path(lane["written"]["folder"], "written", "best.keras").exists(), "kept on the host"
+        assert str(sshd.folder / "state") in lane["written"]["folder"]
+
+
+USES = f"""{LOOP}
+import socket
+train(1)
+if sys.argv[1] == "port":
+    listens = socket.socket()
+    listens.bind(("127.0.0.1", int(sys.argv[2])))
+    listens.listen()
+if sys.argv[1] == "folder":
+    shutil.rmtree("out", ignore_errors=True)
+    os.mkdir("out")
+open(sys.argv[3], "a").write("x")
+for epoch in range(3):
+    train(100)
+    if sys.argv[1] == "folder":
+        open(f"out/epoch{{epoch}}.txt", "x").write("x")
+"""
+
+
+@pytest.mark.parametrize("what", ["port", "folder"])
+def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
+    run, port, log = Runner(folder, tmp_path / "recordings"), free_port(), tmp_path / "shared.log"
+    (folder / "train.py").write_text(USES)
+    words = ("--in-place", "--no-record", "--json", "--", sys.executable, "train.py", what, str(port), str(log))
+    done = run("race", *LANES, *words)
+    result = json.loads(done.stdout)
+    assert result["views"]["here"]["kind"] == "in place"
+    told = {one["name"]: one["text"] for one in result["collisions"]}
+    if what == "folder":
+        assert told[str(log)].endswith(f"both write {log}")
+    assert len(told) == len(result["collisions"]), "each once"
+    (failed,) = [lane for lane in result["lanes"] if lane["error"]]
+    collision = {"port": f"both listen on port {port}", "folder": "removed out"}[what]
+    assert collision in failed["error"]
+
+
+@pytest.mark.tensorflow
+def test_keras_callbacks_leave_the_folder_alone_and_a_restored_lane_is_told(
+    folder, tmp_path
+):
+    (folder / "backup").mkdir()
+    (folder / "backup" / "training_metadata.json").write_text('{"epoch": 2, "batch": 0}')
+    run = Runner(folder, tmp_path / "recordings")
+    result = run.race(KERAS)
+    assert kind_of(result) == OVERLAY
+    listed = run("runs", "--files", "last").stdout.split()
+    assert listed.count("best.keras") == listed.count("log.csv") == listed.count("backup/latest.weights.h5") == 2
+    assert [lane["steps"] for lane in result["lanes"]] == [4 * 128, 2 * 128]
+    assert "cpu #2 went on from backup (epoch 2 of 4): it trained other work" in result["verdict"]["text"]
+    assert "cpu #1 went on" not in result["verdict"]["text"]
+    assert result["verdict"]["finish"] == ["no time to finish: the lanes trained other work"]
+    assert not [one for one in result["collisions"] if str(folder) in one["name"]], "each has its own"

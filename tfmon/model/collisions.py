@@ -14,6 +14,7 @@ from tfmon.model.views import IN_PLACE, View
 APART = 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
 PORTS = 'port + int(os.environ["TFMON_LANE_NUMBER"]) keeps the lanes apart'
 OWN = "without --in-place each lane has its own"
+NONE = "views would keep the lanes apart; tfmon doctor says why there are none"
 PORT, IN_USE = "port ", "Address already in use"
 MOST = 5
 """Collisions that are told."""
@@ -44,7 +45,8 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
             if view is None or (inside and view.kind != IN_PLACE):
                 continue
             name = str(PurePath(path).relative_to(view.folder)) if inside else path
-            helps = PORTS if path.startswith(PORT) else OWN if inside else APART
+            own = NONE if view.reason else OWN
+            helps = PORTS if path.startswith(PORT) else own if inside else APART
             found.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
     return list(found.values())
 

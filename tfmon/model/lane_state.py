@@ -90,8 +90,8 @@ class KnobRequest:
 
 
 _FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
-"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and the files that
-it uses are seen from outside, too."""
+"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
+uses are seen from outside, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import shutil
 import stat
@@ -184,7 +185,7 @@ def settle(view: LaneView, age_s: float) -> Written:
 
     Thread: any; takes as long as looking at the files.
     """
-    place, edited = Path(view.place), tuple(_edited(Path(view.folder), time.time() - age_s))
+    place, edited = Path(view.place), tuple(_edited(view, time.time() - age_s))
     if place.parent.name.endswith(NOT_KEPT):
         remove(place)
         if not any(place.parent.iterdir()):
@@ -311,13 +312,14 @@ def walk(folder: Path) -> Iterator[tuple[str, os.stat_result | None]]:
                 waiting.append(entry.path)
 
 
-def _edited(folder: Path, since_s: float) -> Iterator[str]:
-    """Yield files of a folder that were changed since then; of a large folder, of those that are looked at."""
-    told = 0
+def _edited(view: LaneView, since_s: float) -> Iterator[str]:
+    """Yield some files of the folder itself that were changed since then; of a large one, of what is looked at."""
+    own = os.path.dirname(os.path.dirname(view.place)) + os.sep  # noqa: PTH120 - of recordings and stores
     with contextlib.suppress(OSError):
-        for looked, (path, found) in enumerate(walk(folder)):
-            if looked > MOST_ENTRIES or told >= MOST_EDITED:
-                return
-            if found is not None and stat.S_ISREG(found.st_mode) and found.st_ctime > since_s:
-                told += 1
-                yield os.path.relpath(path, folder)
+        changed = (
+            os.path.relpath(path, view.folder)
+            for path, found in itertools.islice(walk(Path(view.folder)), MOST_ENTRIES)
+            if found is not None and stat.S_ISREG(found.st_mode) and found.st_ctime > since_s
+            if not path.startswith(own)
+        )
+        yield from itertools.islice(changed, MOST_EDITED)

@@ -107,7 +107,7 @@ class HostProbe:
             yield from (event for sample in lanes if (event := self._new_files(sample)) is not None)
 
     def _new_files(self, sample: TreeSample) -> PathsUsed | None:
-        """Return the files that a lane writes and had not open before: libraries write what Python does not see."""
+        """Return the files that a lane writes and did not before: libraries write what Python does not see."""
         known = self._written.setdefault(sample.lane, set())
         new = set().union(*map(written_files, sample.pids)) - known
         known |= new

@@ -58,10 +58,8 @@ def find_view(
     """
     folder = os.path.realpath(folder)
     base = Path(os.path.realpath(base))
-    if Path(folder) in (base, *base.parents):
-        return View(
-            IN_PLACE, folder, f"what lanes write would be kept inside of it, in {base}; set TFMON_RECORDINGS"
-        )
+    if folder == "/" or base in (Path(folder), *Path(folder).parents):
+        return View(IN_PLACE, folder, "it is the root of all files, or the folder of the recordings")
     with suppress(OSError):
         if clear:
             sweep(base, limit_bytes)
@@ -69,6 +67,8 @@ def find_view(
     why = why_no_overlay(folder, base, survey)
     if not why:
         return View(OVERLAY, folder, store=str(base), limit_bytes=limit_bytes)
+    if Path(folder) in base.parents:
+        return View(IN_PLACE, folder, f"{why}; and it has the recordings, so that no copy can be made")
     if survey.unreadable:
         return View(IN_PLACE, folder, f"{why}; and no copy can be made: {survey.unreadable} cannot be read")
     if not survey.whole or survey.bytes > copy_bytes:

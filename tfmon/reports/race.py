@@ -177,7 +177,11 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
-        script = {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
+        script = {
+            "command": lane.command,
+            "fit": named("fit", _fit(lane), "no Keras fit was seen"),
+            "written": named("written", _written(lane), "the lane has no view of the working folder, or goes on"),
+        }
     return {
         "id": lane.spec.id,
         "name": lane.title,
@@ -232,7 +236,6 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
         "stolen_pct": number("stolen_pct", _percent(measured.stolen_share)),
         "gpu_others": named("gpu_others", _gpu_others(lane), no_gpu or "the driver does not say who used the GPU"),
         "others_cpu_pct": number("others_cpu_pct", _percent(measured.others_cores)),
-        "written": named("written", _written(lane), "the lane has no view of the working folder"),
         **script,
         "missing": missing,
     }
