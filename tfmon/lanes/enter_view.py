@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import signal
 import sys
 
@@ -146,7 +145,9 @@ def liken(upper: str, folder: str) -> None:
 def mounts_below(folder: str) -> list[str]:
     """Return what is mounted in the folder, which an overlay would hide; not what lies below another of them."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:  # noqa: PTH123
-        points = [re.sub(r"\\(\d{3})", lambda one: chr(int(one[1], 8)), line.split()[4]) for line in file]
+        points = [line.split()[4] for line in file]
+    for code in ("040", "011", "012", "043", "134"):  # the kernel quotes blanks, # and \\
+        points = [point.replace("\\" + code, chr(int(code, 8))) for point in points]
     found: list[str] = []
     for point in sorted(points):
         if point.startswith(folder + "/") and not any(point.startswith(one + "/") for one in found):
