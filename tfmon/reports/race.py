@@ -318,7 +318,10 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
 def _written(lane: LaneState) -> dict[str, Any] | None:
     """Return what a lane wrote in its view of the working folder; None where it has none."""
     written = lane.written
-    return {**asdict(written), "folder": lane.files} if written else None
+    if written is None:
+        return None
+    lists = {"dropped": list(written.dropped), "edited": list(written.edited)}
+    return {"files": written.files, "bytes": written.bytes, **lists, "folder": lane.files}
 
 
 def _percent(share: Reading) -> Reading:

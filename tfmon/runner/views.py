@@ -30,8 +30,18 @@ class Views:
     Thread: `plan` may block for some tenths of a second, `close` for as long as the files take; the rest any.
     """
 
-    def __init__(self, session: Session, connection: Callable[[str], Connection], *, kept: bool) -> None:
-        """Listen to a session; `kept` is whether files are kept, `connection` returns that to a host."""
+    def __init__(
+        self, session: Session, connection: Callable[[str], Connection], *, kept: bool, recording: Path | None
+    ) -> None:
+        """Listen to a session.
+
+        Args:
+            session: That of the race.
+            connection: Returns the connection to a host.
+            kept: Whether the files that lanes write are kept.
+            recording: The file that the user named for the recording, which may be in the folder.
+        """
+        self._recording = recording.absolute() if recording is not None else None
         self._session = session
         self._connection = connection
         self._kept = kept
@@ -120,4 +130,6 @@ class Views:
                 written = settle(view, age_s)
         except (TfmonError, OSError):
             return  # a lost host settles it with its next race
+        edited = tuple(name for name in written.edited if Path(view.folder, name) != self._recording)
+        written = replace(written, edited=edited)
         self._session.accept(FilesWritten(lane=lane, at_ns=time.monotonic_ns(), files=view.place, written=written))
