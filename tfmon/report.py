@@ -34,11 +34,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 if TYPE_CHECKING:
+    from tfmon.script.hooking import Hooks
     from tfmon.script.lane import Lane
 
 __all__ = ["input", "knob", "step"]
 
-Item = TypeVar("Item")
+Batches = TypeVar("Batches", bound=Iterable[Any])
 Value = TypeVar("Value", int, float, str, bool)
 _in_a_lane = "TFMON_PIPES" in os.environ
 _last: Step | None = None
@@ -66,8 +67,9 @@ class Step:
         """Begin the step, as soon as the monitor lets this lane train."""
         if self._lane is not None:
             self.entered = True
-            if self._lane.begin_step():
-                _forget_input()
+            with _guard():
+                if self._lane.begin_step():
+                    _forget_input()
             self._began_ns = time.monotonic_ns()
         return self
 
@@ -75,7 +77,8 @@ class Step:
         """End the step."""
         if self._lane is not None:
             self._call_ns = time.monotonic_ns() - self._began_ns
-            _end(self._lane, self, self._call_ns)
+            with _guard():
+                _end(self._lane, self, self._call_ns)
 
 
 class _Input:
@@ -89,6 +92,53 @@ class _Input:
     def __exit__(self, *failed: object) -> None:
         global _input_ns
         _input_ns += time.monotonic_ns() - self._began_ns
+
+
+class _Timed:
+    """Batches whose iteration is timed, and the beginning of it; all else is their own."""
+
+    __slots__ = ("_own",)
+
+    def __init__(self, own: Any) -> None:  # noqa: ANN401
+        object.__setattr__(self, "_own", own)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return type(object.__getattribute__(self, "_own"))
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(object.__getattribute__(self, "_own"), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._own, name, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        with _Input():
+            iterator = iter(self._own)
+        return cast("Iterator[Any]", self if iterator is self._own else _timed(iterator))
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def __bool__(self) -> bool:
+        return bool(self._own)
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401
+        return self._own[key]
+
+
+class _TimedIterator(_Timed):
+    """The same of an iterator."""
+
+    __slots__ = ()
+
+    def __next__(self) -> Any:  # noqa: ANN401
+        with _Input():
+            return next(self._own)
+
+
+def _timed(batches: Any) -> _Timed:  # noqa: ANN401
+    return (_TimedIterator if hasattr(batches, "__next__") else _Timed)(batches)
 
 
 class _Nothing:
@@ -115,24 +165,26 @@ def step(examples: int = 0, loss: object = None) -> Step:
     """
     if not _in_a_lane:
         return Step(examples, loss)
-    return _watched_step(examples, loss)
+    with _guard():
+        return _watched_step(examples, loss)
+    return Step(examples, loss)
 
 
 @overload
 def input() -> _Input | _Nothing: ...
 @overload
-def input(batches: Iterable[Item]) -> Iterable[Item]: ...
-def input(batches: Iterable[Item] | None = None) -> _Input | _Nothing | Iterable[Item]:
+def input(batches: Batches) -> Batches: ...
+def input(batches: Batches | None = None) -> _Input | _Nothing | Batches:
     """Measure the wait for batches: with a `with` block around one wait, or by iterating over `batches`.
 
     Args:
-        batches: any iterable of batches.
+        batches: any iterable of batches, or an iterator.
 
-    Returns: a context for one wait, or an iterable over the same batches.
+    Returns: a context for one wait, or what behaves as `batches` does: it can be iterated over again if they can.
     """
     if not _in_a_lane:
         return _NOTHING if batches is None else batches
-    return _Input() if batches is None else _timed(batches)
+    return _Input() if batches is None else cast("Batches", _timed(batches))
 
 
 def knob(
@@ -157,7 +209,16 @@ def knob(
     """
     if not _in_a_lane:
         return value
-    return _watched_knob(name, value, choices, low, high, help)
+    with _guard():
+        return _watched_knob(name, value, choices, low, high, help)
+    return value
+
+
+def _guard() -> Hooks:
+    """Return the context in which an error of tfmon is counted, and the script goes on."""
+    from tfmon.script.hooking import hooks
+
+    return hooks
 
 
 def _watched_step(examples: int, loss: object) -> Step:
@@ -194,17 +255,6 @@ def _end(lane: Lane, ended: Step, call_ns: int | None) -> None:
     loss = ended.loss if detach is None else detach()
     waited_ns, _input_ns = _input_ns, 0
     lane.end_step(examples=ended.examples, loss=loss, input_ns=waited_ns, call_ns=call_ns)
-
-
-def _timed(batches: Iterable[Item]) -> Iterator[Item]:
-    iterator = iter(batches)
-    while True:
-        try:
-            with _Input():
-                batch = next(iterator)
-        except StopIteration:
-            return
-        yield batch
 
 
 def _watched_knob(

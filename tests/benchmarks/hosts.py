@@ -152,8 +152,7 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     from tfmon.lanes.local import LocalProcess
     from tfmon.lanes.reader import PipeReader
 
-    reader, script = PipeReader(), CHILDREN / "speaker.py"
-    reader.start()
+    reader, script = PipeReader(sys.exit), CHILDREN / "speaker.py"
 
     started: list[LaneProcess] = []
 
@@ -179,7 +178,7 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     for process in started:
         process.kill(signal.SIGKILL)
     reader.close()
-    reader.join()
+    reader.join(PATIENCE_S)
 
 
 def slices(sshd: Sshd, options: argparse.Namespace) -> None:

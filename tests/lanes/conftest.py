@@ -50,12 +50,12 @@ class Child(LocalProcess):
 
 @pytest.fixture
 def reader() -> Iterator[PipeReader]:
-    reader = PipeReader()
-    reader.start()
+    failures: list[str] = []
+    reader = PipeReader(failures.append)
     yield reader
     reader.close()
-    reader.join(PATIENCE_S)
-    assert not reader.is_alive()
+    assert reader.join(PATIENCE_S)
+    assert not failures
 
 
 @pytest.fixture

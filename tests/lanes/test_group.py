@@ -84,6 +84,16 @@ def test_in_turns_one_lane_trains_and_the_other_is_suspended_until_it_ends(group
     group.wait_for_steps("gpu:0")
 
 
+def test_the_others_train_on_where_the_one_that_trains_exclusively_ends(group):
+    group.begin(group.plan("cpu", "gpu", mode=TURNS))
+    group.wait_for_steps("gpu:0")
+    group.set_exclusive("cpu")
+    group.wait_for_steps("cpu", 20)
+    os.kill(group.pid("cpu"), signal.SIGKILL)
+    group.wait_for_steps("gpu:0", 20)
+    assert group.session.snapshot().race.exclusive == ""
+
+
 def test_turns_go_round_and_each_slice_is_measured_apart(group):
     group.begin(group.plan("cpu", "gpu", mode=TURNS))
     wait_for(lambda: all(len(lane.slices) >= 4 for lane in group.session.snapshot().lanes), what="four rounds")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from support.processes import suspended
 from support.waiting import wait_for
@@ -54,7 +52,7 @@ def test_what_was_not_stopped_need_not_go_on(group):
 class TestGaps:
     def test_one_that_is_known_is_not_told_again(self):
         told = []
-        suspension = Suspender(tuple, lambda *gap: told.append(gap))
+        suspension = Suspender(tuple, lambda *gap: told.append(gap), told.append)
         suspension.record(100, 200, 1.0)
         suspension.record(150, 201, 1.0)
         suspension.record(201, 300, 1.0)
@@ -62,13 +60,8 @@ class TestGaps:
 
     def test_what_is_to_happen_after_a_time_waits_for_the_time_that_was_lost(self, monkeypatch):
         timers, called = [], []
-
-        def timer(seconds, ring):
-            timers.append((seconds, ring))
-            return SimpleNamespace(start=lambda: None)
-
-        monkeypatch.setattr(suspend.threading, "Timer", timer)
-        suspension = Suspender(tuple, lambda *gap: None)
+        monkeypatch.setattr(suspend, "call_later", lambda _, seconds, ring, __: timers.append((seconds, ring)))
+        suspension = Suspender(tuple, lambda *gap: None, pytest.fail)
         suspension.call_after(5.0, lambda: called.append("before"))
         suspension.record(0, 400_000_000, 0.4)
         suspension.call_after(1.0, lambda: called.append("after"))

@@ -60,6 +60,7 @@ class Bench:
             self,
             lambda since, until, lasted: self.gaps.append((since / SECOND, until / SECOND, lasted)),
             slice_s=2,
+            start_s=900,
             clock_ns=lambda: round(self.now_s * SECOND),
             asleep_ns=lambda: round(self.slept_s * SECOND),
         )
@@ -67,6 +68,10 @@ class Bench:
     def report_stall(self, lane: str, since_ns: int) -> None:
         self.done.append(("stall", lane, since_ns / SECOND))
         self.lanes[lane] = replace(self.lanes[lane], heartbeat=Heartbeat(stalled_since_ns=since_ns))
+
+    def give_up(self, lane: str, silent_s: float) -> None:
+        self.done.append(("give up", lane, silent_s))
+        self.lanes[lane] = replace(self.lanes[lane], phase=FAILED)
 
     def skip(self, lane: str) -> None:
         self.done.append(("skip", lane))
@@ -132,6 +137,18 @@ def test_a_slow_first_step_is_no_stall(bench):
     assert bench.after(200)[0][:2] == ("stall", "cpu")
 
 
+@pytest.mark.parametrize(("command", "seconds", "ends"), [("", None, True), ("x", None, False), ("x", 5, True)])
+def test_one_that_says_nothing_while_it_starts_is_ended_a_script_only_in_a_race_with_an_end(
+    bench, command, seconds, ends
+):
+    bench.lanes = {"cpu": replace(bench.lanes["cpu"], phase=WARMING_UP, command=command)}
+    bench.race = replace(bench.race, seconds=seconds)
+    bench.heard("cpu")
+    assert bench.after(620)[0][0] == "stall"
+    given_up = [done for done in bench.after(300) if done[0] == "give up"]
+    assert given_up == ([("give up", "cpu", 900.5)] if ends else [])
+
+
 def test_a_late_beat_is_a_gap_and_no_stall(bench):
     bench.heard("cpu")
     bench.after(10)
@@ -152,8 +169,7 @@ def test_a_little_lateness_is_no_gap_and_the_clock_of_sleep_stands_still_meanwhi
 def test_what_took_long_before_the_watch_began_is_no_gap(bench):
     bench.now_s += 60
     bench.watchdog.close()
-    bench.watchdog.start()
-    bench.watchdog.join()
+    bench.watchdog.run()
     bench.after(0.5)
     assert bench.gaps == []
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from support.events import SECOND, ended, lane, phase, requested, started, window
+from support.events import SECOND, ended, lane, phase, requested, started, tree_sample, window
 
 from tfmon.model.events import EndRequested, LaneStalled
 from tfmon.model.lane_end import reason_in, trouble_of
+from tfmon.model.lane_reducer import advance
 from tfmon.model.lane_state import DONE, FAILED, OUT_OF_MEMORY, RACING
 
 TRACEBACK, FRAME = "Traceback (most recent call last):", '  File "train.py", line 1, in <module>'
@@ -76,7 +79,15 @@ class TestEnd:
     def test_a_script_ends_well_with_code_0_or_as_it_was_asked(self, events, phase, message):
         state = lane("cpu", started(command="python train.py"), *events)
         assert (state.phase, state.trouble.message if state.trouble else "") == (phase, message)
-        assert state.steps or state.ending or "report.step" in state.trouble.hint
+        assert state.steps or state.ending or "no Python of it has loaded tfmon" in state.trouble.hint
+
+
+def test_memory_after_the_end_is_that_of_the_race_and_not_of_the_exit():
+    samples = [replace(tree_sample(), private_bytes=mib * 2.0**20) for mib in (100, 300, 320, 310, 17)]
+    state = lane("cpu", phase(RACING), *samples)
+    assert state.memory_bytes == 17 * 2**20
+    state = advance(state, ended(0, requested=True))
+    assert (state.memory_bytes, state.peak_private_bytes) == (pytest.approx(257.5 * 2**20), 320 * 2**20)
 
 
 class TestReason:

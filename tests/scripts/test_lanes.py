@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfmon.model.events import LanePrinted
+from tfmon.model.events import LanePrinted, LaneStarted
 from tfmon.model.lane_events import (
     Hello,
     KnobApplied,
@@ -94,7 +94,7 @@ def test_a_failed_script_is_reported_in_its_own_words(watch, script, ending, cod
 def test_a_program_that_is_no_python_is_a_lane_without_steps(watch):
     race = watch("/bin/echo", "hello")
     assert output(race) == "hello"
-    assert "report.step" in race.lane.trouble.hint
+    assert "no Python of it has loaded tfmon" in race.lane.trouble.hint
 
 
 # ------------------------------------------------------------ which process is the lane
@@ -225,6 +225,14 @@ def test_one_that_resists_is_killed_after_its_grace_or_at_once_and_called_so(wat
     assert bool(race.lane.trouble.hint) is not hurried
 
 
+def test_after_its_end_no_knob_starts_it_again(watch, script):
+    race = watch(script(LOOP + f"report.knob('width', 4)\ntrain({WARM})"))
+    output(race)
+    race.lanes.set_knob(race.name, "width", 8)
+    race.lanes.stop()
+    assert len(race.of(LaneStarted)) == 1
+
+
 def test_it_has_no_terminal_whose_keys_it_could_take(watch, script):
     text = "import getpass, os\nprint(os.getsid(0) == os.getpid(), flush=True)\ngetpass.getpass()"
     race = watch(script(text))
@@ -348,7 +356,7 @@ def test_pytorch_that_trains_without_reports_is_told_the_lines_to_add(watch, scr
     told = tmp_path / "told"
     waits = f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
     race = watch(script(f"import os, torch, time\ntorch.optim.optimizer.Optimizer().step()\n{waits}"))
-    reason = race.until_event(NotMeasured).reason
+    reason = race.until_event(NotMeasured, lambda event: bool(event.reason)).reason
     told.touch()
     assert reason.startswith("PyTorch trains here. Add: from tfmon import report") and "report.step(" in reason
     output(race)

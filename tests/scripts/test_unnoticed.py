@@ -43,3 +43,87 @@ def test_output_errors_and_exit_code_are_those_without_tfmon(watch, tmp_path, ar
         assert masked(other) == masked(one)
         assert "tfmon" not in other.replace(str(HERE.parents[1]), "")
     assert "KeyboardInterrupt" in one
+
+
+LOOP = """
+import keras, numpy as np, os, tensorflow as tf
+
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+x = np.ones((320, 4), "float32")
+
+def fit(epochs):
+    model.fit(x, x[:, :1], batch_size=32, epochs=epochs, verbose=0)
+"""
+
+
+def test_a_script_that_closes_the_channel_is_told_with_its_steps_and_trains_on(watch, script):
+    text = LOOP + "import time\nfit(20)\nos.closerange(3, 256)\nfit(1)\ntime.sleep(4)\nprint('trained on')\n"
+    race = watch(script(text))
+    race.until(lambda: "steps" in race.lane.not_measured, "the reason")
+    assert race.lane.not_measured["steps"] == "the script closed tfmon's channel after 200 steps"
+    race.until(lambda: race.lane.ended is not None, "the end")
+    assert (race.lane.ended.exit_code, race.lane.trouble) == (0, None)
+    assert race.lane.ended.output_tail[-1] == "trained on"
+
+
+@pytest.mark.parametrize("name", ["tfmon.py", "tfmon/__init__.py"])
+def test_a_module_named_tfmon_is_the_scripts_and_the_lane_says_so(watch, script, tmp_path, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("OWN = 5\n")
+    race = watch(script(f"{LOOP}\nfit(1)\nfrom tfmon import OWN\nprint('own', OWN)\n"))
+    race.until(lambda: race.lane.ended is not None, "the end")
+    assert (race.lane.ended.exit_code, race.lane.ended.output_tail[-1]) == (0, "own 5")
+    assert race.lane.not_measured == {
+        "steps": "the script has a module named tfmon of its own, so it is not watched"
+    }
+
+
+def test_parameter_servers_pull_and_train_as_without_tfmon(watch, script):
+    servers = """
+import keras, os, tensorflow as tf
+
+import socket
+def port():
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return probe.getsockname()[1]
+
+spec = tf.train.ClusterSpec({job: [f"localhost:{port()}"] for job in ("worker", "ps")})
+servers = [tf.distribute.Server(spec, job, 0, protocol="grpc") for job in ("worker", "ps")]
+resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(spec, rpc_layer="grpc")
+strategy = tf.distribute.experimental.ParameterServerStrategy(resolver)
+coordinator = tf.distribute.experimental.coordinator.ClusterCoordinator(strategy)
+with strategy.scope():
+    weights = tf.Variable(tf.ones((4, 1)))
+    optimizer = keras.optimizers.SGD(0.01)
+
+@tf.function
+def step(batches):
+    def replica(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((x @ weights) ** 2)
+        weights.assign_sub(0.01 * tape.gradient(loss, weights))
+        return loss
+    return strategy.run(replica, (next(batches),))
+
+rows = coordinator.create_per_worker_dataset(lambda: tf.data.Dataset.from_tensors(tf.ones((8, 4))).repeat())
+batches = iter(rows)
+for _ in range(20):
+    coordinator.schedule(step, args=(batches,))
+coordinator.join()
+print("trained", flush=True)
+os._exit(0)
+"""
+    race = watch(script(servers))
+    race.until(lambda: race.lane.ended is not None, "the end")
+    assert race.lane.ended.output_tail[-1] == "trained", race.lane.ended.output_tail[-5:]
+
+
+def test_a_wait_that_cannot_be_measured_is_not_zero_but_has_a_reason(watch, script):
+    race = watch(script("import tensorflow as tf\ntf.config.experimental.enable_op_determinism()\n"
+                        "tf.keras.utils.set_random_seed(1)\n" + LOOP + "fit(100)\n"))  # fmt: skip
+    race.until(lambda: race.lane.ended is not None, "the end")
+    assert (race.lane.ended.exit_code, race.lane.steps) == (0, 1000)
+    assert race.lane.not_measured["input"] == "determinism is on"

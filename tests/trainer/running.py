@@ -50,6 +50,9 @@ class FakeReporter:
         self.send(event)
         return True
 
+    def fail(self, message: str) -> None:
+        raise AssertionError(message)
+
     def drain(self, timeout_s: float) -> None:
         pass
 

@@ -19,13 +19,13 @@ from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.lane_events import Finished
 from tfmon.model.requests import Pause, Run, SetKnob, Stop
 from tfmon.trainer import channel
-from tfmon.trainer.channel import GRACE_S, Inbox, Reporter
+from tfmon.trainer.channel import GRACE_S, Reporter, start_inbox
 
 ROOT = str(Path(__file__).parents[2])
 HANG = """
 import sys, threading
-from tfmon.trainer.channel import Inbox, Mailbox
-Inbox(int(sys.argv[1]), Mailbox().post).start()
+from tfmon.trainer.channel import Mailbox, start_inbox
+start_inbox(int(sys.argv[1]), Mailbox().post, sys.exit)
 print("up", flush=True)
 threading.Event().wait()
 """
@@ -118,8 +118,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[An
     delivered: queue.Queue[Any] = queue.Queue()
     monkeypatch.setattr(channel, "exit_now", lambda code: delivered.put(("left", code)))
     read_fd, write_fd = os.pipe()
-    inbox = Inbox(read_fd, delivered.put)
-    inbox.start()
+    inbox = start_inbox(read_fd, delivered.put, delivered.put)
     yield write_fd, delivered
     os.close(write_fd)
     inbox.join(PATIENCE_S)

@@ -7,7 +7,7 @@ divided by what the host did.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_statistics import WindowSums
@@ -30,8 +30,8 @@ class Shares:
     Source: `events.Window`: sums over all steady steps, and over sampled steps for what the device does.
     """
 
-    input_pct: float
-    """Waiting for the next batch while the device is idle."""
+    input_pct: Reading
+    """Waiting for the next batch while the device is idle; part of the step where it cannot be known."""
     copy_pct: Reading
     """Copying the batch to the device, at most: a step that is not sampled overlaps some of it."""
     dispatch_pct: Reading
@@ -60,8 +60,11 @@ def shares_of(lane: LaneState) -> Shares | None:
     if not tally.steps or tally.span_ns <= 0:
         return None
     if lane.spec.kind == "gpu" or _runs_behind(tally):
-        return _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or lane.command else COPY_IN_STEP)
-    return _on_the_host(lane, tally)
+        shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or lane.command else COPY_IN_STEP)
+    else:
+        shares = _on_the_host(lane, tally)
+    unknown = lane.not_measured.get("input")
+    return replace(shares, input_pct=Missing(unknown)) if unknown else shares
 
 
 def _runs_behind(tally: WindowSums) -> bool:

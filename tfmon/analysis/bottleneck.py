@@ -85,7 +85,7 @@ def evidence_of(lane: LaneState, shares: Shares) -> Evidence:
     return Evidence(
         retraced_steps=100 * steady.traced_steps / steady.steps,
         eager=not lane.settings.get("graph", True),
-        input=shares.input_pct,
+        input=known(shares.input_pct) or 0.0,
         transfer=known(shares.copy_pct) or 0.0,
         dispatch=known(shares.dispatch_pct),
         compute=known(shares.device_pct),

@@ -74,7 +74,7 @@ def _costs(attempt: Attempt) -> bool:
 def _further(snapshot: Snapshot, lane: LaneState, shares: Shares) -> Iterator[Advice]:
     """Yield what may help against each part of step time worth an experiment, the largest first."""
     parts = {
-        "input": shares.input_pct,
+        "input": known(shares.input_pct) or 0.0,
         "transfer": known(shares.copy_pct) or 0.0,
         "dispatch": known(shares.dispatch_pct) or 0.0,
         "compute": known(shares.device_pct) or 0.0,

@@ -13,6 +13,7 @@ from tfmon.experiments.tuning import Tuning
 from tfmon.model.ports import Controls, ExperimentError
 from tfmon.model.race import Experiment, TuneState
 from tfmon.model.session import Session
+from tfmon.model.threads import start_thread
 
 STOP_PATIENCE_S = 2.0
 """How long `stop` waits for an experiment to give the lanes their settings back."""
@@ -81,12 +82,18 @@ class ExperimentControl:
             driver.tell(state)
 
             def work() -> None:
-                experiment.run()
-                driver.close()
+                try:
+                    experiment.run()
+                finally:
+                    driver.close()
+
+            def fail(reason: str) -> None:
+                known = self._session.snapshot().experiment
+                if known is not None:
+                    driver.tell(replace(known, over=True, ended=reason))
 
             self._driver = driver
-            self._thread = threading.Thread(target=work, name="tfmon-experiment", daemon=True)
-            self._thread.start()
+            self._thread = start_thread("tfmon-experiment", work, fail)
 
     def _check_idle(self) -> None:
         if self._thread is not None and self._thread.is_alive():

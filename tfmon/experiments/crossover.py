@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tfmon.analysis.crossover import Curve, curve_of, next_value, pairs_left
-from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
+from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError, why_ended
 from tfmon.model.knobs import KnobValue
-from tfmon.model.race import STOPPED, TURNS, CrossoverState
+from tfmon.model.race import TURNS, CrossoverState
 
 LONG_PAIR_S = 20.0
 """Where a pair takes longer than this, higher values are not measured: they would take longer still."""
@@ -40,8 +40,8 @@ class Crossover:
             before = {name: driver.lane(name).settings[knob] for name in lanes}
             while (due := next_value(self._curve())) is not None:
                 self._measure(*due)
-        except (StoppedError, FailedError) as stopped:
-            ended = str(stopped) or STOPPED
+        except Exception as error:  # noqa: BLE001 - whatever it is, the lanes get their settings back
+            ended = why_ended(error)
         with contextlib.suppress(StoppedError):  # another race: there is nothing to restore
             for name, value in before.items():
                 if driver.lane(name).settings.get(knob) != value:

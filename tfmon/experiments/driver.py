@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue, find
 from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, LaneState
+from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, LaneState
 from tfmon.model.ports import Controls
-from tfmon.model.race import Experiment
+from tfmon.model.race import STOPPED, Experiment
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
 
@@ -26,6 +26,18 @@ class StoppedError(Exception):
 
 class FailedError(Exception):
     """What the experiment waits for cannot happen; the text says why."""
+
+
+def _ended(lane: LaneState) -> Exception:
+    reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"
+    return StoppedError(reason) if lane.command else FailedError(reason)
+
+
+def why_ended(error: Exception) -> str:
+    """Return why an experiment ended before all was measured."""
+    if isinstance(error, StoppedError | FailedError):
+        return str(error) or STOPPED
+    return f"{type(error).__name__}: {error}"
 
 
 class LaneDriver:
@@ -67,10 +79,10 @@ class LaneDriver:
         return snapshot.lane(name)
 
     def check(self, name: str) -> None:
-        """Raise FailedError if a lane does not train any more."""
+        """Raise FailedError if a lane does not train any more, StoppedError where nothing may start it again."""
         lane = self.lane(name)
-        if lane.over:
-            raise FailedError(lane.trouble.message if lane.trouble else f"{lane.title} has ended")
+        if lane.over or lane.ending is not None:
+            raise _ended(lane)
 
     def slices_ended(self, lane: str) -> int:
         """Return how many slices of a lane have ended since the experiment began."""
@@ -91,6 +103,8 @@ class LaneDriver:
         live = find(self.snapshot().race.knobs, knob).kind == "live"
         for name in lanes:
             lane = self.lane(name)
+            if lane.command:
+                self.check(name)
             if lane.over or lane.settings.get(knob) != value or knob in lane.requested:
                 self.controls.set_knob(name, knob, value)
             if lane.over and live:  # its process may not have ended yet, and would not answer
@@ -99,6 +113,8 @@ class LaneDriver:
         def in_effect() -> bool:
             states = [self.lane(name) for name in lanes]
             for lane in states:
+                if lane.command:
+                    self.check(lane.spec.name)
                 if lane.phase in (FAILED, ABSENT) and lane.phase_since_ns >= began_ns and lane.trouble:
                     raise FailedError(lane.trouble.message)
                 if lane.refused and knob not in lane.requested and lane.settings.get(knob) != value:
@@ -137,10 +153,7 @@ class LaneDriver:
         def racing() -> bool:
             states = [self.lane(name) for name in lanes]
             for lane in states:
-                if lane.phase in (FAILED, ABSENT):
-                    raise FailedError(lane.trouble.message if lane.trouble else f"{lane.title} is {lane.phase}")
-                if lane.phase == DONE:
-                    raise FailedError(f"{lane.title} has ended")
+                self.check(lane.spec.name)
             paused = [lane.spec.name for lane in states if lane.phase == PAUSED]
             if paused:
                 self.controls.resume(paused)

@@ -32,6 +32,7 @@ from tfmon.model.sweep import (
     VisitEnded,
     after,
 )
+from tfmon.model.threads import start_thread
 
 MOST_FAILURES = 3
 """So often in a row the baseline may fail in a place before the place is given up."""
@@ -87,9 +88,8 @@ class Sweep:
             if self._stopped:
                 return
             for stations in self._machines.values():
-                thread = threading.Thread(target=self._work, args=(stations,), name="tfmon-sweep", daemon=True)
-                self._threads.append(thread)
-                thread.start()
+                work = functools.partial(self._work, stations)
+                self._threads.append(start_thread("tfmon-sweep", work, self._fail))
             self._working = len(self._threads)
 
     def stop(self, reason: str = "stopped") -> None:
@@ -120,18 +120,21 @@ class Sweep:
 
     def _work(self, stations: Sequence[Station]) -> None:
         """Visit one combination after the other, in a machine's places in turn; the last one ends the sweep."""
-        try:
-            self._visit_all(stations)
-        except Exception as error:
-            self.failure = f"{type(error).__name__}: {error}"
-            self.stop(self.failure)  # or the other machines would wait for this one
-            raise
-        finally:
-            with self._news:
-                self._working -= 1
-                if not self._working:
-                    self._state = replace(self._state, over=True, ended=self._why_ended())
-                    self._found = rank(self._state)  # as it will be when the file is read again
+        self._visit_all(stations)
+        self._leave()
+
+    def _fail(self, reason: str) -> None:
+        """End the sweep: a thread has died, and the other machines would wait for this one."""
+        self.failure = reason
+        self.stop(reason)
+        self._leave()
+
+    def _leave(self) -> None:
+        with self._news:
+            self._working -= 1
+            if not self._working:
+                self._state = replace(self._state, over=True, ended=self._why_ended())
+                self._found = rank(self._state)  # as it will be when the file is read again
 
     def _visit_all(self, stations: Sequence[Station]) -> None:
         waiting = list(stations)

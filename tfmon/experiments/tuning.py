@@ -18,7 +18,7 @@ from tfmon.analysis.tuning import (
     plan_attempt,
     slices_in,
 )
-from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError
+from tfmon.experiments.driver import FailedError, LaneDriver, StoppedError, why_ended
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import KEPT, REFUSED, STOPPED, Attempt, Block, TuneState
@@ -61,8 +61,8 @@ class Tuning:
                     break
             if self._state.everything:
                 self._compare_with(start)
-        except (StoppedError, FailedError) as stopped:
-            ended = str(stopped) or STOPPED
+        except Exception as error:  # noqa: BLE001 - whatever it is, the lanes get their settings back
+            ended = why_ended(error)
         driver.controls.set_exclusive("")
         self._tell(replace(self._state, over=True, ended=ended))
 

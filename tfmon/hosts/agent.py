@@ -11,7 +11,6 @@ import os
 import selectors
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ from tfmon.hosts.files import Files
 from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, FrameReader, Kind, Outbox
 from tfmon.hosts.hosted import HostedLane
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
-from tfmon.model.codec import read
+from tfmon.model.threads import start_thread
 from tfmon.model.views import LaneView
 
 SILENCE_S = 10.0
@@ -263,28 +262,35 @@ class Agent:
             lane.go_on()
 
     def _ask(self, frame: Frame) -> None:
-        threading.Thread(target=self._answer, args=(frame,), name="tfmon-answer", daemon=True).start()
+        def answer(found: dict[str, Any]) -> None:
+            self._outbox.put(Kind.ANSWER, frame.number, json.dumps(found).encode())
 
-    def _answer(self, frame: Frame) -> None:
-        question = json.loads(frame.payload)
-        try:
-            from tfmon.hosts.questions import answer
+        def work() -> None:
+            from tfmon.hosts.questions import answer as find
 
-            found = answer(question["question"], question["words"])
-        except Exception as error:  # noqa: BLE001 - top of a thread; the monitor shows it
-            found = {"error": f"{type(error).__name__}: {error}"}
-        self._outbox.put(Kind.ANSWER, frame.number, json.dumps(found).encode())
+            question = json.loads(frame.payload)
+            answer(find(question["question"], question["words"]))
+
+        start_thread("tfmon-answer", work, lambda reason: answer({"error": reason}))
 
     def _read_machine(self, frame: Frame) -> None:
         gpus = json.loads(frame.payload)["gpus"]
-        threading.Thread(target=self._begin_readings, args=(gpus,), name="tfmon-readings", daemon=True).start()
+        start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
         from tfmon.hosts.readings import Readings
+        from tfmon.model.codec import read
         from tfmon.probes.base import Gpu
 
         if self._readings is None:
             self._readings = Readings(self._leaders, self.emit, [read(gpu, Gpu) for gpu in gpus])
+
+    def _tell_no_readings(self, reason: str) -> None:
+        from tfmon.model.codec import encode
+        from tfmon.model.readings import Missing
+        from tfmon.probes.host import unknown_host
+
+        self.emit(encode(unknown_host(time.monotonic_ns(), Missing(reason))))
 
     def _leaders(self) -> dict[str, int]:
         """Return the process that leads each lane. Thread: any."""

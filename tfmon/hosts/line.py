@@ -21,6 +21,7 @@ from tfmon.hosts.wire import Greeting, Wire
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.events import Event, HostLost, LinkMeasured
 from tfmon.model.readings import NOT_READ, GpuSample, Missing, Reading
+from tfmon.model.threads import start_thread
 
 SETTLE_BEATS = 10
 """How often the clock is set by the pings, in beats of a second."""
@@ -77,9 +78,8 @@ class Line:
         """The agent's clock, CPU time and memory at the last pong."""
         self._agent_before: tuple[int, int, int] | None = None
         self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._teller = threading.Thread(target=self._tell_all, name=f"tfmon-tell-{self.host}", daemon=True)
-        self._teller.start()
         self._loop = FrameLoop(wire, rest, self._take, self._beat, self._crowded, self._end)
+        start_thread(f"tfmon-tell-{self.host}", self._tell_all, self._end_untold)
         self._loop.start()
 
     # ---------------------------------------------------------------- for the processes
@@ -193,7 +193,7 @@ class Line:
             case Kind.EVENT:
                 self.deliver(lambda: self._tell_reading(frame.payload))
             case Kind.LAST_WORD:
-                self._last_word = clean(frame.payload.decode(errors="replace"), 400)
+                self._last_word = self._last_word or clean(frame.payload.decode(errors="replace"), 400)
 
     def _take_answer(self, frame: Frame) -> None:
         question = self._questions.get(frame.number)
@@ -273,6 +273,15 @@ class Line:
                 for process in list(self._processes.values()):
                     process.tell_output()
         self.over.set()
+
+    def _end_untold(self, reason: str) -> None:
+        """End the connection, and tell the rest: what was to be told has raised an error."""
+        self._last_word = reason
+        self._loop.close()
+        try:
+            self._tell_all()
+        finally:
+            self.over.set()
 
     def _end_process(self, process: RemoteProcess, code: int, at_ns: int) -> None:
         process.end(code, at_ns)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import selectors
-import threading
 import time
 from collections.abc import Callable
 
 from tfmon.hosts.frames import CHUNK_BYTES, Frame, FrameReader, Kind, Outbox
 from tfmon.hosts.trouble import why_ended
 from tfmon.hosts.wire import Wire
+from tfmon.model.threads import start_thread
 
 BEAT_S = 1.0
 SILENCE_S = 5.0
@@ -23,10 +23,10 @@ CROWDED_S = 0.02
 """How often it is looked whether more can be read."""
 
 
-class FrameLoop(threading.Thread):
+class FrameLoop:
     """Reads and writes frames until the connection ends.
 
-    Thread: `put`, `close` and `sent` may be used from any thread, the first also from a signal's handler.
+    Thread: any; `put` also from a signal's handler.
     """
 
     def __init__(
@@ -48,7 +48,6 @@ class FrameLoop(threading.Thread):
             crowded: Whether nothing more should be read for now.
             ended: Called last, with the reason.
         """
-        super().__init__(name=f"tfmon-host-{wire.host.name}", daemon=True)
         self._wire, self._rest = wire, rest
         self._take_frame, self._beat, self._crowded, self._ended = take, beat, crowded, ended
         self._frames = FrameReader()
@@ -75,12 +74,11 @@ class FrameLoop(threading.Thread):
         self._closing = True
         self._outbox.wake()
 
-    def run(self) -> None:
-        """Read and write until the connection ends."""
-        try:
-            reason = self._serve()
-        except Exception as error:  # noqa: BLE001 - top of a thread; the lanes must not be left waiting
-            reason = f"{type(error).__name__}: {error}"
+    def start(self) -> None:
+        """Start the thread; if it dies, the connection has ended."""
+        start_thread(f"tfmon-host-{self._wire.host.name}", lambda: self._end(self._serve()), self._end)
+
+    def _end(self, reason: str) -> None:
         self._wire.kill()
         self._ended(reason)
         self._selector.close()

@@ -18,7 +18,6 @@ import select
 import signal
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ if __name__ == "__main__":
 from tfmon.hosts import ray_shell
 from tfmon.hosts.ray_connect import connect, first_line, load, why_silent
 from tfmon.hosts.ray_nodes import SIGN, Refusal, lacking, list_nodes, matching
+from tfmon.model.threads import start_thread
 
 if __name__ == "__main__":
     del sys.path[0]  # Ray has packages of its own, and tells its workers where this process looks for modules
@@ -67,6 +67,10 @@ class Channel:
         with contextlib.suppress(OSError):
             self.tell(error=" ".join(refusal.error.split())[:400], hint=refusal.hint)
         os._exit(1)
+
+    def fail_thread(self, reason: str) -> NoReturn:
+        """End because a thread has died. Thread: that one."""
+        self.fail(Refusal(reason))
 
     def close_out(self) -> None:
         """Close stdout; what is written to it from now on is lost. Thread: any."""
@@ -107,10 +111,10 @@ class Lane:
 
     def run(self) -> NoReturn:
         """Run the command, and end with it."""
-        threading.Thread(target=self._watch_head, daemon=True).start()
+        start_thread("tfmon-head", self._watch_head, self._channel.fail_thread)
         placed = self._begin()
         self._channel.tell(placed={**placed, "nice": self._nice})
-        threading.Thread(target=self._pass_down, daemon=True).start()
+        start_thread("tfmon-down", self._pass_down, self._channel.fail_thread)
         self._pass_up()
 
     def _begin(self) -> dict[str, Any]:
@@ -243,7 +247,7 @@ def main() -> None:
     """Do what the command line says."""
     what, words, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
     if what == "lane":
-        threading.Thread(target=channel.end_with_monitor, daemon=True).start()
+        start_thread("tfmon-monitor", channel.end_with_monitor, channel.fail_thread)
     try:
         if what == "lane":
             Lane(channel, words, sys.argv[3:]).run()

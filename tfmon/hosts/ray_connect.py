@@ -9,12 +9,12 @@ import os
 import re
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tfmon.hosts.ray_nodes import Refusal
+from tfmon.model.threads import call_later
 
 CONNECT_S = 25.0
 """How long connecting may take: Ray itself would try for minutes, in silence."""
@@ -40,9 +40,7 @@ def connect(fail: Callable[[Refusal], object], words: dict[str, Any]) -> Any:  #
     address = "" if given == "auto" else given
     named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
     slow = Refusal(f"{named} did not answer within {CONNECT_S:.0f} s", "`ray status` on its head says how it is")
-    watch = threading.Timer(CONNECT_S, fail, (slow,))
-    watch.daemon = True
-    watch.start()
+    watch = call_later("tfmon-connect", CONNECT_S, lambda: fail(slow), lambda why: fail(Refusal(why)))
     if address:
         reach(address)
     elif (stale := last_started()) and why_silent(stale):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from tfmon.model.events import Event
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.requests import Assign, Request, TakeProfile
+from tfmon.model.threads import start_thread
 
 CONNECT_AGAIN = "r connects again and starts it anew"
 
@@ -133,7 +134,7 @@ class RemoteProcess(LaneProcess):
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, Profiled) and event.folder in self._profiles:
-            threading.Thread(target=self._bring, args=(event,), name="tfmon-profile", daemon=True).start()
+            start_thread("tfmon-profile", partial(self._bring, event), partial(self._not_brought, event))
         elif isinstance(event, ProfileFailed) and event.folder in self._profiles:
             super()._tell(replace(event, folder=self._profiles[event.folder]))
         else:
@@ -143,14 +144,17 @@ class RemoteProcess(LaneProcess):
         """Bring a profile here, and tell of it then."""
         here = self._profiles[profiled.folder]
         path = Path(here) / Path(profiled.path).name
-        told: Event
         try:
             content = self._link.fetch(str(Path(profiled.path).relative_to(self._link.folder)))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         except (TfmonError, OSError, ValueError) as error:
-            reason = f"it could not be brought here: {error}"
-            told = ProfileFailed(lane=self.lane, at_ns=profiled.at_ns, folder=here, reason=reason)
+            self._not_brought(profiled, str(error))
         else:
             told = replace(profiled, folder=here, path=str(path))
+            self._link.deliver(lambda: LaneProcess._tell(self, told))
+
+    def _not_brought(self, profiled: Profiled, why: str) -> None:
+        reason, folder = f"it could not be brought here: {why}", self._profiles[profiled.folder]
+        told = ProfileFailed(lane=self.lane, at_ns=profiled.at_ns, folder=folder, reason=reason)
         self._link.deliver(lambda: LaneProcess._tell(self, told))

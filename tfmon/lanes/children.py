@@ -20,6 +20,7 @@ from tfmon.lanes.suspend import Suspendable
 from tfmon.model.events import EndRequested, Event
 from tfmon.model.lane_events import Hello
 from tfmon.model.requests import Assign, Request
+from tfmon.model.threads import Failed, call_later
 
 SPARE_LOADS_S = 0.5
 """How long the spare workers load between two rounds: no slice is touched, the race takes a little longer."""
@@ -36,6 +37,7 @@ class Children:
         script: Path,
         lock: threading.RLock,
         sink: Callable[[Event], None],
+        failed: Failed,
         *,
         keep_spare: bool,
         places: Callable[[str], Place] | None = None,
@@ -46,6 +48,7 @@ class Children:
             script: What a process runs that has no user's command.
             lock: The lock of the lanes; the reader takes it for each event.
             sink: Takes the events of the processes that are lanes, with the lock held.
+            failed: Takes the reason if a thread dies.
             keep_spare: Whether a spare worker is kept.
             places: Returns the place of a host; None where every lane runs on this machine.
         """
@@ -54,8 +57,8 @@ class Children:
         self._places: dict[str, Place] = {}
         self._lock = lock
         self._sink = sink
-        self._reader = PipeReader()
-        self._reader.start()
+        self._failed = failed
+        self._reader = PipeReader(failed)
         self.launcher = ProcessLauncher()
         """Starts processes at the priority that the program was started with."""
         self._processes: dict[str, LaneProcess] = {}
@@ -128,7 +131,7 @@ class Children:
             return self._start_elsewhere(lane, plan), None
         command = None
         if plan.command:
-            command = Command(plan.command, device_word(lane.spec), lane.settings, plan.grace_s, lane.view)
+            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
         spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}
@@ -252,9 +255,7 @@ class Children:
                 self.set_quiet(True)
                 done()
 
-        timer = threading.Timer(SPARE_LOADS_S, end)
-        timer.daemon = True
-        timer.start()
+        call_later("tfmon-spare", SPARE_LOADS_S, end, self._failed)
         return True
 
 

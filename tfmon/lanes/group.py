@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan, digest
-from tfmon.lanes.process import LaneProcess
 from tfmon.lanes.renewal import Renewal
 from tfmon.lanes.running import RunningLanes
 from tfmon.model.events import KnobRequested, UserRequested
@@ -21,6 +20,7 @@ from tfmon.model.lane_events import StackReported
 from tfmon.model.lane_state import FAILED
 from tfmon.model.requests import ReportStack, SetKnob, TakeProfile
 from tfmon.model.session import Session, why_mode_stays
+from tfmon.model.threads import start_thread
 
 
 class LaneGroup(RunningLanes):
@@ -58,7 +58,7 @@ class LaneGroup(RunningLanes):
     def begin(self, plan: RacePlan) -> None:
         """Start every lane of a race; none once the group is stopped."""
         with self._lock:
-            if self._stopped:
+            if self._stopped or self._failure:
                 return
             number = self._session.snapshot().race.number + 1
             views = {host: one.begun(number) for host, one in plan.race.views.items()}
@@ -109,6 +109,9 @@ class LaneGroup(RunningLanes):
                 return
             if self._over and self._session.snapshot().lane(lane).phase != FAILED:
                 return
+            process = self._children.find(lane)
+            if process is None and self._plan is not None and self._plan.command:
+                return  # only `restart` starts a user's command again
             kind = find(self._session.snapshot().race.knobs, knob).kind
             request = next(self._request_numbers)
             at_ns = time.monotonic_ns()
@@ -116,7 +119,6 @@ class LaneGroup(RunningLanes):
             self._settings[lane][knob] = value
             if self._renewing:
                 return  # the fresh process begins with it
-            process = self._children.find(lane)
             if kind == "live" and process is not None:
                 process.send(SetKnob(request=request, knob=knob, value=value))
                 return
@@ -170,8 +172,10 @@ class LaneGroup(RunningLanes):
                 self._begin_again(self._plan)
                 return
             plan, known = self._plan, self._session.snapshot().hosts
+            if plan is None:
+                return
             waiting: dict[str, list[str]] = {}
-            for lane in plan.lanes if plan is not None else ():
+            for lane in plan.lanes:
                 host = lane.spec.host
                 if not host or host not in known or lane.spec.name not in lanes:
                     continue
@@ -181,8 +185,7 @@ class LaneGroup(RunningLanes):
                     waiting.setdefault(host, []).append(lane.spec.name)
             self._restarting += 1 + len(waiting)
         for names in waiting.values():
-            args = (plan, names)
-            threading.Thread(target=self._restart_there, args=args, name="tfmon-reconnect", daemon=True).start()
+            start_thread("tfmon-reconnect", partial(self._restart_there, plan, names), self.thread_failed)
         self._restart([name for name in lanes if not any(name in names for names in waiting.values())])
 
     def _restart_there(self, plan: RacePlan, lanes: Sequence[str]) -> None:
@@ -262,12 +265,12 @@ class LaneGroup(RunningLanes):
             if self._plan is not None and self._plan.command:
                 process.send(ReportStack())
                 return
-        threading.Thread(target=self._read_stacks, args=(process,), name="tfmon-stack", daemon=True).start()
 
-    def _read_stacks(self, process: LaneProcess) -> None:
-        lines = process.read_stacks()
-        if lines:
-            self._session.accept(StackReported(lane=process.lane, at_ns=time.monotonic_ns(), lines=lines))
+        def report(*lines: str) -> None:
+            if lines:
+                self._session.accept(StackReported(lane=lane, at_ns=time.monotonic_ns(), lines=lines))
+
+        start_thread("tfmon-stack", lambda: report(*process.read_stacks()), report)
 
     def _record_request(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
         at_ns = time.monotonic_ns()

@@ -105,6 +105,7 @@ def launch(
     try:
         if command is None:
             words = [str(python), str(script), str(child_metric_fd), str(child_request_fd)]
+            merged["PYTHONUNBUFFERED"] = "1"
         else:
             lock, token = _lock_file()
             inherited.append(lock)

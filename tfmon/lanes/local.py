@@ -9,6 +9,10 @@ from pathlib import Path
 from tfmon.lanes.child import Child
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 from tfmon.lanes.process import LaneProcess, Sink
+from tfmon.model.lane_events import CHANNEL_CLOSED, NotMeasured
+
+ENDS_WITHIN_S = 2.0
+"""A process that still runs this long after its metric pipe was closed trains on."""
 
 
 class LocalProcess(Child, LaneProcess):
@@ -41,6 +45,7 @@ class LocalProcess(Child, LaneProcess):
         """
         Child.__init__(self, launch(python, environment, script, command))
         LaneProcess.__init__(self, lane, sink)
+        self._closed_s, self._runs_on = 0.0, False
 
     def suspend_with_monitor(self) -> None:
         """Stop the child for as long as the monitor is stopped. Thread: also a signal's handler."""
@@ -58,6 +63,21 @@ class LocalProcess(Child, LaneProcess):
 
     def _take_output(self, chunk: bytes) -> None:
         self._output.take(chunk)
+
+    @property
+    def ends_soon(self) -> bool:
+        """Whether the child has just closed its metric pipe, as one does that ends."""
+        return not self.metrics_open and not self._runs_on
+
+    def tell_closed(self) -> None:
+        """Tell once that the child runs on without its end of the metric pipe."""
+        if not self.ends_soon:
+            return
+        self._closed_s = self._closed_s or time.monotonic()
+        if time.monotonic() - self._closed_s > ENDS_WITHIN_S:
+            self._runs_on = True
+            at_ns = time.monotonic_ns()
+            self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
 
     def reap(self) -> None:
         """Reap an ended child, and tell how it ended."""

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_pipes import LANE, LANES, NUMBER
+from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
 from tfmon.model.views import LaneView
 
-BASE: dict[str, str | None] = {"PYTHONUNBUFFERED": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """The variables of every process. A spare worker touches no device before it is a lane, so all others can be set
 then: CUDA reads its variables when it is initialised, and TensorFlow when it makes the device."""
 
@@ -31,6 +31,8 @@ class LanePlan:
     """Variables of the lane besides the monitor's; None removes one."""
     steps: int | None = None
     """Measured steps after which this lane finishes; None for those of the race."""
+    as_is: bool = False
+    """Whether a user's command trains on what it finds, because no device was named: nothing is hidden from it."""
     view: LaneView | None = None
     """How its process sees the working folder; None for as it is."""
 
@@ -83,9 +85,11 @@ def lane_environment(
     return {**BASE, "CUDA_VISIBLE_DEVICES": gpu_uuids, "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
-def device_word(spec: LaneSpec) -> str:
-    """Return what a user's script is told of its devices: `cpu`, `gpu`, or for several such as `2xcpu`."""
-    return spec.kind if spec.devices == 1 else f"{spec.devices}x{spec.kind}"
+def device_word(lane: LanePlan) -> str:
+    """Return the devices of a user's script: `cpu`, `gpu`, several such as `2xcpu`, or `any` that it finds."""
+    if lane.as_is:
+        return ANY
+    return lane.spec.kind if lane.spec.devices == 1 else f"{lane.spec.devices}x{lane.spec.kind}"
 
 
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:

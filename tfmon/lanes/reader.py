@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.process import LaneProcess
+from tfmon.model.threads import Failed, start_thread
 
 REAP_EVERY_S = 0.25
 """How often it is checked whether a process ended without closing its pipes."""
@@ -18,14 +20,16 @@ REAP_SOON_S = 0.01
 """The same while a process has closed its metric pipe and is about to end."""
 
 
-class PipeReader(threading.Thread):
-    """Reads and reaps. A process that floods its pipes gets one chunk a pass, like every other.
+class PipeReader:
+    """Reads and reaps in a thread. A process that floods its pipes gets one chunk a pass, like every other.
 
-    Thread: `watch`, `wait_ended`, `note_end` and `close` may be called from any thread.
+    Thread: any.
     """
 
-    def __init__(self) -> None:
-        super().__init__(name="tfmon-reader", daemon=True)
+    def __init__(self, failed: Failed) -> None:
+        """Read nothing yet; `failed` takes the reason if the thread dies."""
+        self._failed = failed
+        self._thread: threading.Thread | None = None
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -41,6 +45,8 @@ class PipeReader(threading.Thread):
         """Read a process from now on, until it has ended."""
         with self._change:
             self._new.append(process)
+            if self._thread is None:
+                self._thread = start_thread("tfmon-reader", self._run, self._failed)
         self._wake()
 
     def wait_ended(
@@ -50,9 +56,28 @@ class PipeReader(threading.Thread):
         given_up: Callable[[], bool] = lambda: False,
     ) -> bool:
         """Wait until all these processes are reaped, or it is given up; return whether they are."""
+        deadline = time.monotonic() + timeout_s
         with self._change:
-            self._change.wait_for(lambda: all(process.ended for process in processes) or given_up(), timeout_s)
-        return all(process.ended for process in processes)
+            while running := [process for process in processes if not self._has_ended(process)]:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0 or given_up():
+                    break
+                self._change.wait(min(left_s, REAP_EVERY_S))
+            return not running
+
+    def _has_ended(self, process: LaneProcess) -> bool:
+        """Return whether a process is reaped, or has ended after the thread has died."""
+        if (
+            process.ended
+            or self._thread is None
+            or self._thread.is_alive()
+            or not isinstance(process, LocalProcess)
+        ):
+            return process.ended
+        ended = process.poll()
+        if ended:
+            process.kill(signal.SIGKILL)  # what it has started
+        return ended
 
     def note_end(self) -> None:
         """Have those that wait for the end of processes look again; one that is read elsewhere has ended."""
@@ -64,11 +89,17 @@ class PipeReader(threading.Thread):
         self._closing = True
         self._wake()
 
-    def run(self) -> None:
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end of the thread; return whether it has ended."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return self._thread is None or not self._thread.is_alive()
+
+    def _run(self) -> None:
         """Read until closed and no process is left."""
         while not (self._closing and not self._processes and not self._new):
             self._register_new()
-            soon = any(not process.metrics_open for process in self._processes)
+            soon = any(process.ends_soon for process in self._processes)
             for key, _ in self._selector.select(REAP_SOON_S if soon else REAP_EVERY_S):
                 read: Callable[[], object] = key.data
                 read()
@@ -99,6 +130,7 @@ class PipeReader(threading.Thread):
             if ended or not process.output_open:
                 self._unregister(process.output_fd)
             if not ended:
+                process.tell_closed()
                 continue
             process.reap()
             self._processes.remove(process)

@@ -22,6 +22,7 @@ from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
 from tfmon.model.lane_state import HOST_LOST, PAUSED, READY
 from tfmon.model.session import Session
+from tfmon.model.threads import start_thread
 
 
 class RunningLanes:
@@ -35,7 +36,11 @@ class RunningLanes:
     ) -> None:
         self._session = session
         self._lock = threading.RLock()
-        self._children = Children(script, self._lock, self._accept, keep_spare=keep_spare, places=places)
+        self._failure = ""
+        """Why nothing can be raced any more: a thread of tfmon has died."""
+        self._children = Children(
+            script, self._lock, self._accept, self.thread_failed, keep_spare=keep_spare, places=places
+        )
         self._changing = threading.Lock()
         self._plan: RacePlan | None = None
         self._settings: dict[str, dict[str, KnobValue]] = {}
@@ -48,13 +53,15 @@ class RunningLanes:
         self._away: dict[str, TfmonError] = {}
         """Why hosts could not be connected to again."""
         self._memory_kills = MemoryKills()
-        self.suspension = Suspender(self._children.suspendable, self._record_suspension)
+        self.suspension = Suspender(self._children.suspendable, self._record_suspension, self.thread_failed)
         self._stopped = False
 
     # ---------------------------------------------------------------- processes and what they say
 
     def _start(self, plan: RacePlan, lanes: Sequence[LanePlan], *, renewed: bool = False) -> None:
         """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare spare workers."""
+        if self._failure:
+            return
         known = self._session.snapshot()
         for lane in [with_view(plan, one, known.lane(one.spec.name).process + 1) for one in lanes]:
             name = lane.spec.name
@@ -96,6 +103,10 @@ class RunningLanes:
                 pass  # the lane is being restarted
             case EndRequested() | LaneEnded() | LaneFailed() | Finished():
                 self._scheduler.ended(event.lane)
+                self._children.continue_(event.lane)  # a script may train on that is not measured any more
+                if self._session.snapshot().race.exclusive == event.lane:
+                    self._session.set_exclusive("")
+                    self._scheduler.set_exclusive("")
             case KnobRefused():
                 in_effect = self._session.snapshot().lane(event.lane).settings
                 if event.knob in in_effect:
@@ -123,7 +134,21 @@ class RunningLanes:
             with self._changing:
                 work()
 
-        threading.Thread(target=run, name="tfmon-change", daemon=True).start()
+        start_thread("tfmon-change", run, self.thread_failed)
+
+    def thread_failed(self, reason: str) -> None:
+        """Fail every lane with the reason for which a thread of tfmon has died, and end their processes."""
+        with self._lock:
+            if self._failure or self._stopped:
+                return
+            self._failure = reason
+            processes = self._children.all()
+            hint = "this is a mistake in tfmon; please report it"
+            failed = LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=reason, hint=hint)
+            for lane in self._session.snapshot().lanes:
+                if not lane.over:
+                    self._session.accept(replace(failed, lane=lane.spec.name))
+        start_thread("tfmon-end", lambda: self._children.end(processes), lambda _reason: None)
 
     # ---------------------------------------------------------------- what the scheduler decides
 
@@ -195,6 +220,19 @@ class RunningLanes:
                 self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
                 self._scheduler.skip(lane)
 
+    def give_up(self, lane: str, silent_s: float) -> None:
+        """Fail a lane that said nothing for so many seconds while it started, and end its process."""
+        with self._lock:
+            process = self._children.find(lane)
+            if process is None:
+                return
+            phase = self._session.snapshot().lane(lane).phase
+            message = f"it said nothing for {silent_s:.0f} s while it was {phase}"
+            hint = "start_timeout in the settings allows more seconds"
+            at_ns = time.monotonic_ns()
+            self._accept(LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
+        self._in_background(lambda: self._children.end([process]))
+
     def skip(self, lane: str) -> None:
         """End the slice of a lane that hung before and hangs still."""
         with self._lock:
@@ -232,9 +270,10 @@ class RunningLanes:
 
     @property
     def all_over(self) -> bool:
-        """True when every process has ended, and none is being replaced."""
+        """True when every process has ended and none is being replaced, or when tfmon itself has failed."""
         with self._lock:
-            return not self._renewing and all(process.ended for process in self._children.all())
+            ended = not self._renewing and all(process.ended for process in self._children.all())
+            return ended or bool(self._failure)
 
 
 def _not_started(plan: RacePlan, lane: LanePlan, error: OSError | TfmonError) -> LaneFailed:

@@ -7,8 +7,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
+
+from tfmon.model.threads import Failed, call_later, start_thread
 
 
 class Suspendable(Protocol):
@@ -31,10 +34,18 @@ class Suspender:
         self,
         processes: Callable[[], Iterable[Suspendable]],
         record: Callable[[int, int, float], None],
+        failed: Failed,
     ) -> None:
-        """Look after processes; `record` gets the stamps of a suspension and how many seconds it lasted."""
+        """Look after processes.
+
+        Args:
+            processes: Returns them.
+            record: Takes the stamps of a suspension and its length in seconds.
+            failed: Takes the reason if a thread dies.
+        """
         self._processes = processes
         self._record = record
+        self._failed = failed
         self._lock = threading.Lock()
         self._since_ns: int | None = None
         self._known_until_ns = 0
@@ -53,9 +64,9 @@ class Suspender:
             process.continue_with_monitor()
         if since_ns is not None:
             until_ns = time.monotonic_ns()
-            times = (since_ns, until_ns, (until_ns - since_ns) / 1e9)
+            record = partial(self.record, since_ns, until_ns, (until_ns - since_ns) / 1e9)
             # A signal's handler must take no lock: it may have interrupted the lock's owner.
-            threading.Thread(target=self.record, args=times, name="tfmon-suspension", daemon=True).start()
+            start_thread("tfmon-suspension", record, self._failed)
 
     def record(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
         """Record that everything was suspended, unless that is known already."""
@@ -76,9 +87,7 @@ class Suspender:
             else:
                 work()
 
-        timer = threading.Timer(seconds, ring)
-        timer.daemon = True
-        timer.start()
+        call_later("tfmon-seconds", seconds, ring, self._failed)
 
 
 def suspend_with(suspension: Suspender, take_terminal: Callable[[], None] | None = None) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -11,8 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tfmon.lanes.scheduler import interleaved
+from tfmon.model.lane_events import CHANNEL_CLOSED
 from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
 from tfmon.model.session import Snapshot
+from tfmon.model.threads import Failed, start_thread
 
 # ---------------------------------------------------------------- when a lane counts as hung
 
@@ -33,6 +36,8 @@ def expected(lane: LaneState, snapshot: Snapshot) -> bool:
     """Return whether a lane should say something: it gets ready, or trains now."""
     race = snapshot.race
     if lane.over or lane.phase in (READY, PAUSED):
+        return False
+    if lane.not_measured.get("steps", "").startswith(CHANNEL_CLOSED) and len(snapshot.lanes) == 1:
         return False
     if lane.phase != RACING or not interleaved(race.mode, race.exclusive, len(snapshot.lanes)):
         return True
@@ -67,6 +72,16 @@ def unresponsive_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int
     return max(expected_ns, heard_ns) if heard_ns <= now_ns else expected_ns
 
 
+def _silent_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
+    stalled_ns = lane.heartbeat.stalled_since_ns
+    return unresponsive_since_ns(lane, expected_ns, now_ns) if stalled_ns is None else stalled_ns
+
+
+def _may_be_ended(lane: LaneState, snapshot: Snapshot) -> bool:
+    """Return whether a lane still starts, and is not a script that runs for as long as it likes."""
+    return lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
+
+
 # ---------------------------------------------------------------- the watchdog
 
 BEAT_S = 0.5
@@ -81,6 +96,9 @@ class Lanes(Protocol):
     def report_stall(self, lane: str, since_ns: int) -> None:
         """Record that a lane hangs; the race goes on without it until it says something."""
 
+    def give_up(self, lane: str, silent_s: float) -> None:
+        """Fail a lane that said nothing for so many seconds while it started, and end its process."""
+
     def skip(self, lane: str) -> None:
         """End the slice of a lane that hung before and hangs still."""
 
@@ -88,10 +106,10 @@ class Lanes(Protocol):
         """Count the processes that the kernel has killed for lack of memory."""
 
 
-class Watchdog(threading.Thread):
+class Watchdog:
     """Checks the lanes twice a second.
 
-    Thread: `close` may be called from any thread; `beat` is the watchdog's own.
+    Thread: any; `beat` is the watchdog's own.
     """
 
     def __init__(
@@ -102,6 +120,7 @@ class Watchdog(threading.Thread):
         *,
         slice_s: float = 0.5,
         least_s: float = LEAST_S,
+        start_s: float = math.inf,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         asleep_ns: Callable[[], int] | None = None,
     ) -> None:
@@ -113,21 +132,26 @@ class Watchdog(threading.Thread):
             record_suspension: Gets the stamps of a time in which all was suspended, and its length in seconds.
             slice_s: How long a hung lane gets to wake up in each round.
             least_s: The shortest time without a word that counts.
+            start_s: How long a lane may say nothing while it starts before it is ended.
             clock_ns: The clock of the stamps.
             asleep_ns: How long the machine has slept; `time_asleep_ns` for None.
         """
-        super().__init__(name="tfmon-watchdog", daemon=True)
         self._snapshot = snapshot
         self._lanes = lanes
         self._record_suspension = record_suspension
         self._slice_s = slice_s
         self._least_s = least_s
+        self._start_s = start_s
         self._clock_ns = clock_ns
         self._asleep_ns = asleep_ns or time_asleep_ns
         self._closed = threading.Event()
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
         self._expected_ns: dict[str, int] = {}
+
+    def start(self, failed: Failed) -> None:
+        """Start the thread; `failed` takes the reason if it dies."""
+        start_thread("tfmon-watchdog", self.run, failed)
 
     def run(self) -> None:
         """Check the lanes until closed; what took long before the start, such as a connection, is no gap."""
@@ -157,6 +181,10 @@ class Watchdog(threading.Thread):
         self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in awaited}
         for name, lane in awaited.items():
             expected_ns = self._expected_ns[name]
+            silent_s = (now_ns - _silent_since_ns(lane, expected_ns, now_ns)) / 1e9
+            if silent_s > self._start_s and _may_be_ended(lane, snapshot):
+                self._lanes.give_up(name, silent_s)
+                continue
             if lane.heartbeat.stalled_since_ns is not None:
                 if now_ns - expected_ns > self._slice_s * 1e9:
                     self._expected_ns[name] = now_ns

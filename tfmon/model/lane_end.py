@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_state import (
@@ -19,6 +21,8 @@ MOST_CHARACTERS = 300
 """Of a script's own words in one line."""
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
+LOADED = "python"
+"""What a Python into which tfmon was loaded tells first, as not measured for no reason."""
 NO_INPUT_HINT = "a lane has no standard input: give the script what it reads as an argument or a file"
 
 
@@ -56,8 +60,29 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
         return None
     if went_on := state.went_on:
         return Trouble(f"the script {went_on}, and nothing was left to train", "remove that backup to train again")
-    reason = state.not_measured.get("steps", NO_STEPS_HINT)
+    reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
     return Trouble("the script ended, and no training step was seen", reason)
+
+
+def why_unseen(command: str, *, loaded: bool) -> str:
+    """Return why no step of a user's command was seen, as far as the command tells; `loaded`: tfmon was loaded."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    for before, word in zip(["", *words], words, strict=False):
+        if Path(before).name == "env" and word in ("-i", "-", "--ignore-environment"):
+            return f"`env {word}` takes away the variables by which tfmon is loaded"
+        if re.fullmatch(r"-[a-zA-Z]*[IES][a-zA-Z]*", word) and Path(before).name.startswith("python"):
+            return f"`{Path(before).name} {word}` ignores PYTHONPATH or `site`, by which tfmon is loaded"
+        if word == "-" and Path(before).name.startswith("python"):
+            return "`python -` reads the script from standard input, which a lane does not have: name a file"
+    if loaded:
+        return NO_STEPS_HINT
+    return (
+        "no Python of it has loaded tfmon: the command runs another program, or Python without the variables "
+        "PYTHONPATH and TFMON_PIPES or without the descriptors that it inherits"
+    )
 
 
 def code_of_command(state: LaneState) -> int:

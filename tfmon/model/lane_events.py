@@ -302,12 +302,16 @@ class Progressed(LaneEvent):
     """The folder of its callback BackupAndRestore, if it has one."""
 
 
+CHANNEL_CLOSED = "the script closed tfmon's channel"
+"""Reason of the steps that cannot be known of a script that trains on."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotMeasured(LaneEvent):
     """Something about the steps of a user's script cannot be known, and why."""
 
     what: str
-    """`examples`, `loss` or `steps`."""
+    """`examples`, `input`, `loss` or `steps`."""
     reason: str
 
 

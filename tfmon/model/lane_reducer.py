@@ -19,6 +19,7 @@ from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.knobs import show
 from tfmon.model.lane_end import trouble_of, trouble_of_script
 from tfmon.model.lane_events import (
+    CHANNEL_CLOSED,
     Built,
     Finished,
     Hello,
@@ -53,7 +54,7 @@ from tfmon.model.lane_state import (
     Trouble,
 )
 from tfmon.model.lane_statistics import KnobMark, Measurements, Point
-from tfmon.model.readings import GpuSample, TreeSample
+from tfmon.model.readings import GpuSample, Missing, TreeSample
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import WAITS
 
@@ -133,7 +134,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             )
         case Hello():
             stack = event.reports_stack
-            return replace(state, pid=event.pid, python=event.python, reports_stack=stack, unlike=event.unlike)
+            told = {what: reason for what, reason in state.not_measured.items() if what != "steps"}
+            greeted = replace(state, pid=event.pid, python=event.python, not_measured=told)
+            return replace(greeted, reports_stack=stack, unlike=event.unlike)
         case LibrariesLoaded():
             return replace(
                 state,
@@ -154,7 +157,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             trouble = Trouble(event.message, event.hint, event.kind)
             return replace(_enter(state, phase, event.at_ns), trouble=trouble)
         case Finished():
-            return _enter(state, DONE, event.at_ns)
+            return state if state.over else _enter(state, DONE, event.at_ns)
         case EndRequested():
             return replace(state, ending=event)
         case LaneEnded():
@@ -163,6 +166,9 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(state, settings={**state.settings, event.knob: event.value})
         case Progressed():
             return replace(state, progress=event)
+        case NotMeasured(reason=reason) if reason == CHANNEL_CLOSED:
+            known = f"{reason} after {state.steps:,} steps"
+            return replace(state, not_measured={**state.not_measured, event.what: known})
         case NotMeasured():
             return replace(state, not_measured={**state.not_measured, event.what: event.reason})
         case BadLine():
@@ -245,10 +251,15 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     if state.over:
         return state
     racing = state.phase == RACING
+    memory = [one for one in (sample.private_bytes, state.peak_private_bytes) if not isinstance(one, Missing)]
     return replace(
         state,
         tree_cpu_pct=sample.cpu_pct,
         private_bytes=sample.private_bytes,
+        peak_private_bytes=max(memory, default=NOT_SAMPLED),
+        racing_private_bytes=state.racing_private_bytes.plus(state.private_bytes)
+        if racing
+        else state.racing_private_bytes,
         tree_at_ns=sample.at_ns,
         history=state.history.with_sample(
             sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes
@@ -259,11 +270,17 @@ def _after_tree_sample(state: LaneState, sample: TreeSample) -> LaneState:
     )
 
 
-def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool) -> LaneState:
-    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays."""
+def take_tree_sample(state: LaneState, sample: TreeSample, *, sliced: bool, cores: float) -> LaneState:
+    """Count the CPU of a lane that trains in slices over these alone; while it waits, the last figure stays.
+
+    CPU time is counted in ticks, and slices by when they were granted, so it is at most that of all `cores`.
+    """
     clock, before = state.slice_clock, state.tree_cpu_pct
     if sliced and state.phase == RACING:
-        sample = replace(sample, cpu_pct=clock.in_slices(sample.cpu_pct, sample.at_ns))
+        cpu_pct = clock.in_slices(sample.cpu_pct, sample.at_ns)
+        if cores and not isinstance(cpu_pct, Missing):
+            cpu_pct = min(cpu_pct, 100 * cores)
+        sample = replace(sample, cpu_pct=cpu_pct)
     after = replace(advance(state, sample), slice_clock=clock.sampled(sample.at_ns))
     return replace(after, tree_cpu_pct=before) if sample.cpu_pct == WAITS else after
 

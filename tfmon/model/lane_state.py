@@ -210,6 +210,10 @@ class LaneState:
     """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
     slice_clock: SliceClock = field(default_factory=SliceClock)
     private_bytes: Reading = NOT_SAMPLED
+    """Memory that its processes share with no other, at the last sample."""
+    peak_private_bytes: Reading = NOT_SAMPLED
+    racing_private_bytes: Mean = field(default_factory=Mean)
+    """The same while the lane raced, without the last sample: its process may have been about to exit."""
     tree_at_ns: int | None = None
     """When CPU and memory were sampled last."""
     processes: int | None = None
@@ -263,6 +267,12 @@ class LaneState:
     def title(self) -> str:
         """The lane's name for people: its device, and every setting in which the lanes of the race differ now."""
         return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
+
+    @property
+    def memory_bytes(self) -> Reading:
+        """Memory that its processes share with no other: now, or after its end the mean while it raced."""
+        mean = self.racing_private_bytes.value
+        return self.private_bytes if mean is None or not self.over else mean
 
     @property
     def short_title(self) -> str:

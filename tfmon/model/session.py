@@ -220,7 +220,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case TreeSample():
             sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)
             told = known.lane(event.lane)
-            lane = take_tree_sample(told, event, sliced=sliced)
+            lane = take_tree_sample(told, event, sliced=sliced, cores=known.machine_of(told).cores)
             return replace(known, lanes=tuple(lane if one is told else one for one in known.lanes))
         case ExperimentChanged():
             tuned = event.experiment if isinstance(event.experiment, TuneState) else known.tuned

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from tfmon.model.events import Event
 from tfmon.model.readings import NOT_READ, GpuFault, GpuSample, Missing, Reading
+from tfmon.model.threads import start_thread
 
 Readings: TypeAlias = dict[str, Any]
 """Readings by the name of their field in `GpuSample` or `HostSample`: a name is the same from source to screen."""
@@ -70,14 +70,7 @@ def within(timeout_s: float, work: Callable[[], T]) -> T | None:
     """Return the result of `work`, or None if it takes longer or fails; its thread is then abandoned."""
     answers: queue.SimpleQueue[T | None] = queue.SimpleQueue()
 
-    def answer() -> None:
-        found: T | None = None
-        try:
-            found = work()
-        finally:
-            answers.put(found)
-
-    threading.Thread(target=answer, name="tfmon-driver", daemon=True).start()
+    start_thread("tfmon-driver", lambda: answers.put(work()), lambda _reason: answers.put(None))
     try:
         return answers.get(timeout=timeout_s)
     except queue.Empty:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tfmon.model.events import Event
+from tfmon.model.threads import start_thread
 from tfmon.probes.base import Probe
 
 Wait = Callable[[threading.Condition, float], object]
@@ -56,19 +57,19 @@ class Ticker:
         self._interval_ns = max(1, int(interval_s * 1e9))
         self._due_ns = 0
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"tfmon-{probe.name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread; the first tick is due at once."""
         self._due_ns = self._clock_ns()
-        self._thread.start()
+        self._thread = start_thread(f"tfmon-{self.probe.name}", self._run, self._tell_missing)
 
     def close(self, timeout_s: float = 0.25) -> bool:
         """End the thread, which closes the probe. Return False if it hangs in the driver and is left alone."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        if self._thread.ident is None:
+        if self._thread is None:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -101,11 +102,13 @@ class Ticker:
         begun_cpu_ns = time.thread_time_ns()
         error = self._guard(lambda: self._pass_on(self.probe.sample))
         if error:
-            reason = f"the {self.probe.name} readings failed: {error}"
-            self._guard(lambda: self._pass_on(lambda: self.probe.missing(reason)))
+            self._tell_missing(f"the {self.probe.name} readings failed: {error}")
         cost_ns = time.thread_time_ns() - begun_cpu_ns
         self._skip_missed()
         self.status = TickerStatus(self.status.ticks + 1, self.status.cost_ns + cost_ns)
+
+    def _tell_missing(self, reason: str) -> None:
+        self._guard(lambda: self._pass_on(lambda: self.probe.missing(reason)))
 
     def _pass_on(self, read: Callable[[], Iterable[Event]]) -> None:
         for event in read():

@@ -17,6 +17,7 @@ from tfmon.model.events import Event, HostEvent, LinkMeasured, MachineKnown, Rac
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import GpuSample, HostSample
 from tfmon.model.session import HISTORY_SAMPLES, Session, Snapshot
+from tfmon.model.threads import start_thread
 from tfmon.recordings import library
 from tfmon.recordings.header import Closed, Header, RecordingError, closed_of, header_of
 
@@ -68,8 +69,7 @@ class Recorder:
         """When the race last told something that was no sample of the machine."""
         self._samples: dict[tuple[str, str], deque[Event]] = {}
         """The latest samples of each device and machine, and the latest news of each connection."""
-        self._thread = threading.Thread(target=self._run, name="tfmon-recorder", daemon=True)
-        self._thread.start()
+        self._thread = start_thread("tfmon-recorder", self._run, self._fail)
         session.keep_journal(self._take)
 
     def close(self) -> None:
@@ -205,6 +205,11 @@ class Recorder:
             path = str(writer.path)
         self._overrun = False
         self._report(RecordingState(path, time.monotonic_ns(), reason))
+
+    def _fail(self, reason: str) -> None:
+        """Record nothing more: the thread has died."""
+        self._closing.set()
+        self._stop(reason)
 
     def _report(self, recording: RecordingState) -> None:
         self._session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))

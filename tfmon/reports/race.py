@@ -38,6 +38,8 @@ from tfmon.reports import (
 
 NO_STEP = "no steady step was measured"
 FEW_SLICES = "too few slices were measured in turns"
+NOTABLE_PEAK = 1.05
+"""A peak of a lane's memory is told from this many times its mean on."""
 OUTPUT_LINES = 5
 """Lines of the output of a lane that failed."""
 _PARTS = ("input", "copy", "dispatch", "device", "retrace", "sync", "report", "other")
@@ -214,7 +216,8 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
             "first": number("loss.first", lane.first_loss, "no loss was read"),
             "last": number("loss.last", lane.last_loss, "no loss was read"),
         },
-        "private_bytes": whole("private_bytes", lane.private_bytes),
+        "private_bytes": whole("private_bytes", lane.memory_bytes),
+        "peak_private_bytes": whole("peak_private_bytes", lane.peak_private_bytes),
         "cpu_pct": number("cpu_pct", lane.racing_cpu_pct.value, "not sampled while the lane raced"),
         "gpu_busy_pct": number("gpu_busy_pct", lane.racing_gpu_busy_pct.value, no_gpu or _no_load(snapshot, lane)),
         "gpu_memory_used_bytes": whole("gpu_memory_used_bytes", lane.gpu_memory_used_bytes),
@@ -349,7 +352,9 @@ def _cells(lane: LaneState) -> list[str]:
     def cell(value: float | None, write: Callable[[float], str]) -> str:
         return "n/a" if value is None else write(value)
 
-    memory = lane.private_bytes
+    memory, most = lane.memory_bytes, known(lane.peak_private_bytes)
+    above = most is not None and not isinstance(memory, Missing) and most > NOTABLE_PEAK * memory
+    peak = f" (peak {units.memory(most)})" if above and most is not None else ""
     losses = [cell(loss, units.loss) for loss in (lane.first_loss, lane.last_loss)]
     return [
         cell(lane.steady.examples_per_s, units.rate),
@@ -357,7 +362,7 @@ def _cells(lane: LaneState) -> list[str]:
         cell(lane.steady.step_ms(0.5), units.milliseconds),
         cell(lane.steady.step_ms(0.95), units.milliseconds),
         " → ".join(losses),
-        "n/a" if isinstance(memory, Missing) else units.memory(memory),
+        "n/a" if isinstance(memory, Missing) else units.memory(memory) + peak,
         cell(lane.racing_cpu_pct.value, units.percent),
         cell(lane.racing_gpu_busy_pct.value, units.percent),
     ]

@@ -6,10 +6,13 @@ import contextlib
 import gc
 import os
 import tempfile
-import threading
 import time
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+import click
 
 from tfmon.analysis.analysis import analyse
 from tfmon.catalog import ScenarioInfo, list_scenarios
@@ -17,11 +20,12 @@ from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.launcher import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
+from tfmon.model.threads import start_thread
 from tfmon.model.views import describe
 from tfmon.recordings.header import RecordingError
 from tfmon.reports.race import to_text
 from tfmon.runner import stages
-from tfmon.runner.headless import interruption
+from tfmon.runner.headless import go_on_alone, interruption
 from tfmon.runner.program import Program
 from tfmon.runner.repeat import command_line
 from tfmon.runner.runs import RecordedRuns
@@ -87,13 +91,23 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
             program.lanes.end_now()
             return
         app.request_quit()
-        args = (program, interrupted.reason)
-        threading.Thread(target=_leave_anyway, args=args, name="tfmon-leave", daemon=True).start()
+        leave_anyway(partial(program.close, interrupted.reason))
 
-    with interruption(leave) as interrupted:
+    def hangup() -> bool:
+        goes_on = go_on_alone(program)
+        if goes_on:
+            app.request_leave()
+        return goes_on
+
+    with interruption(leave, hangup) as interrupted:
         try:
             gc.freeze()  # so that the garbage collector does not walk through all modules again and again
             ending = app.run(mouse=screen.mouse)
+            if app.broken is not None and program.trains_command:
+                say = f"the screen failed ({app.broken}); {info.name} trains on and is recorded, Ctrl+C ends it"
+                click.echo(f"tfmon: {say}", err=True)
+            while ending is None and program.trains_command and not interrupted.wait():
+                pass
         finally:
             program.close()
             times.save()
@@ -116,11 +130,15 @@ def screen_failed(error: Exception) -> TfmonError:
     return failed
 
 
-def _leave_anyway(program: Program, reason: str) -> None:
+def leave_anyway(close: Callable[[], None]) -> None:
     """End the lanes, then the process: the app may be blocked where it writes to a terminal that is gone."""
-    program.close(reason)
-    time.sleep(PATIENCE_S)
-    os._exit(EXIT_INTERRUPTED)
+
+    def leave() -> NoReturn:
+        close()
+        time.sleep(PATIENCE_S)
+        os._exit(EXIT_INTERRUPTED)
+
+    start_thread("tfmon-leave", leave, lambda _reason: os._exit(EXIT_INTERRUPTED))
 
 
 def replay(recording: Recording, screen: ScreenSettings) -> bool:

@@ -68,7 +68,7 @@ class RaceOptions:
     varied_knob: str = ""
     """The knob that a crossover varies; the default lanes do not differ by it."""
     one_lane: bool = False
-    """Whether there is one default lane: the idlest GPU, or else the CPU."""
+    """Whether there is one default lane, which trains on whatever the command finds."""
     fresh: bool = False
     """Whether fresh processes replace those of the lanes from time to time; never those of a user's script."""
     spare: bool = False
@@ -141,15 +141,21 @@ def plan_race(
         raise UsageError(f"{len(specs)} lanes are too many; {MOST_LANES} is the most that can be raced")
     if elsewhere := [spec for spec in specs if spec.host]:
         connect(elsewhere)
-    no_gpu = ""
+    no_gpu, as_is = "", False
     if not specs:
         found = search("")
         no_gpu = "" if found.usable else found.reason
         taken = {*common, race_options.varied_knob}
         specs = _default_lanes(info, ANY_GPU if found.usable else "", taken)
-        if race_options.one_lane:
-            specs = [LaneSpec(ANY_GPU if found.usable else "cpu")]
-    chosen = (idle or Idle()).choose(specs, search)
+        if race_options.one_lane and race_options.wait_idle_s is not None:
+            specs = [LaneSpec(ANY_GPU)]
+        else:
+            as_is = bool(info.command) and (race_options.one_lane or not found.usable)
+    if as_is:
+        every = found.whole or found.usable[:1]
+        chosen = [(LaneSpec(devices.device_of(every, found) if every else "cpu"), every)]
+    else:
+        chosen = (idle or Idle()).choose(specs, search)
     lanes = []
     for spec, (_, gpus) in zip(name_lanes([spec for spec, _ in chosen]), chosen, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
@@ -157,7 +163,8 @@ def plan_race(
         devices.check_together(spec, settings)
         uuids = ",".join(gpu.uuid for gpu in gpus) or None
         numbers = [gpu.physical_gpu for gpu in gpus]
-        lanes.append(LanePlan(spec, settings, lane_environment(spec, uuids, numbers)))
+        environment = {} if as_is else lane_environment(spec, uuids, numbers)
+        lanes.append(LanePlan(spec, settings, environment, as_is=as_is))
     race = Race(
         scenario=info.name,
         title=info.title,

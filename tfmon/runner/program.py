@@ -41,6 +41,7 @@ from tfmon.runner.elsewhere import need_tensorflow
 from tfmon.runner.idle import Idle, tell_on_stderr
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
+from tfmon.runner.settings import resolve
 from tfmon.runner.views import Views
 
 if TYPE_CHECKING:
@@ -89,7 +90,11 @@ class Program:
         self._closed = False
         self._header: Header | None = None
         self._watchdog = Watchdog(
-            self.session.snapshot, self.lanes, self.lanes.suspension.record, slice_s=race_options.slice_s
+            self.session.snapshot,
+            self.lanes,
+            self.lanes.suspension.record,
+            slice_s=race_options.slice_s,
+            start_s=float(resolve("start_timeout").value),
         )
 
     def announce(self, info: ScenarioInfo) -> None:
@@ -145,7 +150,7 @@ class Program:
         specs = tuple(lane.spec for lane in plan.lanes)
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
-        self._watchdog.start()
+        self._watchdog.start(self.lanes.thread_failed)
         on_gpu = {lane.spec.host for lane in plan.lanes if lane.spec.kind == "gpu"}
         if self._hosts is not None:
             self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host], on_gpu)
@@ -253,6 +258,12 @@ class Program:
         """What is raced and under what circumstances, as it is recorded; None before it begins."""
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
+
+    @property
+    def trains_command(self) -> bool:
+        """Whether a user's own command trains, or is about to."""
+        plan, lanes = self._latest, self.session.snapshot().lanes
+        return plan is not None and bool(plan.command) and not (lanes and all(lane.over for lane in lanes))
 
     def exit_code(self, interrupted: str = "") -> int:
         """Return the exit code by how the lanes ended: of one lane with a user's command, that of the command.

@@ -137,6 +137,12 @@ SETTINGS = (
         Seconds(0, 86_400),
         "Seconds that a script of yours gets to end after Ctrl+C, before SIGTERM and SIGKILL.",
     ),
+    Setting(
+        "start_timeout",
+        300.0,
+        Seconds(10),
+        "A lane that says nothing for so many seconds before it trains is ended; a script only with --seconds.",
+    ),
     Setting("theme", "textual-dark", THEME, "Colours of the screen; any of Textual's themes."),
     Setting("lane_colours", "blue-orange", OneOf(_lane_colours), "blue-orange, purple-green or yellow-blue."),
     Setting(

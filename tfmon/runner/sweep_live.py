@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
-import threading
 import time
+from functools import partial
 
-from tfmon.errors import EXIT_INTERRUPTED
 from tfmon.lanes.launcher import yield_to_lanes
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.race import Race
@@ -16,7 +14,7 @@ from tfmon.model.session import Session
 from tfmon.probes.machine import read_machine
 from tfmon.reports.sweep import to_text
 from tfmon.runner.headless import interruption
-from tfmon.runner.live import PATIENCE_S, screen_failed
+from tfmon.runner.live import leave_anyway, screen_failed
 from tfmon.runner.runs import RecordedRuns
 from tfmon.runner.settings import ScreenSettings
 from tfmon.runner.sweep import SweepProgram
@@ -58,7 +56,7 @@ def run(program: SweepProgram, screen: ScreenSettings) -> str:
 
     def leave() -> None:
         app.request_quit()
-        threading.Thread(target=_leave_anyway, args=(program, interrupted.reason), daemon=True).start()
+        leave_anyway(partial(program.close, interrupted.reason))
 
     with interruption(leave) as interrupted, suspensions:
         try:
@@ -80,10 +78,3 @@ class _Ends:
     def stop(self) -> None:
         """End it, and return when all lanes are gone."""
         self._program.close()
-
-
-def _leave_anyway(program: SweepProgram, reason: str) -> None:
-    """End the lanes, then the process: the app may be blocked where it writes to a terminal that is gone."""
-    program.close(reason)
-    time.sleep(PATIENCE_S)
-    os._exit(EXIT_INTERRUPTED)

@@ -9,12 +9,13 @@ this object without calling anything, and the rest is done once a bundle.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Sized
 from typing import Any
 
 from tfmon.script.loop_report import Recorder
 from tfmon.script.marks import Mark
-from tfmon.script.sources import Source
+from tfmon.script.sources import Source, nothing
 
 MOST = 256
 """Most steps of a bundle."""
@@ -63,8 +64,8 @@ class Bundle:
         """Note nothing more, and forget what was noted."""
         self.next_pull: Callable[[], Any] | None = None
         """Returns the iterator whose pull begins the next step; None while no step may begin."""
-        self.next_function: Any = None
-        """The function whose call is the next update; None while none may be made."""
+        self.next_function: Callable[[], Any] = nothing
+        """Returns the function whose call is the next update; `nothing` while none may be made."""
         self.busy = False
         """Whether a noted pull or update is under way."""
         self.begun_ns: list[int] = []
@@ -93,14 +94,14 @@ class Bundle:
         path = rows_path(getattr(iterator, "element_spec", None))
         if path is None:
             return
-        self.source, self.mark, self.function, self.pull = source, mark, function, source.ref
+        self.source, self.mark, self.function, self.pull = source, mark, weakref.ref(function), source.ref
         self.rows_path, self.loss = path, loss
         self.begun_ns, self.rows, self.waits_ns, self.updated_ns = [], [source.rows], [source.wait_ns], 0
         self.thread, self.until_ns = threading.get_ident(), until_ns
         self.waiting: Sized = lane.waiting
         self.traces = lane.traces or Untraced
         self.traced = self.traces.count
-        self.next_pull, self.next_function = source.ref, None
+        self.next_pull, self.next_function = source.ref, nothing
 
     @property
     def updated(self) -> bool:

@@ -1,7 +1,8 @@
 """Hooks on a library's methods that can fail without the script noticing, and leave no frame in a traceback.
 
 A hook calls the original outside of its own guarded parts. What the script's call raises passes through
-`unseen`, which removes tfmon's frames from the traceback. An error of a hook itself is counted; after
+`unseen`, which removes tfmon's frames from the traceback. All else of tfmon in a thread of the script stands
+in `with hooks:` or is wrapped by `hooks.guard`: an error in it is counted, and the script goes on. After
 `MOST_FAILURES` of them the originals are restored.
 """
 
@@ -37,6 +38,19 @@ def unseen(error: BaseException) -> None:
     error.__traceback__ = trace
 
 
+def from_signal(error: BaseException) -> bool:
+    """Return whether a signal handler of the script raised an error while code of tfmon was running.
+
+    Such a handler is called with the frame that it interrupted, so one of its variables is the frame before it.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        interrupted, trace = trace.tb_frame, trace.tb_next
+        if any(value is interrupted for value in trace.tb_frame.f_locals.values()):
+            return True
+    return False
+
+
 @functools.cache
 def _filter() -> type:
     from tensorflow.python.util import tf_stack
@@ -56,22 +70,20 @@ def hidden() -> contextlib.AbstractContextManager[Any]:
 
 
 class Hooks:
-    """The methods that were replaced, and the failures of what replaced them.
+    """The methods that were replaced, and the guard of what runs in the script: a context for code of tfmon.
 
     Thread: any.
     """
 
-    def __init__(self, failed: Callable[[str], None], reset: Callable[[], None]) -> None:
-        """Replace nothing yet.
-
-        Args:
-            failed: is called with the reason when the originals were restored.
-            reset: is called after each failure, and forgets what was half done.
-        """
+    def __init__(self) -> None:
+        """Replace nothing yet."""
         self.failures = 0
         self.off = False
         """True once the originals are restored: a hook that another library has wrapped does nothing then."""
-        self._failed, self._reset = failed, reset
+        self.failed: Callable[[str], None] = lambda reason: None
+        """Is called with the reason when the originals were restored."""
+        self.reset: Callable[[], None] = lambda: None
+        """Is called after each failure, and forgets what was half done."""
         self._replaced: list[tuple[type, str, Any, Any]] = []
 
     def replace(self, owner: type, name: str, make: Callable[[Any], Any]) -> None:
@@ -88,14 +100,34 @@ class Hooks:
         for owner, name, own, hook in self._replaced:
             setattr(owner, name, hook if on else own)
 
+    def __enter__(self) -> None:
+        """Begin code of tfmon in a thread of the script."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        """Count an error, unless it is the script's own."""
+        if not isinstance(error, Exception) or from_signal(error):
+            return False
+        self.failure(error)
+        return True
+
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that fails without the script noticing, and then returns None."""
+
+        @functools.wraps(function)
+        def guarded(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            with self:
+                return function(*args, **kwargs)
+
+        return guarded
+
     def failure(self, error: Exception) -> None:
         """Count an error of a hook, and restore the originals after too many."""
         self.failures += 1
         try:
-            self._reset()
+            self.reset()
             if self.failures >= MOST_FAILURES and not self.off:
                 self.restore()
-                self._failed(f"{type(error).__name__}: {error}")
+                self.failed(f"{type(error).__name__}: {error}")
         except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
             self.off = True
 
@@ -106,3 +138,7 @@ class Hooks:
         for owner, name, own, hook in replaced:
             if owner.__dict__.get(name) is hook:
                 setattr(owner, name, own)
+
+
+hooks = Hooks()
+"""Those of this process."""

@@ -10,27 +10,36 @@ Source: `keras.Model`, whose `fit` calls `train_function(iterator)` once a step,
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import math
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfmon.model.knobs import Knob
 from tfmon.model.lane_events import Progressed
+from tfmon.model.lane_pipes import USES
 from tfmon.script import process, watching
-from tfmon.script.hooking import FILES, hidden, unseen
+from tfmon.script.hooking import FILES, hidden, hooks, unseen
 from tfmon.script.lane import Lane
 from tfmon.script.learning_rate import offer_rate
 from tfmon.script.looking import rows_of
-from tfmon.script.uses import note
-from tfmon.script.watching import hooks, watcher
+from tfmon.script.watching import watcher
+
+if TYPE_CHECKING:
+    from tfmon.script.tf_feed import TensorFlowFeed
 
 FILES.add(__file__)
 _restored: tuple[int, str] | None = None
 """Epochs that were done before the first `fit` of this process, and the folder of its backup; None before it."""
+WRITES = ("backup_dir", "filepath", "filename")
+"""Attributes of Keras' callbacks that name what they write."""
+SHOWN = "a callback of TensorBoard writes the graph"
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
@@ -56,15 +65,17 @@ def _aside(own: Callable[..., Any]) -> Callable[..., Any]:
     def overlooked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         aside = False
         try:
-            aside = watcher.step_aside()
+            with hooks:
+                aside = watcher.step_aside()
             with _hidden():
                 return own(*args, **kwargs)
         except BaseException as error:
             unseen(error)
             raise
         finally:
-            if aside:
-                watcher.come_back()
+            with hooks:
+                if aside:
+                    watcher.come_back()
 
     return overlooked
 
@@ -77,34 +88,25 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
     signature = inspect.signature(own)
 
     def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        lane = process.join() if doing == "fit" else process.joined()
+        callback, pipeline = None, watching.pipeline if doing == "fit" else None
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            lane = None
-        if lane is None or not lane.measures_this_thread:
             return own(*args, **kwargs)
-        given = bound.arguments.get("callbacks")
-        if isinstance(given, keras.callbacks.CallbackList):
+        with hooks:
+            callback = _callback_for(keras, bound.arguments, args[0], doing)
+        if callback is None:
             return own(*args, **kwargs)
-        callback = _callback(keras, lane, args[0], doing)
-        for one in _flat(given or []):
-            for name in ("backup_dir", "filepath", "filename"):
-                if isinstance(path := getattr(one, name, None), str):
-                    note(path, "w")  # much of it is written by libraries, and Python does not see that
-        callback.watcher.backup = next(
-            (str(one.backup_dir) for one in _flat(given or []) if hasattr(one, "backup_dir")), ""
-        )
-        bound.arguments["callbacks"] = [callback, *_flat(given or [])]
-        pipeline = watching.pipeline if doing == "fit" else None
+        bound.arguments["callbacks"] = [callback, *_flat(bound.arguments.get("callbacks") or [])]
         if pipeline is not None:
             pipeline.fit_begins(one_iterator=bound.arguments.get("steps_per_epoch") is not None)
         try:
             return own(*bound.args, **bound.kwargs)
         finally:
-            callback.watcher.close()
-            if pipeline is not None:
-                pipeline.fit_ends()
+            with hooks:
+                callback.watcher.close()
+                if pipeline is not None:
+                    pipeline.fit_ends()
 
     return _aside(watched)
 
@@ -116,10 +118,8 @@ def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
     def watched(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         begun = False
         try:
-            try:
+            with hooks:
                 begun = not hooks.off and watcher.update_begins(id(self))
-            except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                hooks.failure(error)
             with _hidden():
                 result = own(self, *args, **kwargs) if begun else overlooked(self, *args, **kwargs)
         except BaseException as error:
@@ -128,10 +128,8 @@ def _train_on_batch(own: Callable[..., Any]) -> Callable[..., Any]:
             unseen(error)
             raise
         if begun:
-            try:
+            with hooks:
                 watcher.update_ends(_loss_of(result), rows_of(args[0] if args else kwargs.get("x")))
-            except Exception as error:  # noqa: BLE001
-                hooks.failure(error)
         return result
 
     return watched
@@ -144,34 +142,65 @@ def _flat(callbacks: Any) -> list[Any]:  # noqa: ANN401
     return [one for each in callbacks for one in _flat(each)]
 
 
-def _callback(keras: Any, lane: Lane, model: Any, doing: str) -> Any:  # noqa: ANN401
+def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:  # noqa: ANN401
+    """Return the callback that watches a call; None if it is not the lane's, or takes no other callback."""
+    lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
+    if lane is None or not lane.measures_this_thread or isinstance(given, keras.callbacks.CallbackList):
+        return None
+    callbacks = _flat(given or [])
+    shown = any(getattr(each, "write_graph", False) for each in callbacks)
+    watcher = Watcher(keras, lane, model, doing, shown=shown)
+    watcher.backup = next((str(each.backup_dir) for each in callbacks if hasattr(each, "backup_dir")), "")
+    if (uses := sys.modules.get(USES)) is not None:
+        for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
+            if isinstance(path, str):
+                uses.note(path, "w")  # much of it is written by libraries, and Python does not see that
+    return _callback(keras, watcher)
+
+
+def _callback(keras: Any, watcher: Watcher) -> Any:  # noqa: ANN401
     """Return a callback that tells a watcher about epochs and validation, and nothing else."""
 
     # Keras is loaded by the script, so its types are not known here.
     class Watch(keras.callbacks.Callback):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.watcher = Watcher(keras, lane, model, doing)
+        on_train_begin = hooks.guard(lambda self, logs=None: watcher.begin(self.params or {}))
+        on_epoch_begin = hooks.guard(lambda self, epoch, logs=None: watcher.begin_epoch(epoch))
+        on_epoch_end = hooks.guard(lambda self, epoch, logs=None: watcher.end_epoch(logs or {}))
+        on_test_begin = on_predict_begin = hooks.guard(lambda self, logs=None: watcher.begin_test())
+        on_test_end = hooks.guard(lambda self, logs=None: watcher.end_test())
 
-        def on_train_begin(self, logs: Any = None) -> None:  # noqa: ANN401
-            self.watcher.begin(self.params or {})
+    callback = Watch()
+    callback.watcher = watcher
+    return callback
 
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ANN401
-            self.watcher.begin_epoch(epoch)
 
-        def on_test_begin(self, logs: Any = None) -> None:  # noqa: ANN401
-            self.watcher.begin_test()
+class Timed:
+    """A train function whose calls are the steps of a lane; all else, and each copy, is the function's own."""
 
-        def on_test_end(self, logs: Any = None) -> None:  # noqa: ANN401
-            self.watcher.end_test()
+    def __init__(self, own: Callable[..., Any], watcher: Watcher) -> None:
+        self._own, self._watcher = own, watcher
 
-        def on_predict_begin(self, logs: Any = None) -> None:  # noqa: ANN401
-            self.watcher.begin_test()
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self.__dict__["_own"], name)
 
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:  # noqa: ANN401
-            self.watcher.end_epoch(logs or {})
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:  # noqa: ANN401
+        return copy.deepcopy(self._own, memo)
 
-    return Watch()
+    def __call__(self, *args: Any) -> Any:  # noqa: ANN401
+        """Run the function, as one step or as several."""
+        watcher = self._watcher
+        with hooks:
+            watcher.begin_call(args[0])
+        try:
+            result = self._own(*args)
+        except BaseException as error:
+            with hooks:
+                watcher.end_call(failed=True)
+            unseen(error)
+            raise
+        with hooks:
+            watcher.end_call(_loss_of(result))
+        return result
 
 
 class Watcher:
@@ -180,8 +209,12 @@ class Watcher:
     Thread: the one that trains.
     """
 
-    def __init__(self, keras: Any, lane: Lane, model: Any, doing: str) -> None:  # noqa: ANN401
-        self._keras, self._lane, self._model, self._doing = keras, lane, model, doing
+    def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:  # noqa: ANN401
+        """Watch nothing yet; `shown`: a callback shows the script the graph of the train function."""
+        self._keras, self._lane, self._doing = keras, lane, doing
+        self._model: Callable[[], Any] = weakref.ref(model)
+        self._shown, self._per_call = shown, 1
+        self._feed: TensorFlowFeed | None = None
         self._own_function: Any = None
         self._timed: Any = None
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
@@ -197,46 +230,40 @@ class Watcher:
 
     def begin(self, params: dict[str, Any]) -> None:
         """Time the train function, and offer the knobs that Keras has."""
-        lane, model = self._lane, self._model
+        lane, model = self._lane, self._model()
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
+        self._own_function = own = model.train_function
         if self._keras.backend.backend() == "tensorflow":
             from tfmon.script.tf_feed import the_feed
 
-            lane.feed = the_feed()
+            lane.feed = self._feed = the_feed()
+            self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
             lane.samples_steps = True
         lane.report_model(_parameters(model))
-        self._offer_knobs()
-        self._own_function = own = model.train_function
-        self._timed = model.train_function = self._timed_function(own)
+        offer_rate(lane, model.optimizer)
+        lane.offer(STOP, lambda value: None)
+        self._per_call = _steps_per_call(model)
+        self._timed = model.train_function = Timed(own, self)
 
-    def _timed_function(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        lane, feed = self._lane, self._lane.feed
-        per_call = _steps_per_call(self._model)
-        follow = getattr(feed, "follow", None)
-        pipeline = watching.pipeline
+    def begin_call(self, iterator: object) -> None:
+        """Record that the train function is called; its next pull is the step's."""
+        if watching.pipeline is not None:
+            watching.pipeline.keras_reads(iterator)
+        self._lane.begin_step()
+        if self._feed is not None:
+            self._feed.follows = threading.get_ident()
 
-        @functools.wraps(own)
-        def timed(*args: Any) -> Any:  # noqa: ANN401
-            if pipeline is not None:
-                pipeline.keras_reads(args[0])
-            lane.begin_step()
-            if follow is not None:
-                follow(args[0])
-            try:
-                result = own(*args)
-            except BaseException as error:
-                lane.cancel_step()
-                unseen(error)
-                raise
-            finally:
-                if follow is not None:
-                    follow(None)
-            steps = per_call if self._batches is None else max(1, min(per_call, self._batches - self._batch))
-            self._batch += steps
-            lane.end_step(steps=steps, loss=_loss_of(result))
-            return result
-
-        return timed
+    def end_call(self, loss: object = None, *, failed: bool = False) -> None:
+        """Record the end of the call: that of a step, or of several, unless it failed."""
+        if self._feed is not None:
+            self._feed.follows = 0
+        if failed:
+            self._lane.cancel_step()
+            return
+        most = self._per_call if self._batches is None else self._batches - self._batch
+        steps = max(1, min(self._per_call, most))
+        self._batch += steps
+        self._lane.end_step(steps=steps, loss=loss)
 
     def begin_epoch(self, epoch: int) -> None:
         """Record that an epoch begins."""
@@ -263,7 +290,7 @@ class Watcher:
         self._metrics = _numbers(logs)
         self._lane.report_progress(self._progress)
         if self._lane.knobs.settings.get(STOP.name):
-            self._model.stop_training = True
+            self._model().stop_training = True
 
     def begin_test(self) -> None:
         """Record that Keras evaluates or predicts: those steps train nothing."""
@@ -280,9 +307,11 @@ class Watcher:
 
     def close(self) -> None:
         """Leave the model as it was."""
-        if self._timed is not None and self._model.train_function is self._timed:
-            self._model.train_function = self._own_function
-        self._begins_at(getattr(self._model, "_initial_epoch", None) or 0)  # no epoch was left
+        model = self._model()
+        if self._timed is not None and model.train_function is self._timed:
+            model.train_function = self._own_function
+        self._own_function = self._timed = None
+        self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
         self._lane.stop_clock()
         self._now = ""
         self._lane.report_progress(self._progress)
@@ -302,12 +331,6 @@ class Watcher:
             restored=_restored[0] if _restored else 0,
             backup=_restored[1] if _restored else "",
         )
-
-    # ------------------------------------------------------------ knobs
-
-    def _offer_knobs(self) -> None:
-        offer_rate(self._lane, self._model.optimizer)
-        self._lane.offer(STOP, lambda value: None)
 
 
 def _steps_per_call(model: Any) -> int:  # noqa: ANN401

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -24,18 +26,22 @@ from tfmon.model.lane_events import (
     PathsUsed,
     Progressed,
 )
-from tfmon.model.lane_pipes import SETTINGS, LanePipes
+from tfmon.model.lane_pipes import SETTINGS, USES, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
-from tfmon.script import libraries, uses
+from tfmon.model.threads import start_hidden
+from tfmon.script import libraries
+from tfmon.script.hooking import hooks
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
 from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
-from tfmon.trainer.channel import Inbox, Mailbox
+from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
 
+ENDING = "ending"
+"""Mark of the windows after a script was asked to end: nothing makes it wait for its slice any more."""
 LEAST_WINDOW_NS = WINDOW_NS // 4
 """A window that the end of an epoch cuts off is closed if it is this long; otherwise it goes on after the gap."""
 
@@ -52,21 +58,21 @@ class Lane(Meter):
         self.device = pipes.kind
         self.knobs = OfferedKnobs(json.loads(os.environ.get(SETTINGS, "{}")))
         self._mailbox: Mailbox[Request] = Mailbox()
-        reporter = ScriptReporter(pipes.metric_fd)
+        reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
         super().__init__(
             reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
         )
         self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
         self._thread = threading.get_ident()
-        self._clock_stopped_ns, self._released = 0, False
+        self._clock_stopped_ns, self._ends = 0, False
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.between_windows: Callable[[], object] = list
         """Is called after each window, between two steps."""
         self._say_hello()
-        Inbox(pipes.knob_fd, self._deliver, end=self._release).start()
-        self._timeout.start()
-        atexit.register(self._leave)
+        start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
+        start_hidden("tfmon-slices", self._timeout.run, self._release)
+        atexit.register(hooks.guard(self._leave))
 
     @property
     def measures_this_thread(self) -> bool:
@@ -89,6 +95,7 @@ class Lane(Meter):
             )
         )
         found = libraries.find(self.device)
+        self.device = found.kind
         if found.missing_device:
             self.fail("device_absent", found.missing_device)
         send(
@@ -111,6 +118,13 @@ class Lane(Meter):
         self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
         self.reporter.closed = True
         signal.raise_signal(signal.SIGINT)
+
+    def _release(self, reason: str) -> None:
+        """Report that this lane is no longer measured, and let the script train on; a thread of tfmon has died."""
+        message = f"{reason}; the script trains on, and is not measured"
+        with contextlib.suppress(OSError):
+            self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
+        self.reporter.end()
 
     def report_model(self, parameters: int) -> None:
         """Report the size of the model that trains now."""
@@ -219,16 +233,21 @@ class Lane(Meter):
         self.become_ready()
 
     def window_sent(self) -> None:
-        """Report the script's progress with each window."""
+        """Report the script's progress with each window; mark the next one where the script is ending."""
         super().window_sent()
+        if self._ends:
+            self.clock.marks.add(ENDING)
         self.between_windows()
         self._report_uses()
+        while self.feed.unknown:
+            self.cannot_know(*self.feed.unknown.popitem())
         if self._progress is not None:
             self.reporter.offer(self._progress())
 
     def _report_uses(self) -> None:
         """Report which files and ports the script has begun to use."""
-        if used := uses.take():
+        uses = sys.modules.get(USES)
+        if uses is not None and (used := uses.take()):
             self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
     # ------------------------------------------------------------ requests
@@ -236,7 +255,7 @@ class Lane(Meter):
     def _deliver(self, request: Request) -> None:
         """Take a request from the inbox's thread."""
         if isinstance(request, Stop):
-            self._release()
+            self._end_waits()
             return
         if isinstance(request, ReportStack):
             self.reporter.send(stacks(self._thread))
@@ -251,8 +270,8 @@ class Lane(Meter):
             while (request := self._mailbox.take()) is not None:
                 with self.reporter.lock:
                     self.handle(request)
-            if self._released or not (self.slices.paused and self.warm):
-                return
+            if not (self.slices.paused and self.warm) or self._ends or self.reporter.closed:
+                return  # where nobody can resume it, a lane trains on
             self._mailbox.wait()
 
     def handle(self, request: Request) -> None:
@@ -312,7 +331,7 @@ class Lane(Meter):
             self.enter(PAUSED)
         self.reporter.close()
 
-    def _release(self, _code: int = 0) -> None:
-        """Never wait again: the script got SIGINT, and may train on, or save what it has."""
-        self._released = True
+    def _end_waits(self, _code: int = 0) -> None:
+        """Let the script train on, or save what it has: it got SIGINT, or the monitor is gone."""
+        self._ends = True
         self._mailbox.post(Run())

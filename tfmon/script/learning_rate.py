@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tfmon.model.knobs import Knob, KnobError, KnobValue
 from tfmon.model.lane_pipes import SETTINGS
+from tfmon.script.looking import logs_operations
 
 LEARNING_RATE = "learning_rate"
 SEVERAL = "the script trains with several optimizers, so a learning rate would be that of one of them"
@@ -58,7 +59,7 @@ def set_rate(optimizer: Any, value: float) -> None:  # noqa: ANN401
 
 def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:  # noqa: ANN401
     """Offer the learning rate of an optimizer, if it can be set; `check` may refuse a value by a KnobError."""
-    rate = rate_of(optimizer)
+    rate = None if logs_operations() else rate_of(optimizer)
     if rate is None:
         return
     knob = Knob(
@@ -66,8 +67,13 @@ def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda:
         low=0.0,
     )  # fmt: skip
 
+    kept = weakref.ref(optimizer)
+
     def apply(value: float) -> None:
         check()
+        optimizer = kept()
+        if optimizer is None:
+            raise KnobError("the script trains with this optimizer no more")
         set_rate(optimizer, value)
 
     lane.offer(knob, apply)

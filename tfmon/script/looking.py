@@ -11,6 +11,12 @@ LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 """Frames of these packages are not the script's."""
 
 
+def logs_operations() -> bool:
+    """Return whether TensorFlow writes a line for each operation that it places, tfmon's included."""
+    context = sys.modules.get("tensorflow.python.eager.context")
+    return bool(getattr(getattr(context, "_context", None), "_log_device_placement", None))
+
+
 def place(site: Hashable) -> tuple[Hashable, int, int]:
     """Return an update's site with the script's instruction that makes it."""
     frame = sys._getframe(2)

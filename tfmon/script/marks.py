@@ -1,15 +1,34 @@
-"""What is known of a graph that trains, or computes gradients; it lies on the graph."""
+"""What is known of a graph that trains, or computes gradients; it lies on the graph.
+
+Python's collector does not look into a graph: with a reference to an optimizer or a variable, which refer to the
+functions of their graphs, neither would ever end. So references are weak.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tfmon.script.looking import loss_path, rows_in
+from tfmon.script.sources import nothing
 
 MARK = "_tfmon_mark"
 UNTRAINED = object()
 """The mark of a function that neither trains nor computes gradients."""
+
+
+class Variables(dict[int, Callable[[], Any]]):
+    """Weak references to variables; a variable cannot be in a set."""
+
+    def add(self, variables: Iterable[Any]) -> None:
+        """Add variables."""
+        self.update((id(one), weakref.ref(one)) for one in variables)
+
+    def has(self, variable: object) -> bool:
+        """Return whether a variable is one of these."""
+        ref = self.get(id(variable))
+        return ref is not None and ref() is variable
 
 
 class Mark:
@@ -19,8 +38,9 @@ class Mark:
 
     def __init__(self) -> None:
         self.trains = self.loops = self.pulls = False
-        self.optimizer: Any = None
-        self.sources: dict[int, Any] = {}
+        self.optimizer: Callable[[], Any] = nothing
+        """Returns the optimizer that was applied, as long as the script has it."""
+        self.sources = Variables()
         self.loss_path: tuple[Any, ...] | None = None
 
     def loss_in(self, result: Any) -> Any:  # noqa: ANN401
@@ -55,7 +75,8 @@ def mark_training(graph: Any, optimizer: Any, *, loops: bool = False) -> None:  
     for mark, inside in marks_around(graph):
         mark.trains = True
         mark.loops |= loops or inside
-        mark.optimizer = mark.optimizer or optimizer
+        if optimizer is not None and mark.optimizer() is None:
+            mark.optimizer = weakref.ref(optimizer)
 
 
 def marks_around(graph: Any) -> Iterator[tuple[Mark, bool]]:  # noqa: ANN401

@@ -29,6 +29,10 @@ NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loa
 class InputMeter:
     """What is known of a lane's input besides the times of its steps; this one knows nothing."""
 
+    def __init__(self) -> None:
+        self.unknown: dict[str, str] = {}
+        """What turned out to stay unknown since the last window, and why."""
+
     def totals(self) -> tuple[int, int] | None:
         """Return the nanoseconds waited for batches, and the examples, since the start; None for unknown."""
         return None

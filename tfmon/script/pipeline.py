@@ -30,8 +30,10 @@ from tfmon.script.datasets import (
 )
 from tfmon.script.hooking import FILES, Hooks, unseen
 from tfmon.script.lane import Lane
+from tfmon.script.looking import logs_operations
 from tfmon.script.reads import Reads
 from tfmon.script.running import RunningIterator, cost_ns
+from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
 
 MOST_COST = 0.01
@@ -61,7 +63,7 @@ class Pipeline:
         self._values = requested_settings()
         """What differs from the script's own settings."""
         self._own: dict[str, KnobValue] = {}
-        self._changed_at_once: Callable[[], Any] = _nothing
+        self._changed_at_once: Callable[[], Any] = nothing
         self._cost_ns = 0
         """What a change at once costs a batch; measured in the warm-up of loops that have no next epoch."""
 
@@ -70,7 +72,7 @@ class Pipeline:
         import tensorflow as tf
         from tensorflow.python.eager import context
 
-        self._eager = context.executing_eagerly
+        self._eager, self._runs_eagerly = context.executing_eagerly, tf.config.functions_run_eagerly
         self._endless, self._unknown = tf.data.INFINITE_CARDINALITY, tf.data.UNKNOWN_CARDINALITY
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
 
@@ -89,13 +91,10 @@ class Pipeline:
         if iterator is self._keras_reads:
             return
         self._keras_reads = iterator
-        try:
-            self._reads.trains(iterator)
-            lane = self._joined()
-            if lane is not None:
-                self._offer(lane, iterator, 0)
-        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            self._hooks.failure(error)
+        self._reads.trains(iterator)
+        lane = self._joined()
+        if lane is not None:
+            self._offer(lane, iterator, 0)
 
     def trains(self, iterator: object) -> None:
         """Record that what an iterator gives is trained from."""
@@ -112,7 +111,7 @@ class Pipeline:
     def _offer(self, lane: Lane, iterator: Any, rows: int) -> None:  # noqa: ANN401
         """Offer the knobs of what the script trains from; a batch size if its first batch had so many examples."""
         dataset = self._reads.dataset_of(iterator)
-        if dataset is None or PREFETCH.name in lane.knobs:
+        if dataset is None or PREFETCH.name in lane.knobs or logs_operations():
             return
         own, name = settings_of(dataset), BATCH_SIZE.name
         if name in lane.knobs or rows not in (own.get(name), self._values.get(name)):
@@ -124,7 +123,7 @@ class Pipeline:
             if knob.name in own:
                 lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
         lane.between_windows = self._settle
-        if self._lasts(iterator, in_fit=bool(self._loop.aside)):
+        if self._lasts(iterator, in_fit=bool(self._loop.aside)) and not self._runs_eagerly():
             with contextlib.suppress(Exception):  # it is measured again when it is needed
                 self._cost_ns = cost_ns()
 
@@ -206,12 +205,9 @@ class Pipeline:
         """Take a pipeline away that is not needed any more."""
         iterator, lane = self._changed_at_once(), self._joined()
         running: RunningIterator | None = getattr(iterator, _RUNNING, None)
-        try:
-            if running is not None and running.settle(iterator) and lane is not None:
-                self._changed_at_once = _nothing
-                lane.cannot_know(_PIPELINE, "")
-        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            self._hooks.failure(error)
+        if running is not None and running.settle(iterator) and lane is not None:
+            self._changed_at_once = nothing
+            lane.cannot_know(_PIPELINE, "")
 
     # ------------------------------------------------------------ the next epoch
 
@@ -219,15 +215,13 @@ class Pipeline:
         def iterate(dataset: Any) -> Any:  # noqa: ANN401
             try:
                 changed, place = dataset, None
-                try:
+                with self._hooks:
                     if not self._hooks.off and self._eager() and self._loop.mine:
                         place = self._reads.place()
                         changed = self._changed(dataset, place)
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    self._hooks.failure(error)
                 iterator = own(changed)
                 if place is not None:
-                    with contextlib.suppress(Exception):
+                    with self._hooks:
                         self._reads.opened(iterator, dataset, place)
                 return iterator
             except BaseException as error:
@@ -267,10 +261,6 @@ class Pipeline:
 
 
 _RUNNING, _MADE, _PIPELINE = "_tfmon_running", "_tfmon_made", "pipeline"
-
-
-def _nothing() -> None:
-    """Return nothing."""
 
 
 def beyond(wanted: KnobValue, own: KnobValue) -> KnobValue:

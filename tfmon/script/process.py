@@ -47,9 +47,10 @@ def _join() -> Lane | None:
         fcntl.lockf(pipes.lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return None
+    from tfmon.script.hooking import hooks
     from tfmon.script.lane import Lane
 
-    os.register_at_fork(after_in_child=_abandon)
+    os.register_at_fork(after_in_child=hooks.guard(_abandon))
     return Lane(pipes)
 
 

@@ -7,12 +7,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from tfmon.script.looking import place
+from tfmon.script.sources import nothing
 
 _READ = "_tfmon_read"
-
-
-def _nothing() -> None:
-    """Return nothing."""
 
 
 class Reads:
@@ -27,7 +24,7 @@ class Reads:
         self._places: set[Hashable] = set()
         self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.latest: Callable[[], Any] = _nothing
+        self.latest: Callable[[], Any] = nothing
         """Returns the iterator that was opened last."""
 
     def place(self) -> Hashable:

@@ -10,12 +10,11 @@ from types import FrameType
 
 from tfmon.model.lane_events import FromLane, StackReported
 from tfmon.model.requests import RunSlice
+from tfmon.model.threads import is_ours
 from tfmon.trainer.channel import Reporter
 
 MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
 """Limits of a stack report: threads, frames of each, lines, characters of a line. It is one line on the pipe."""
-OWN_THREADS = "tfmon-"
-"""Prefix of the names of tfmon's own threads."""
 UNUSED_S = 3.0
 """A lane gives its slice back this long after the slice's end and after its last step."""
 
@@ -26,11 +25,12 @@ class ScriptReporter:
     Thread: any; a thread that holds `lock` is not interrupted by the events of another.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, ended: Callable[[], object]) -> None:
+        """Write to `fd`; `ended` is called once nothing more can be sent."""
         self.lock = threading.RLock()
         self.closed = False
         """True when the monitor is gone, or this process is no longer the lane."""
-        self._reporter = Reporter(fd, end=self._close)
+        self._reporter, self._ended = Reporter(fd, end=self.end), ended
 
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
@@ -56,20 +56,19 @@ class ScriptReporter:
         """Send nothing from a forked child, where a thread that does not exist may hold the lock."""
         self.lock, self.closed = threading.RLock(), True
 
-    def _close(self, _code: int) -> None:
+    def end(self, _code: int = 0) -> None:
+        """Send nothing from now on."""
         self.closed = True
+        self._ended()
 
 
 def stacks(first: int) -> StackReported:
     """Return the stacks of all threads in the format of `faulthandler`, that of the thread `first` first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    frames = sys._current_frames()
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
     lines: list[str] = []
     for ident in sorted(frames, key=lambda ident: ident != first)[:MOST_THREADS]:
-        name = names.get(ident, "")
-        if name.startswith(OWN_THREADS):
-            continue
-        lines.append(f"Thread 0x{ident:016x} [{name}] (most recent call first):")
+        lines.append(f"Thread 0x{ident:016x} [{names.get(ident, '')}] (most recent call first):")
         lines.extend(_calls(frames[ident]))
     return StackReported(
         at_ns=time.monotonic_ns(), lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES])
@@ -87,7 +86,7 @@ def _calls(frame: FrameType | None) -> Iterator[str]:
         yield "  ..."
 
 
-class SliceTimeout(threading.Thread):
+class SliceTimeout:
     """Gives a slice back that the lane does not use, because its script does something else than steps.
 
     Thread: `granted` is the inbox's; `ended` and `give_back` are called under the lock.
@@ -103,7 +102,6 @@ class SliceTimeout(threading.Thread):
             last_step_ns: returns when the last step ended.
             give_back: pauses the lane and reports the slice's end.
         """
-        super().__init__(name="tfmon-slices", daemon=True)
         self.returned_round = 0
         """Round of the slice that was given back last: it must not begin any more."""
         self._lock, self._last_step_ns, self._give_back = lock, last_step_ns, give_back

@@ -5,6 +5,10 @@ from __future__ import annotations
 import weakref
 
 
+def nothing(*_: object) -> None:
+    """Do nothing, and return nothing."""
+
+
 class Source:
     """An iterator that the script pulls batches from."""
 

@@ -21,7 +21,7 @@ from tfmon.script.followed import Followed
 from tfmon.script.looking import place
 from tfmon.script.loop_report import TRAINING, VALIDATION, Recorder
 from tfmon.script.marks import Mark
-from tfmon.script.sources import Source, Sources
+from tfmon.script.sources import Source, Sources, nothing
 
 MOST_REPEATS = 16
 """The same update this often on one batch is one step; once more, and each of them is a step."""
@@ -29,10 +29,6 @@ VALIDATION_PULLS = 3
 """So many pulls in a row of an iterator that has never fed an update are validation."""
 LOOP_NS = 200_000_000
 """Shortest time between two counts of the steps of a loop inside of a graph: a count waits for the device."""
-
-
-def _nothing(*_: object) -> None:
-    """Do nothing."""
 
 
 class StepWatcher(Followed):
@@ -45,9 +41,9 @@ class StepWatcher(Followed):
     def __init__(self, join: Callable[[], Recorder | None]) -> None:
         """Watch nothing yet; `join` returns the lane, or None if this process is not it."""
         super().__init__()
-        self.trains: Callable[[object], None] = _nothing
+        self.trains: Callable[[object], None] = nothing
         """Is called with each iterator that turns out to be trained from."""
-        self.first_step_over: Callable[[], None] = _nothing
+        self.first_step_over: Callable[[], None] = nothing
         """Is called after the first step."""
         self._join = join
         self.sources = Sources()

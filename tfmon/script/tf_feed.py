@@ -1,8 +1,9 @@
-"""How long the train function waits for its input, and how many examples it gets: exact, in every step.
+"""How long a function waits for its input inside of its graph, and how many examples it gets: in every step.
 
-Keras takes the next batch inside of the train function, a graph, so a clock in Python cannot tell the wait from
-the step. While that graph is traced, time stamps are put before and after the operation that takes the batch.
-Their difference and the size of the batch are added to variables, which are read once a window.
+Keras, and some loops, take the next batch inside of a graph, so a clock in Python cannot tell the wait from the
+step. While such a graph is traced, time stamps are put before and after the operation that takes the batch. Their
+difference and the size of the batch are added to variables, which are read once a window. Where these operations
+might not run, or would be seen (`cannot_run`), there are none, and nothing is known of the input.
 
 Costs, on a machine of two cores (`tests/benchmarks/scripts.py` measures the whole): a variable that the graph
 captures is one more argument of every call, 25 µs; one made inside of the graph, by its name, costs nothing.
@@ -16,12 +17,16 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from typing import Any
 
-from tfmon.script.hooking import FILES, unseen
+from tfmon.script.hooking import FILES, hooks
+from tfmon.script.looking import logs_operations, rows_of
 from tfmon.script.meter import InputMeter
 
 FILES.add(__file__)
+SCOPE = "tfmon/"
+"""Scope of the operations' names, so that those of the script keep theirs."""
 WAITED = "tfmon_waited"
 """Seconds waited for batches."""
 ELEMENTS = "tfmon_elements_"
@@ -29,7 +34,7 @@ ELEMENTS = "tfmon_elements_"
 
 
 class TensorFlowFeed(InputMeter):
-    """Adds up the waits and examples of the iterators that train functions read.
+    """Adds up the waits and examples of the iterators that graphs, or the train functions of Keras, read.
 
     Thread: the one that trains. There is one in a process: its variables stay in the graphs that were traced with
     it.
@@ -38,125 +43,106 @@ class TensorFlowFeed(InputMeter):
     def __init__(self) -> None:
         import tensorflow as tf
 
+        super().__init__()
         self._tf = tf
-        self._kinds: set[type] = set()
-        self._following = False
+        self.follows = 0
+        """The thread that runs a train function of Keras, whose pulls are counted in or out of a graph; or 0."""
+        self.avoided = ""
+        """Why no graph may be counted that Keras traces now; empty where one may."""
         self.busy = False
         """True while a batch is being counted."""
         self._broken = False
         """True once a batch could not be counted: the sums are not known then."""
-        self._eager_waited_s, self._eager_examples = 0.0, 0
-        self._elements: dict[int, Any] = {}
-        self._waited = self._make(WAITED, tf.float64)
+        self._waited_ns = self._examples = 0
+        self._sums: dict[str, Any] = {}
 
     def totals(self) -> tuple[int, int] | None:
         """Return nanoseconds waited for batches, and examples, since the start; None if they are not known."""
         if self._broken:
             return None
-        waited_s = self._eager_waited_s + float(self._read(self._waited, self._tf.float64))
-        examples = self._eager_examples
-        for each, variable in self._elements.items():
-            examples += int(self._read(variable, self._tf.int64)) // each
-        return int(waited_s * 1e9), examples
-
-    def follow(self, iterator: Any) -> None:  # noqa: ANN401
-        """Count the batches of this iterator, and of no other, until `follow(None)`."""
-        self._following = iterator is not None
-        kind = type(iterator)
-        if iterator is None or kind in self._kinds or not hasattr(kind, "get_next"):
-            return
-        self._kinds.add(kind)
-        for name in ("__next__", "get_next", "get_next_as_optional"):
-            if hasattr(kind, name):
-                setattr(kind, name, self._counted(getattr(kind, name), optional=name == "get_next_as_optional"))
-
-    def _counted(self, own: Any, *, optional: bool) -> Any:  # noqa: ANN401
-        def counted(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            following, self._following = self._following, False
-            try:
-                if not following:
-                    return own(iterator, *args, **kwargs)
-                return self.counted(own, iterator, args, kwargs, optional=optional)
-            except BaseException as error:
-                unseen(error)
-                raise
-            finally:
-                self._following = following
-
-        return counted
+        tf, waited_ns, examples = self._tf, self._waited_ns, self._examples
+        with tf.device("CPU:0"):
+            for name, variable in self._sums.items():
+                kind = tf.float64 if name == WAITED else tf.int64
+                added = tf.raw_ops.ReadVariableOp(resource=variable, dtype=kind).numpy()
+                if name == WAITED:
+                    waited_ns += int(added * 1e9)
+                else:
+                    examples += int(added) // int(name.removeprefix(ELEMENTS))
+        return waited_ns, examples
 
     def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:  # noqa: ANN401
         """Return what `own(iterator, …)` gives, and count it; an iterator that it reads inside is not counted."""
-        tf = self._tf
+        tf, began = self._tf, None
         self.busy = True
         try:
-            with tf.device("CPU:0"):
-                began = tf.timestamp()
-            with tf.control_dependencies([began]):
+            began_ns = time.monotonic_ns()
+            with hooks:
+                if tf.inside_function():
+                    began = self._begin()
+            with tf.control_dependencies(began or []):
                 given = own(iterator, *args, **kwargs)
-            try:
-                return self._add(began, given, optional=optional)
-            except Exception:  # noqa: BLE001 - the script must go on without a count
-                self._broken = True
-                return given
+            counted = None
+            with hooks:
+                if began is not None:
+                    counted = self._add(began, given, optional=optional)
+                elif not tf.inside_function():
+                    self._waited_ns += time.monotonic_ns() - began_ns
+                    if not optional or given.has_value():
+                        self._examples += rows_of(given.get_value() if optional else given)
+                    counted = given
+            self._broken |= counted is None
+            return given if counted is None else counted
         finally:
             self.busy = False
 
-    def _add(self, began: Any, given: Any, *, optional: bool) -> Any:  # noqa: ANN401
+    def _begin(self) -> list[Any] | None:
+        """Return the time stamp before a pull if one may be taken; None where nothing may be counted."""
+        tf, reason = self._tf, self.avoided or cannot_run()
+        if reason:
+            self.unknown.update(examples=reason, input=reason)
+            return None
+        if deterministic():
+            self.unknown.update(input=DETERMINISTIC)
+            return []
+        with tf.name_scope(SCOPE), tf.device("CPU:0"):
+            return [tf.timestamp()]
+
+    def _add(self, began: list[Any], given: Any, *, optional: bool) -> Any:  # noqa: ANN401
         """Add up a batch, and return it; where possible as a tensor that is ready once the sums are."""
         tf = self._tf
         first = None if optional else _first(tf, given)
-        after = given.has_value() if optional else tf.nest.flatten(given, expand_composites=True)[0]
-        with tf.device("CPU:0"), tf.control_dependencies([after]):
-            waited = tf.timestamp() - began
-        if optional:
-            # Both branches must return the same kind of number, so this counts examples, not elements.
-            length = tf.cond(after, lambda: self._length(given.get_value()), lambda: tf.constant(0, tf.int64))
-            elements, each = length, 1
-        elif first is not None and tf.inside_function():
-            elements, each = _size(tf, first)
-        else:
-            elements, each = self._length(given), 1
-        if not tf.inside_function():
-            self._eager_waited_s += float(waited)
-            self._eager_examples += int(elements)
-            return given
-        if each not in self._elements:
-            self._elements[each] = self._make(f"{ELEMENTS}{each}", tf.int64)
-        added = [self._add_to(WAITED, waited), self._add_to(f"{ELEMENTS}{each}", elements)]
-        if first is None:
-            return given
-        with tf.control_dependencies(added), _beside(tf, first):
-            counted = tf.identity(first)
+        with tf.name_scope(SCOPE):
+            after = given.has_value() if optional else tf.nest.flatten(given, expand_composites=True)[0]
+            added = []
+            if began:
+                with tf.device("CPU:0"), tf.control_dependencies([after]):
+                    added = [self._add_to(WAITED, tf.timestamp() - began[0])]
+            if optional:
+                # Both branches must return the same kind of number, so this counts examples, not elements.
+                elements = tf.cond(after, lambda: _length(tf, given.get_value()), lambda: tf.constant(0, tf.int64))
+                added.append(self._add_to(f"{ELEMENTS}1", elements))
+            elif first is None:
+                self.unknown.update(examples="the batches hold no tensor")
+            else:
+                elements, each = _size(tf, first) if isinstance(first, tf.Tensor) else (_length(tf, given), 1)
+                added.append(self._add_to(f"{ELEMENTS}{each}", elements))
+            if not isinstance(first, tf.Tensor):
+                return given
+            with tf.control_dependencies(added), _beside(tf, first):
+                counted = tf.identity(first)
         leaves = [counted if leaf is first else leaf for leaf in tf.nest.flatten(given)]
         return tf.nest.pack_sequence_as(given, leaves)
 
-    def _length(self, batch: Any) -> Any:  # noqa: ANN401
-        """Return the first dimension of a batch, over all replicas where it is split up."""
-        tf = self._tf
-        first = tf.nest.flatten(batch)[0]
-        parts = getattr(first, "values", None)
-        parts = parts if isinstance(parts, tuple) else (first,)
-        lengths = [_rows(tf, tf.nest.flatten(part)[0]) for part in parts]
-        return tf.add_n(lengths) if len(lengths) > 1 else lengths[0]
-
-    # ------------------------------------------------------------ variables; a strategy replaces a tf.Variable
-
-    def _make(self, name: str, dtype: Any) -> Any:  # noqa: ANN401
-        tf = self._tf
-        with tf.init_scope(), tf.device("CPU:0"):
-            variable = tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name=name)
-            tf.raw_ops.AssignVariableOp(resource=variable, value=tf.zeros([], dtype))
-        return variable
-
-    def _read(self, variable: Any, dtype: Any) -> Any:  # noqa: ANN401
-        with self._tf.device("CPU:0"):
-            return self._tf.raw_ops.ReadVariableOp(resource=variable, dtype=dtype).numpy()
-
     def _add_to(self, name: str, value: Any) -> Any:  # noqa: ANN401
-        tf = self._tf
+        """Add a value to a variable of this name; not to a tf.Variable, which a strategy would replace."""
+        tf, kind = self._tf, value.dtype
+        if name not in self._sums:
+            with tf.init_scope(), tf.device("CPU:0"):
+                variable = self._sums[name] = tf.raw_ops.VarHandleOp(dtype=kind, shape=[], shared_name=name)
+                tf.raw_ops.AssignVariableOp(resource=variable, value=tf.zeros([], kind))
         with tf.device("CPU:0"):
-            variable = tf.raw_ops.VarHandleOp(dtype=value.dtype, shape=[], shared_name=name)
+            variable = tf.raw_ops.VarHandleOp(dtype=kind, shape=[], shared_name=name)
             return tf.raw_ops.AssignAddVariableOp(resource=variable, value=value)
 
 
@@ -166,10 +152,61 @@ def the_feed() -> TensorFlowFeed:
     return TensorFlowFeed()
 
 
+# ---------------------------------------------------------------- whether operations can run
+
+DETERMINISTIC = "determinism is on"
+
+
+def deterministic() -> bool:
+    """Return whether TensorFlow refuses what is not deterministic, such as a time stamp."""
+    from tensorflow.python.framework import config
+
+    return bool(config.is_op_determinism_enabled())
+
+
+def cannot_run() -> str:
+    """Return why operations of tfmon may not be in the graph that is built now; empty where they may."""
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import summary_ops_v2
+    from tensorflow.python.saved_model import save_context
+
+    with ops.init_scope():
+        by_session = not context.executing_eagerly()
+    graph = ops.get_default_graph()
+    while graph is not None and not getattr(graph, "name", "").startswith("Dataset_"):
+        graph = getattr(graph, "outer_graph", None)
+    for reason, holds in (
+        ("a session runs the graph that reads the batches", by_session),
+        ("a pipeline of tf.data reads the batches", graph is not None),
+        ("functions may run on other machines", context.context()._server_def is not None),
+        ("TensorFlow logs where operations run", logs_operations()),
+        ("the function is being exported", save_context.in_save_context()),
+        ("tf.summary traces the graph", summary_ops_v2._current_trace_context is not None),
+    ):
+        if holds:
+            return reason
+    return ""
+
+
+# ---------------------------------------------------------------- the size of a batch
+
+
 def _first(tf: Any, given: Any) -> Any:  # noqa: ANN401
-    """Return the first tensor of a batch; None if it is ragged, sparse or split over replicas."""
-    first = tf.nest.flatten(given)[0]
-    return first if isinstance(first, tf.Tensor) else None
+    """Return the first part of a batch that is a tensor of any kind, or split over replicas; None for none."""
+    kinds = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)
+    leaves = tf.nest.flatten(given)
+    known = (leaf for leaf in leaves if isinstance(leaf, kinds) or isinstance(getattr(leaf, "values", 0), tuple))
+    return next(known, None)
+
+
+def _length(tf: Any, batch: Any) -> Any:  # noqa: ANN401
+    """Return the first dimension of a batch, over all replicas where it is split up."""
+    first = _first(tf, batch)
+    parts = getattr(first, "values", None)
+    parts = parts if isinstance(parts, tuple) else (first,)
+    lengths = [_rows(tf, tf.nest.flatten(part)[0]) for part in parts]
+    return tf.add_n(lengths) if len(lengths) > 1 else lengths[0]
 
 
 def _size(tf: Any, tensor: Any) -> tuple[Any, int]:  # noqa: ANN401
@@ -183,17 +220,16 @@ def _size(tf: Any, tensor: Any) -> tuple[Any, int]:  # noqa: ANN401
 
 
 def _rows(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
-    """Return the first dimension of a tensor of any kind."""
+    """Return the first dimension of a tensor of any kind; 1 for a scalar."""
     if isinstance(tensor, tf.RaggedTensor):
         return tf.cast(tensor.nrows(), tf.int64)
     if isinstance(tensor, tf.SparseTensor):
         return tensor.dense_shape[0]
     with _beside(tf, tensor):
-        return tf.shape(tensor, out_type=tf.int64)[0]
+        shape = tf.shape(tensor, out_type=tf.int64)
+        return shape[0] if tensor.shape.rank else tf.reduce_prod(shape[:1])
 
 
 def _beside(tf: Any, tensor: Any) -> Any:  # noqa: ANN401
     """Return a scope that puts operations on a tensor's device: a batch must not be copied to be counted."""
-    if tf.inside_function():
-        return tf.compat.v1.get_default_graph().colocate_with(tensor.op)
-    return tf.device(tensor.device)
+    return tf.compat.v1.get_default_graph().colocate_with(tensor.op)

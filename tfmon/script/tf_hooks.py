@@ -20,8 +20,9 @@ from typing import Any
 from tfmon.script import hooking
 from tfmon.script.hooking import Hooks, hidden, unseen
 from tfmon.script.learning_rate import LoopOptimizers
-from tfmon.script.looking import first_of, iterations_of, variables_in
-from tfmon.script.marks import MARK, UNTRAINED, Mark, mark_of, mark_training, marks_around
+from tfmon.script.looking import first_of, iterations_of, logs_operations, variables_in
+from tfmon.script.marks import MARK, UNTRAINED, Mark, Variables, mark_of, mark_training, marks_around
+from tfmon.script.sources import nothing
 from tfmon.script.steps import StepWatcher
 from tfmon.script.tf_pulls import PullHooks
 
@@ -37,7 +38,7 @@ class TensorFlowHooks:
     def __init__(self, watcher: StepWatcher, hooks: Hooks) -> None:
         self.watcher, self.hooks = watcher, hooks
         self._pulls = PullHooks(watcher, hooks)
-        self._sources: dict[int, Any] = {}
+        self._sources = Variables()
         self._target: Any = None
         self._depth = 0
         self.optimizers = LoopOptimizers()
@@ -80,7 +81,7 @@ class TensorFlowHooks:
     # ------------------------------------------------------------ updates
 
     def _call(self, own: Any) -> Any:  # noqa: ANN401
-        watcher = self.watcher
+        watcher, hooks = self.watcher, self.hooks
 
         def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:  # noqa: ANN401
             try:
@@ -89,15 +90,16 @@ class TensorFlowHooks:
                     return own(function, tensor_inputs, captured_inputs)
                 bundle = watcher.bundle
                 if (
-                    function is bundle.next_function
+                    function is bundle.next_function()
                     and bundle.traces.count == bundle.traced
                     and get_ident() == bundle.thread
                 ):
-                    bundle.next_function, bundle.busy = None, True
+                    bundle.next_function, bundle.busy = nothing, True
                     try:
                         result = own(function, tensor_inputs, captured_inputs)
                     except BaseException:
-                        watcher.catch_up()
+                        with hooks:
+                            watcher.catch_up()
                         raise
                     bundle.updated_ns = monotonic_ns()
                     loss: Any = result if mark.loss_path is not None else None
@@ -107,12 +109,10 @@ class TensorFlowHooks:
                     bundle.next_pull, bundle.busy = bundle.pull, False
                     return result
                 begun = False
-                try:
+                with hooks:
                     if mark is None:
                         mark = mark_of(function)
                     begun = mark is not UNTRAINED and self._call_begins(mark)
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    self.hooks.failure(error)
                 if not begun:
                     return own(function, tensor_inputs, captured_inputs)
                 try:
@@ -120,10 +120,8 @@ class TensorFlowHooks:
                 except BaseException:
                     watcher.update_fails()
                     raise
-                try:
+                with hooks:
                     self._call_ends(function, mark, result, tensor_inputs)
-                except Exception as error:  # noqa: BLE001
-                    self.hooks.failure(error)
                 return result
             except BaseException as error:
                 unseen(error)
@@ -138,16 +136,16 @@ class TensorFlowHooks:
             return False
         if not self._eager():
             if mark.trains:
-                mark_training(self._graph(), mark.optimizer, loops=mark.loops)
+                mark_training(self._graph(), mark.optimizer(), loops=mark.loops)
             return False
-        if not watcher.here:
-            return False
+        if not watcher.here or (mark.loops and logs_operations()):
+            return False  # a loop inside of a graph is counted by reading a variable
         if not mark.trains:
-            self._sources = dict(mark.sources)
+            self._sources = mark.sources
             if mark.pulls and watcher.lane is not None:
                 watcher.lane.take_feed()
             return True
-        return watcher.update_begins(mark, iterations_of(mark.optimizer) if mark.loops else None)
+        return watcher.update_begins(mark, iterations_of(mark.optimizer()) if mark.loops else None)
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:  # noqa: ANN401
         loss = mark.loss_in(result)
@@ -163,17 +161,15 @@ class TensorFlowHooks:
         def apply(optimizer: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             outermost = begun = False
             try:
-                try:
+                with self.hooks:
                     outermost = not self._depth and not self.hooks.off
                     if outermost and not self._eager():
                         mark_training(self._graph(), optimizer)
                         self._saw(optimizer)
                     elif outermost and self.watcher.here:
-                        self._sources = {}
+                        self._sources = Variables()
                         self._saw(optimizer)
                         begun = self.watcher.update_begins(id(optimizer))
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    self.hooks.failure(error)
                 self._depth += begun
                 if begun or not outermost or self._eager():
                     result = own(optimizer, *args, **kwargs)
@@ -197,15 +193,14 @@ class TensorFlowHooks:
         def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             begun = False
             try:
-                if self._sources and id(variable) in self._sources:
-                    try:
-                        self._sources = {}
-                        if not self._eager():
-                            mark_training(self._graph(), None)
-                        elif not self._depth:
-                            begun = self.watcher.update_begins(0)
-                    except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                        self.hooks.failure(error)
+                if self._sources:
+                    with self.hooks:
+                        if self._sources.has(variable):
+                            self._sources = Variables()
+                            if not self._eager():
+                                mark_training(self._graph(), None)
+                            elif not self._depth:
+                                begun = self.watcher.update_begins(0)
                 result = own(variable, *args, **kwargs)
                 if begun:
                     self._end_update(scaled=False)
@@ -222,12 +217,10 @@ class TensorFlowHooks:
         def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             eager = True
             try:
-                try:
+                with self.hooks:
                     eager = self._eager()
                     if not self.hooks.off and not self._depth and (not eager or self.watcher.here):
                         self._differentiated(target, sources, eager=eager)
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    self.hooks.failure(error)
                 if eager:
                     return own(tape, target, sources, *args, **kwargs)
                 with hidden():
@@ -241,18 +234,16 @@ class TensorFlowHooks:
     def _differentiated(self, target: Any, sources: Any, *, eager: bool) -> None:  # noqa: ANN401
         if eager:
             self._target = first_of(target)
-        found = {id(one): one for one in variables_in(sources)}
-        self._sources = found
+        self._sources = Variables()
+        self._sources.add(variables_in(sources))
         if not eager:
             for mark, _ in marks_around(self._graph()):
-                mark.sources.update(found)
+                mark.sources.update(self._sources)
 
     def _end_update(self, *, scaled: bool) -> None:
         loss, self._target = self._target, None
-        try:
+        with self.hooks:
             self.watcher.update_ends(None if scaled else loss, 0)
-        except Exception as error:  # noqa: BLE001
-            self.hooks.failure(error)
 
     def _saw(self, optimizer: Any) -> None:  # noqa: ANN401
         if not (self.watcher.off or self.watcher.aside) and self.watcher.mine:

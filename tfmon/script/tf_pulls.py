@@ -78,8 +78,9 @@ class PullHooks:
                 return given
             except BaseException as error:
                 if noted:
-                    watcher.catch_up()
-                    watcher.pull_fails(bundle.source, ended=ends_data(error))
+                    with hooks:
+                        watcher.catch_up()
+                        watcher.pull_fails(bundle.source, ended=ends_data(error))
                 unseen(error)
                 raise
 
@@ -91,38 +92,38 @@ class PullHooks:
         def pull(iterator: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             source = feed = None
             try:
-                try:
-                    if not hooks.off and not self._eager():
-                        feed = self._traced_feed()
-                    elif not hooks.off and not optional:
-                        source = watcher.pull_begins(iterator)
-                except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-                    hooks.failure(error)
+                with hooks:
+                    if not hooks.off:
+                        feed = self._feed_here()
+                        if feed is None and not optional and self._eager():
+                            source = watcher.pull_begins(iterator)
                 if feed is not None:
                     with hidden():
                         return feed.counted(own, iterator, args, kwargs, optional=optional)
                 given = own(iterator, *args, **kwargs)
                 if source is not None:
-                    try:
+                    with hooks:
                         watcher.pull_ends(source, rows_of(given))
-                    except Exception as error:  # noqa: BLE001
-                        hooks.failure(error)
                 return given
             except BaseException as error:
                 if source is not None:
-                    watcher.pull_fails(source, ended=ends_data(error))
+                    with hooks:
+                        watcher.pull_fails(source, ended=ends_data(error))
                 unseen(error)
                 raise
 
         return pull
 
-    def _traced_feed(self) -> TensorFlowFeed | None:
-        """Return what counts the batches that a graph pulls itself; None if another watcher counts them."""
-        if self.watcher.off or self.watcher.aside:
-            return None
-        feed = self.feed = the_feed()
+    def _feed_here(self) -> TensorFlowFeed | None:
+        """Return what counts a batch that Keras pulls, or the graph that is built now; None for an eager loop."""
+        feed = the_feed()
         if feed.busy:
             return None
+        if feed.follows == get_ident():
+            return feed
+        if self.watcher.off or self.watcher.aside or self._eager():
+            return None
+        self.feed = feed
         if self.watcher.lane is not None:
             self.watcher.lane.feed = feed
         for mark, _ in marks_around(self._graph()):

@@ -74,9 +74,7 @@ def begin() -> None:
     """Watch this process from now on, and send at its end what its lane has not sent."""
     import atexit
 
-    from tfmon.script.hooking import wanted
-
-    if wanted():
+    if os.environ.get("TFMON_HOOKS", "").strip().lower() not in ("off", "0", "no", "false"):
         atexit.register(tell_rest)
         sys.addaudithook(hear)
 
@@ -102,9 +100,15 @@ def take() -> dict[str, str]:
 
 def tell_rest() -> None:
     """Send what is left as the process ends, unless it is the lane, which has sent it."""
-    taken = list(take().items())
-    if not taken:
+    try:
+        taken = list(take().items())
+        if taken:
+            _send(taken)
+    except Exception:  # noqa: BLE001 - nobody hears the script's end otherwise
         return
+
+
+def _send(taken: list[tuple[str, str]]) -> None:
     import time
 
     from tfmon.model.codec import encode_message

@@ -13,7 +13,7 @@ from tfmon.model.codec import encode_message
 from tfmon.model.lane_events import NotMeasured
 from tfmon.model.lane_pipes import is_open, read_pipes
 from tfmon.script import process
-from tfmon.script.hooking import Hooks, wanted
+from tfmon.script.hooking import hooks, wanted
 from tfmon.script.steps import StepWatcher
 
 if TYPE_CHECKING:
@@ -47,9 +47,8 @@ def loaded(module: Any) -> None:  # noqa: ANN401
         pipeline = Pipeline(hooks, process.joined, watcher)
         watcher.trains = pipeline.trains
         pipeline.install()
-        os.register_at_fork(after_in_child=watcher.retire)
-        return
-    if module.__name__ in ("torch", "jax"):
+        os.register_at_fork(after_in_child=hooks.guard(watcher.retire))
+    if module.__name__ in ("tensorflow", "torch", "jax"):
         from tfmon.script.others import OtherLibrary
 
         OtherLibrary(_not_reported).watch(module)
@@ -89,7 +88,7 @@ def _join() -> Lane | None:
         _tensorflow.joined(lane)
     if pipeline is not None:
         pipeline.joined(lane)
-    atexit.register(watcher.finish)
+    atexit.register(hooks.guard(watcher.finish))
     return lane
 
 
@@ -118,4 +117,4 @@ def _hooks_failed(reason: str) -> None:
 
 
 watcher = StepWatcher(_join)
-hooks = Hooks(_hooks_failed, watcher.forget)
+hooks.failed, hooks.reset = _hooks_failed, watcher.forget

@@ -16,14 +16,24 @@ from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
 from tfmon.model.codec import CodecError, decode_request, encode_message
-from tfmon.model.lane_events import FromLane
+from tfmon.model.lane_events import FromLane, LaneFailed
 from tfmon.model.requests import Request, Stop
+from tfmon.model.threads import Failed, call_later, start_thread
 
 GRACE_S = 1.0
 """How long the loop may take to end by itself after Stop; a trace or an import cannot be interrupted."""
 PR_SET_PDEATHSIG = 1
 """Source: <linux/prctl.h>."""
 Message = TypeVar("Message")
+
+
+def identity(fd: int) -> tuple[int, int] | None:
+    """Return which file a descriptor is; None if it is closed. A script may close ours, and reuse its number."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 class Reporter:
@@ -33,38 +43,52 @@ class Reporter:
     order. A window is only sent while nothing is kept: if it is refused, the caller's next window covers more. So
     a slow monitor costs resolution, never training time and never data.
 
-    Thread: the loop's thread only.
+    Thread: any.
     """
 
     def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
         """Write to `fd`; `end` is called with an exit code when nobody reads it any more."""
         os.set_blocking(fd, False)
-        self._fd = fd
+        self._fd, self._file = fd, identity(fd)
         self._end = end or exit_now
         self._unsent = b""
+        self._lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
         """Send an event that must arrive."""
-        self._unsent += encode_message(event)
-        self._flush()
+        with self._lock:
+            self._unsent += encode_message(event)
+            self._flush()
 
     def offer(self, event: FromLane) -> bool:
         """Send an event if the pipe has room for it; return whether it was sent."""
-        self._flush()
-        if self._unsent:
-            return False
-        self._unsent = encode_message(event)
-        self._flush()
-        return True
+        with self._lock:
+            self._flush()
+            if self._unsent:
+                return False
+            self._unsent = encode_message(event)
+            self._flush()
+            return True
 
     def drain(self, timeout_s: float) -> None:
         """Wait until everything is sent, at most `timeout_s`; for the last events of a child."""
         deadline = time.monotonic() + timeout_s
         while self._unsent and (left := deadline - time.monotonic()) > 0:
-            select.select([], [self._fd], [], left)
-            self._flush()
+            with self._lock:
+                self._flush()
+                if self._unsent:
+                    select.select([], [self._fd], [], left)
+
+    def fail(self, message: str, kind: str = "error", hint: str = "") -> None:
+        """Report why the lane cannot go on, and end the process."""
+        self.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
+        self.drain(timeout_s=1.0)
+        self._end(1)
 
     def _flush(self) -> None:
+        if self._unsent and identity(self._fd) != self._file:
+            self._unsent = b""
+            self._end(0)
         while self._unsent:
             try:
                 self._unsent = self._unsent[os.write(self._fd, self._unsent) :]
@@ -75,40 +99,48 @@ class Reporter:
                 self._end(0)
 
 
-class Inbox(threading.Thread):
-    """Reads requests until the pipe ends, and ends the process then: a lane does not outlive its monitor."""
+def start_inbox(
+    fd: int,
+    deliver: Callable[[Request], None],
+    failed: Failed,
+    end: Callable[[int], None] | None = None,
+    start: Callable[[str, Callable[[], object], Failed], threading.Thread | None] = start_thread,
+) -> threading.Thread | None:
+    """Return the thread that delivers the requests that come on `fd`, and ends the process when the pipe ends.
 
-    def __init__(
-        self, fd: int, deliver: Callable[[Request], None], end: Callable[[int], None] | None = None
-    ) -> None:
-        """Read `fd`; `end`, if given, ends the process instead, and leaves the rest of its group alone."""
-        super().__init__(name="tfmon-inbox", daemon=True)
-        self._fd = fd
-        self._deliver = deliver
-        self._end = end or exit_now
-        self._ends_group = end is None
+    A lane does not outlive its monitor. Unreadable lines are skipped, because a newer monitor may say more.
 
-    def run(self) -> None:
-        """Deliver every request; skip unreadable lines, because a newer monitor may say more."""
-        rest = b""
-        while chunk := os.read(self._fd, 65_536):
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                self._handle(line)
-        if self._ends_group:
-            end_group()
-        self._end(0)
+    Args:
+        fd: The request pipe.
+        deliver: Takes each request, in that thread.
+        failed: Takes the reason if the thread dies.
+        end: Ends the process instead, and leaves the rest of its group alone.
+        start: Starts the thread.
+    """
+    file = identity(fd)
 
-    def _handle(self, line: bytes) -> None:
+    def take(line: bytes) -> None:
         try:
             request = decode_request(line)
         except CodecError:
             return
-        self._deliver(request)
-        if isinstance(request, Stop):
-            timer = threading.Timer(GRACE_S, self._end, (0,))
-            timer.daemon = True
-            timer.start()
+        deliver(request)
+        if isinstance(request, Stop) and end is None:
+            call_later("tfmon-stop", GRACE_S, lambda: exit_now(0), failed)
+
+    def read() -> None:
+        rest = b""
+        while chunk := os.read(fd, 65_536) if identity(fd) == file else b"":
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                take(line)
+        if identity(fd) != file:
+            return  # the script has closed it, and its number may be another file's
+        if end is None:
+            end_group()
+        (end or exit_now)(0)
+
+    return start("tfmon-inbox", read, failed)
 
 
 class Mailbox(Generic[Message]):

@@ -17,12 +17,12 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from tfmon.model.knobs import KnobError
-from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed, LibrariesLoaded, PhaseEntered, Prepared
+from tfmon.model.lane_events import PROTOCOL, Built, Hello, LibrariesLoaded, PhaseEntered, Prepared
 from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
 from tfmon.model.requests import Assign, Prepare, Stop
 from tfmon.model.surroundings import differences
 from tfmon.trainer import runtime
-from tfmon.trainer.channel import Inbox, Mailbox, Reporter, die_with_parent, exit_now
+from tfmon.trainer.channel import Mailbox, Reporter, die_with_parent, exit_now, start_inbox
 from tfmon.trainer.pipeline import MemoryShortageError
 from tfmon.trainer.scenario import ScenarioError, load
 
@@ -58,23 +58,23 @@ def run(metric_fd: int, knob_fd: int) -> None:
         unlike=differences(os.environ),
     )
     reporter.send(hello)
-    Inbox(knob_fd, mailbox.post).start()
-    code = 0
+    start_inbox(knob_fd, mailbox.post, reporter.fail)
     try:
         _live(mailbox, reporter)
     except Failure as failure:
-        code = 1
-        reporter.send(
-            LaneFailed(at_ns=time.monotonic_ns(), kind=failure.kind, message=failure.message, hint=failure.hint)
-        )
-        reporter.drain(timeout_s=1.0)
-    _exit(code)
+        _flush()
+        reporter.fail(failure.message, failure.kind, failure.hint)
+    _exit()
 
 
-def _exit(code: int) -> NoReturn:
+def _flush() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    exit_now(code)
+
+
+def _exit() -> NoReturn:
+    _flush()
+    exit_now(0)
 
 
 def print_stacks_on_signal() -> bool:
@@ -141,7 +141,7 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
     Loop(pipelines, steps, assign, mailbox, reporter).run()
     # The process exits while pipelines and models are alive: destroying them takes up to a second.
-    _exit(0)
+    _exit()
 
 
 def _import_tensorflow(load: Callable[[], Loaded]) -> Loaded:

@@ -83,7 +83,7 @@ class Loop(LaneControl):
         self._shares = ComputingShares(assign.device)
         self._calls_ns: deque[float] = deque(maxlen=WINDOWS)
         self._builder = SetupBuilder(
-            pipelines, steps, lambda number, setup: mailbox.post(SetupReady(number, setup))
+            pipelines, steps, lambda number, setup: mailbox.post(SetupReady(number, setup)), reporter.fail
         )
         setup = self._builder.build(self.settings)
         assert setup.feed is not None and setup.step is not None

@@ -11,6 +11,7 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -50,22 +51,15 @@ def load_yielding(load: Callable[[], None] = load_everything) -> bool:
     """
     import numpy  # noqa: F401
 
-    failure: list[BaseException] = []
-
-    def work() -> None:
+    def work() -> int:
         if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_NICE)
-        try:
-            load()
-        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
-            failure.append(error)
+        load()
+        return threading.get_native_id()
 
-    loader = threading.Thread(target=work, name="tfmon-loader")
-    loader.start()
-    loader.join()
-    if failure:
-        raise failure[0]
-    return len({nice for thread, nice in _priorities() if thread != loader.native_id}) <= 1
+    with ThreadPoolExecutor(1, "tfmon-loader") as pool:
+        loader = pool.submit(work).result()
+    return len({nice for thread, nice in _priorities() if thread != loader}) <= 1
 
 
 def _priorities() -> Iterator[tuple[int, int]]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import itertools
 import queue
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings
+from tfmon.model.threads import Failed, start_thread
 from tfmon.trainer.pipeline import BatchFeed, Pipelines
 from tfmon.trainer.replicas import Replicas
 from tfmon.trainer.scenario import Scenario, ScenarioError
@@ -125,11 +125,10 @@ class Setup:
     step: Callable[..., Any] | None
 
 
-class _Worker(threading.Thread):
-    """Runs jobs, the urgent ones first, and those of equal urgency in their order."""
+class _Worker:
+    """Runs jobs in a thread, the urgent ones first, and those of equal urgency in their order."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name=name, daemon=True)
+    def __init__(self) -> None:
         self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
         self._numbers = itertools.count()
         self._ticks = self._seen_ticks = 0
@@ -150,7 +149,7 @@ class _Worker(threading.Thread):
         self._seen_ticks = ticks - ticks % 2
         return ticks != seen
 
-    def run(self) -> None:
+    def work(self) -> None:
         """Work until the process ends."""
         while True:
             job = self._jobs.get()[2]
@@ -170,20 +169,32 @@ class SetupBuilder:
     """
 
     def __init__(
-        self, pipelines: Pipelines, steps: Steps, deliver: Callable[[int, Setup | BaseException], None]
+        self,
+        pipelines: Pipelines,
+        steps: Steps,
+        deliver: Callable[[int, Setup | BaseException], None],
+        failed: Failed,
     ) -> None:
-        """Build with `pipelines` and `steps`; `deliver` takes the number of a request and its setup or error."""
+        """Build with `pipelines` and `steps`.
+
+        Args:
+            pipelines: Makes the input.
+            steps: Makes the step.
+            deliver: Takes the number of a request and its setup or error.
+            failed: Takes the reason if a thread dies.
+        """
         self._pipelines = pipelines
         self._steps = steps
         self._deliver = deliver
         self._settings: Settings | None = None
         """Those of the setup that was built last."""
-        self._building, self._discarding = self._workers = _Worker("tfmon-build"), _Worker("tfmon-discard")
+        self._failed = failed
+        self._building, self._discarding = self._workers = _Worker(), _Worker()
 
     def start(self) -> None:
         """Start the threads."""
-        for worker in self._workers:
-            worker.start()
+        start_thread("tfmon-build", self._building.work, self._failed)
+        start_thread("tfmon-discard", self._discarding.work, self._failed)
 
     @property
     def idle(self) -> bool:

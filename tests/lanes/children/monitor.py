@@ -12,8 +12,7 @@ from tfmon.lanes.local import LocalProcess
 from tfmon.lanes.reader import PipeReader
 
 heard = threading.Event()
-reader = PipeReader()
-reader.start()
+reader = PipeReader(sys.exit)
 script = Path(__file__).with_name("speaker.py")
 child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda *_: heard.set(), script)
 reader.watch(child)

@@ -18,7 +18,7 @@ from tfmon.model.codec import encode_message
 from tfmon.model.lane_events import PROTOCOL, Hello, PhaseEntered, Profiled
 from tfmon.model.requests import Request, TakeProfile
 from tfmon.model.surroundings import differences
-from tfmon.trainer.channel import Inbox
+from tfmon.trainer.channel import start_inbox
 
 METRICS, KNOBS = int(sys.argv[1]), int(sys.argv[2])
 FOREVER = threading.Event()
@@ -106,7 +106,7 @@ def nothing_for_ever() -> None:
 
 def a_listener() -> None:
     """Wait as a real child does: until Stop, or until the monitor's end of the pipe is gone."""
-    Inbox(KNOBS, lambda request: None).start()
+    start_inbox(KNOBS, lambda request: None, sys.exit)
     write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
     FOREVER.wait()
 
@@ -161,7 +161,7 @@ def a_profile() -> None:
             path.write_bytes(b"x" * 3_000_000)
             write(encode_message(Profiled(at_ns=0, folder=request.folder, path=str(path))))
 
-    Inbox(KNOBS, deliver).start()
+    start_inbox(KNOBS, deliver, sys.exit)
     write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
     FOREVER.wait()
 

@@ -37,7 +37,7 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.requests import Assign, Pause, Prepare, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
-from tfmon.trainer.channel import Inbox, Mailbox, Reporter, exit_now
+from tfmon.trainer.channel import Mailbox, Reporter, exit_now, start_inbox
 
 WINDOW_S = 0.01
 STEPS = 10
@@ -61,7 +61,7 @@ class FakeTrainer:
     def live(self) -> None:
         unlike = differences(os.environ)
         self.say(Hello, protocol=PROTOCOL, pid=os.getpid(), python=platform.python_version(), unlike=unlike)
-        Inbox(int(sys.argv[2]), self.mailbox.post).start()
+        start_inbox(int(sys.argv[2]), self.mailbox.post, self.reporter.fail)
         self.mailbox.wait()
         first = self.mailbox.take()
         if isinstance(first, Prepare):

@@ -115,7 +115,7 @@ _COLUMNS: tuple[tuple[str, Callable[[LaneAnalysis], float | None], Callable[[flo
     ("p99", lambda one: one.lane.steady.step_ms(0.99), units.milliseconds),
     ("first loss", lambda one: one.lane.first_loss, units.loss),
     ("last loss", lambda one: one.lane.last_loss, units.loss),
-    ("memory", lambda one: known(one.lane.private_bytes), units.memory),
+    ("memory", lambda one: known(one.lane.memory_bytes), units.memory),
     ("CPU", lambda one: one.lane.racing_cpu_pct.value, units.percent),
     ("GPU busy", lambda one: one.lane.racing_gpu_busy_pct.value, units.percent),
     ("GPU memory", lambda one: known(one.lane.gpu_memory_used_bytes), units.memory),
@@ -231,7 +231,7 @@ def _parts(shares: Shares) -> dict[str, float | None]:
     """Return the parts, which add up to 100; None for what is not known."""
     split = not isinstance(shares.device_pct, Missing) and not isinstance(shares.dispatch_pct, Missing)
     values = (
-        shares.input_pct, known(shares.copy_pct), known(shares.dispatch_pct) if split else None,
+        known(shares.input_pct), known(shares.copy_pct), known(shares.dispatch_pct) if split else None,
         known(shares.device_pct) if split else shares.step_pct, shares.retrace_pct, shares.sync_pct,
         shares.report_pct, shares.other_pct,
     )  # fmt: skip

@@ -18,26 +18,55 @@ PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 WATCHED = frozenset(("jax", "keras", "tensorflow", "tf_keras", "torch"))
 
 
+def monitors() -> "Any":  # noqa: ANN401
+    """Return the spec of the monitor's `tfmon`."""
+    from importlib.util import spec_from_file_location
+
+    start = os.path.join(PACKAGE, "__init__.py")  # noqa: PTH118
+    return spec_from_file_location("tfmon", start, submodule_search_locations=[PACKAGE])
+
+
+def is_users(spec: "Any") -> bool:  # noqa: ANN401
+    """Return whether what the script would import as `tfmon` is its own: a module, or a folder with modules."""
+    if spec is None:
+        return False
+    folders = list(spec.submodule_search_locations or ())
+    if any(os.path.exists(os.path.join(folder, "script", "site", "sitecustomize.py")) for folder in folders):  # noqa: PTH110, PTH118
+        return False  # tfmon is installed for the script, too
+    return bool(spec.origin) or any(name.endswith(".py") for folder in folders for name in os.listdir(folder))  # noqa: PTH208
+
+
+def say(what: str, reason: str) -> None:
+    """Report why something of a script is not measured; the reason is empty where all is well."""
+    try:
+        metrics, _, lock, token, _ = os.environ["TFMON_PIPES"].split(":")
+        if os.pread(int(lock), 64, 0).decode() != token:
+            return
+        import time
+
+        text = (
+            f'{{"v":2,"type":"NotMeasured","at_ns":{time.monotonic_ns()},"what":"{what}","reason":"{reason}"}}\n'
+        )
+        os.write(int(metrics), text.encode())
+    except (OSError, ValueError):  # closed, or another lane's
+        pass
+
+
 class Finder:
     """Finds the monitor's `tfmon`, and watches the libraries that train once they are loaded."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":  # noqa: ANN401
         """Return the spec of `tfmon` or of a watched library; None for any other module."""
-        if name == "tfmon":
-            from importlib.util import spec_from_file_location
-
-            start = os.path.join(PACKAGE, "__init__.py")  # noqa: PTH118
-            return spec_from_file_location("tfmon", start, submodule_search_locations=[PACKAGE])
-        if name not in WATCHED:
+        if name not in WATCHED and name != "tfmon":
             return None
-        for finder in sys.meta_path:
-            find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find is not None and finder is not self else None
-            if spec is not None:
-                if spec.loader is not None:
-                    spec.loader = Loader(spec.loader)
-                return spec
-        return None
+        finds = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not self)
+        specs = (find(name, path, target) for find in finds if find is not None)
+        spec = next((spec for spec in specs if spec is not None), None)
+        if name == "tfmon":
+            return spec if is_users(spec) else monitors()
+        if spec is not None and spec.loader is not None:
+            spec.loader = Loader(spec.loader)
+        return spec
 
 
 class Loader:
@@ -58,6 +87,12 @@ class Loader:
         module.__spec__.loader = module.__loader__ = self.own
         self.own.exec_module(module)
         try:
+            from importlib.util import find_spec
+
+            if is_users(find_spec("tfmon")):
+                sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
+                say("steps", "the script has a module named tfmon of its own, so it is not watched")
+                return
             from tfmon.script.watching import loaded
 
             loaded(module)
@@ -69,9 +104,12 @@ def watch_uses() -> None:
     """In a race of several lanes, remember which files and ports the script uses."""
     try:
         if os.environ.get("TFMON_LANES", "1") != "1":
-            from tfmon.script.uses import begin
-
-            begin()
+            # Not as a part of `tfmon`: the script may have a module of that name.
+            path = os.path.join(PACKAGE, "script", "uses.py")  # noqa: PTH118
+            module = type(sys)("_tfmon_uses")
+            sys.modules["_frozen_importlib_external"].SourceFileLoader("_tfmon_uses", path).exec_module(module)
+            sys.modules["_tfmon_uses"] = module
+            module.begin()
     except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
         os.environ["TFMON_UNWATCHED"] = f"uses: {error!r}"
 
@@ -89,8 +127,17 @@ def run_next_sitecustomize() -> None:
 
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
-if sys.version_info >= (3, 10) and os.environ.get("TFMON_PIPES"):
+if not os.environ.get("TFMON_PIPES"):
+    pass
+elif sys.version_info < (3, 10):  # noqa: UP036 - a script may run on any
+    say("steps", f"Python {sys.version.split()[0]} runs the script: tfmon needs 3.10 or newer")
+else:
+    say("python", "")
     sys.meta_path.insert(0, Finder())
     watch_uses()
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
+    try:  # noqa: SIM105 - contextlib is not loaded by now
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
+    except (AttributeError, OSError, ValueError):  # closed, or not a text file
+        pass
 run_next_sitecustomize()

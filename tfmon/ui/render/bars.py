@@ -227,8 +227,8 @@ def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
 def message_of(view: View, snapshot: Snapshot) -> str:
     """Return the message to show now, or a failure that the user has not seen; empty for none."""
     if view.stopping:
-        what = ending_line(snapshot) or "stopping the lanes…"
-        return f"{what}; {key_of('quit', view.keys)} again ends them at once"
+        again, ending = key_of("quit", view.keys), ending_line(snapshot)
+        return f"{ending}; {again} again: now" if ending else f"stopping the lanes… {again} again leaves at once"
     done = view.message_done is not None and view.message_done(snapshot)
     if snapshot.at_ns < view.message_until_ns and not done:
         return view.message

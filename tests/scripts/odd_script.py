@@ -1,0 +1,745 @@
+"""Trainings of many shapes in a process with oddities; run plain and in a lane by test_same_training.py.
+
+    python odd_script.py ODDITY,... SHAPE,...
+
+in a folder of its own: each shape writes its weights there, and prints what it has trained.
+"""
+
+# As in the scripts of users:
+# ruff: noqa: PTH103, PTH107, PTH118, PTH123, PTH208
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import gc
+import itertools
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+oddities, shapes = (argument.split(",") for argument in sys.argv[1:3])
+ENDS = {"exit-3": 3, "exit-text": "the script says so", "exit-true": True}
+ROWS, BATCH = 70, 16
+SHAPES: dict[str, Callable[[], object]] = {}
+ODDITIES: dict[str, Callable[[], object]] = {}
+
+
+def shape(run):
+    SHAPES[run.__name__] = run
+    return run
+
+
+def oddity(run):
+    ODDITIES[run.__name__] = run
+    return run
+
+
+# ---------------------------------------------------------------- oddities of a process
+
+
+@oddity
+def closes_descriptors():
+    os.closerange(3, 256)
+    global kept
+    kept = [open(f"own{number}.bin", "wb") for number in range(40)]  # noqa: SIM115 - they take the numbers
+
+
+@oddity
+def changes_folder():
+    os.makedirs("inside", exist_ok=True)
+    os.chdir("inside")
+
+
+@oddity
+def redirects_output():
+    os.dup2(os.open("redirected.txt", os.O_CREAT | os.O_WRONLY), 1)
+
+
+@oddity
+def low_recursion_limit():
+    sys.setrecursionlimit(900)
+
+
+@oddity
+def traces():
+    sys.settrace(lambda *_: None)
+
+
+@oddity
+def profiles():
+    sys.setprofile(lambda *_: None)
+
+
+@oddity
+def no_collector():
+    gc.disable()
+
+
+@oddity
+def eager_collector():
+    gc.set_threshold(300)
+
+
+@oddity
+def frozen_collector():
+    gc.freeze()
+
+
+@oddity
+def handles_signals():
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        signal.signal(number, lambda *_: print("signalled"))
+
+
+@oddity
+def ignores_pipes():
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+@oddity
+def exit_handlers():
+    for number in range(3):
+        atexit.register(print, "exit handler", number, flush=True)
+
+
+@oddity
+def exit_handler_fails():
+    atexit.register(lambda: 1 / 0)
+
+
+@oddity
+def forks():
+    def fork():
+        child = os.fork()
+        if not child:
+            os._exit(5)
+        print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    between.append(fork)
+
+
+@oddity
+def forks_and_trains():
+    def fork():
+        child = os.fork()
+        if not child:
+            try:
+                SHAPES["eager_loop"]()
+            finally:
+                os._exit(6)
+        print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    before.append(fork)
+
+
+@oddity
+def many_threads():
+    stop = threading.Event()
+    for _ in range(8):
+        threading.Thread(target=stop.wait, daemon=True).start()
+    atexit.register(stop.set)
+
+
+@oddity
+def counts_threads():
+    at_end.append(lambda: print("threads", sorted(thread.name for thread in threading.enumerate())))
+
+
+@oddity
+def joins_threads():
+    def join():
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join()
+
+    at_end.append(join)
+
+
+@oddity
+def dumps_stacks():
+    at_end.append(lambda: faulthandler.dump_traceback(open(os.devnull, "w"), all_threads=True))  # noqa: SIM115
+
+
+@oddity
+def own_hook_for_errors():
+    sys.excepthook = lambda kind, error, trace: print("hook", kind.__name__, error)
+
+
+@oddity
+def umask():
+    os.umask(0o077)
+
+
+@oddity
+def deterministic():
+    after_import.append(lambda: tf.config.experimental.enable_op_determinism())
+
+
+@oddity
+def functions_run_eagerly():
+    after_import.append(lambda: tf.config.run_functions_eagerly(True))
+
+
+@oddity
+def logs_placement():
+    after_import.append(lambda: tf.debugging.set_log_device_placement(True))
+
+
+@oddity
+def mixed_precision():
+    after_import.append(lambda: keras.mixed_precision.set_global_policy("mixed_bfloat16"))
+
+
+@oddity
+def numeric_checks():
+    after_import.append(lambda: tf.debugging.enable_check_numerics())
+
+
+@oddity
+def debugs_datasets():
+    after_import.append(lambda: tf.data.experimental.enable_debug_mode())
+
+
+before: list[Callable[[], object]] = []
+between: list[Callable[[], object]] = []
+after_import: list[Callable[[], object]] = []
+at_end: list[Callable[[], object]] = []
+
+# ---------------------------------------------------------------- shapes of a training
+
+
+def arrays():
+    x = np.random.default_rng(0).random((ROWS, 4), "float32")
+    return x, x.sum(1, keepdims=True)
+
+
+def data(**how):
+    return tf.data.Dataset.from_tensor_slices(arrays()).shuffle(20, seed=3).batch(BATCH, **how)
+
+
+def model_of(kind=None):
+    kind = kind or keras
+    layers = kind.layers
+    return kind.Sequential([layers.Input((4,)), layers.Dense(3), layers.Dropout(0.2), layers.Dense(1)])
+
+
+def compiled(**how):
+    model = model_of()
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"], **how)
+    return model
+
+
+def fitted(*data, model=None, epochs=2, **how):
+    model = model or compiled()
+    history = model.fit(*data, epochs=epochs, verbose=0, **how)
+    print({name: [float(value) for value in values] for name, values in history.history.items()})
+    return model
+
+
+class Loop:
+    def __init__(self, graph=True, **how):
+        self.model, self.optimizer = model_of(), keras.optimizers.Adam(0.01)
+        self.step = tf.function(self.once, **how) if graph else self.once
+
+    def gradients(self, x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.model(x, training=True) - y))
+        return loss, tape.gradient(loss, self.model.trainable_variables)
+
+    def once(self, x, y):
+        loss, gradients = self.gradients(x, y)
+        self.optimizer.apply_gradients(zip(gradients, self.model.trainable_variables, strict=True))
+        return loss
+
+
+@shape
+def fit_arrays():
+    return fitted(*arrays(), batch_size=BATCH)
+
+
+@shape
+def fit_progress_bar():
+    model = compiled()
+    model.fit(*arrays(), verbose=2)
+    return model
+
+
+@shape
+def fit_dataset():
+    return fitted(data())
+
+
+@shape
+def fit_repeated():
+    return fitted(data().repeat(), steps_per_epoch=5)
+
+
+@shape
+def fit_validated():
+    return fitted(*arrays(), validation_split=0.2, validation_freq=2, epochs=3)
+
+
+@shape
+def fit_generator():
+    def batches():
+        while True:
+            yield arrays()
+
+    return fitted(batches(), steps_per_epoch=3)
+
+
+@shape
+def fit_several_steps_a_call():
+    return fitted(data(), model=compiled(steps_per_execution=3))
+
+
+@shape
+def fit_eagerly():
+    return fitted(data(), model=compiled(run_eagerly=True))
+
+
+@shape
+def fit_compiled():
+    return fitted(data(drop_remainder=True), model=compiled(jit_compile=True))
+
+
+@shape
+def fit_saves():
+    callbacks = [
+        keras.callbacks.ModelCheckpoint("best.weights.h5", save_weights_only=True),
+        keras.callbacks.CSVLogger("log.csv"),
+        keras.callbacks.EarlyStopping("loss", patience=1),
+        keras.callbacks.ReduceLROnPlateau("loss", patience=1),
+    ]
+    model = fitted(data(), callbacks=callbacks, epochs=3)
+    os.remove("best.weights.h5")  # it has the time in it
+    return model
+
+
+@shape
+def fit_with_a_callback_that_fails():
+    def fail(*_):
+        raise LookupError("the script's own")
+
+    return fitted(data(), callbacks=[keras.callbacks.LambdaCallback(on_train_batch_end=fail)])
+
+
+@shape
+def fit_own_step():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = model_of()
+
+        def call(self, x):
+            return self.inner(x)
+
+        def train_step(self, batch):
+            x, y = batch
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self.inner(x) - y) ** 2)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply(gradients, self.trainable_variables)
+            return {"loss": loss}
+
+    model = Own()
+    model.compile("sgd")
+    return fitted(data(), model=model)
+
+
+@shape
+def fit_mirrored():
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = compiled()
+    return fitted(data(), model=model)
+
+
+@shape
+def fit_legacy():
+    import tf_keras
+
+    tf_keras.utils.set_random_seed(1)
+    model = model_of(tf_keras)
+    model.compile("sgd", "mse")
+    return fitted(data(), model=model)
+
+
+@shape
+def fit_evaluate_predict():
+    model = fitted(data())
+    print(model.evaluate(data(), verbose=0), float(model.predict(arrays()[0], verbose=0).sum()))
+    return model
+
+
+@shape
+def on_batches():
+    model = compiled()
+    for x, y in data():
+        print([float(value) for value in model.train_on_batch(x, y)])
+    return model
+
+
+@shape
+def copied_in_a_callback():
+    import copy
+
+    copies = []
+    callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: copies.append(copy.deepcopy(model)))
+    model = compiled()
+    fitted(data(), model=model, callbacks=[callback])
+    return copies[-1]
+
+
+@shape
+def graph_loop():
+    loop = Loop()
+    for _ in range(2):
+        for x, y in data():
+            print(float(loop.step(x, y)))
+    return loop.model
+
+
+@shape
+def eager_loop():
+    loop = Loop(graph=False)
+    for x, y in data():
+        loop.step(x, y)
+    return loop.model
+
+
+@shape
+def next_in_the_graph():
+    loop, batches = Loop(graph=False), iter(data().repeat())
+
+    @tf.function
+    def step():
+        return loop.step(*next(batches))
+
+    for _ in range(9):
+        print(float(step()))
+    return loop.model
+
+
+@shape
+def loop_in_the_graph():
+    loop = Loop(graph=False)
+
+    @tf.function
+    def epoch(batches):
+        for x, y in batches:
+            loop.step(x, y)
+
+    epoch(data())
+    return loop.model
+
+
+@shape
+def optional_in_the_graph():
+    loop, batches = Loop(graph=False), iter(data())
+
+    @tf.function
+    def step():
+        batch = batches.get_next_as_optional()
+        if batch.has_value():
+            loop.step(*batch.get_value())
+        return batch.has_value()
+
+    while step():
+        pass
+    return loop.model
+
+
+@shape
+def unknown_ranks():
+    def rows():
+        x, y = arrays()
+        yield from (("file", x[at : at + BATCH], y[at : at + BATCH]) for at in range(0, ROWS, BATCH))
+
+    loop = Loop(graph=False)
+    made = tf.data.Dataset.from_generator(rows, output_types=(tf.string, tf.float32, tf.float32))
+    batches = iter(made)
+
+    @tf.function
+    def step():
+        _, x, y = next(batches)
+        return loop.step(tf.ensure_shape(x, (None, 4)), tf.ensure_shape(y, (None, 1)))
+
+    for _ in range(4):
+        step()
+    return loop.model
+
+
+@shape
+def windows():
+    loop, windows = Loop(graph=False), iter(data().window(2))
+
+    @tf.function
+    def step():
+        for x, y in tf.data.Dataset.zip(next(windows)):
+            loop.step(x, y)
+
+    step()
+    return loop.model
+
+
+@shape
+def strategy():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+    with strategy.scope():
+        loop = Loop(graph=False)
+
+    @tf.function
+    def step(batches):
+        return strategy.run(loop.once, next(batches))
+
+    batches = iter(strategy.experimental_distribute_dataset(data()))
+    for _ in range(4):
+        step(batches)
+    return loop.model
+
+
+@shape
+def slices():
+    loop, (x, y) = Loop(), arrays()
+    for at in range(0, ROWS, BATCH):
+        loop.step(x[at : at + BATCH], y[at : at + BATCH])
+    return loop.model
+
+
+@shape
+def by_hand():
+    weights = tf.Variable(tf.ones((4, 1)))
+    for x, y in data():
+        with tf.GradientTape(persistent=True) as tape:
+            loss = tf.reduce_mean(tf.square(x @ weights - y))
+            other = loss * 2
+        weights.assign_sub(0.01 * tape.gradient(loss, weights) + 0.0 * tape.gradient(other, weights))
+    return weights
+
+
+@shape
+def accumulated():
+    loop, total = Loop(), None
+    gradients = tf.function(loop.gradients)
+    for number, (x, y) in enumerate(itertools.islice(data().repeat(), 6)):
+        _, found = gradients(x, y)
+        total = found if total is None else [one + two for one, two in zip(total, found, strict=True)]
+        if number % 2:
+            loop.optimizer.apply(total, loop.model.trainable_variables)
+            total = None
+    return loop.model
+
+
+@shape
+def in_a_thread():
+    loop = Loop()
+    thread = threading.Thread(target=lambda: [loop.step(x, y) for x, y in data()])
+    thread.start()
+    thread.join()
+    return loop.model
+
+
+@shape
+def compiled_loop():
+    loop = Loop(jit_compile=True)
+    for x, y in data(drop_remainder=True):
+        loop.step(x, y)
+    return loop.model
+
+
+@shape
+def wrong_shapes():
+    Loop().step(np.ones((2, 5), "float32"), np.ones((2, 1), "float32"))
+
+
+@shape
+def infinite_loss():
+    loop = Loop()
+    for x, y in data():
+        loop.step(x * 1e38, y)
+    return loop.model
+
+
+@shape
+def an_alarm_interrupts():
+    """A time limit by a signal's handler that raises; where it comes differs, so nothing is printed."""
+
+    def over(*_):
+        raise TimeoutError
+
+    own = signal.signal(signal.SIGALRM, over)
+    loop = Loop()
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        while True:
+            for x, y in data():
+                loop.step(x, y)
+    except TimeoutError:
+        print("interrupted")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, own)
+
+
+@shape
+def names_in_a_graph():
+    """What a script sees of its graph: the names of operations where nothing is pulled."""
+    loop = Loop()
+    x, y = arrays()
+    concrete = loop.step.get_concrete_function(x, y)
+    print(len(concrete.graph.get_operations()), [tensor.name for tensor in concrete.outputs])
+    loop.step(x, y)
+    return loop.model
+
+
+@shape
+def checkpoints():
+    loop = Loop()
+    batches = iter(data())
+    checkpoint = tf.train.Checkpoint(model=loop.model, optimizer=loop.optimizer, batches=batches)
+    loop.step(*next(batches))
+    path = checkpoint.save("./state")
+    print([name for name, _ in tf.train.list_variables(path)])
+    loop.step(*next(batches))
+    checkpoint.restore(path)
+    for each in os.listdir("."):
+        if each.startswith(("state", "checkpoint")):
+            os.remove(each)
+    loop.step(*next(batches))
+    return loop.model
+
+
+@shape
+def five_models_end():
+    """Each model, and its optimizer, ends with the last reference of the script."""
+    import weakref
+
+    def kept(train):
+        model = train()
+        return weakref.ref(model), weakref.ref(getattr(model, "optimizer", None) or model)
+
+    for train in (fit_dataset, graph_loop):
+        refs = [ref for _ in range(5) for ref in kept(train)]
+        keras.backend.clear_session()
+        gc.collect()
+        print(train.__name__, "alive:", sum(ref() is not None for ref in refs))
+
+
+@shape
+def traced_for_tensorboard():
+    import shutil
+
+    loop, batches = Loop(graph=False), iter(data().repeat())
+    step = tf.function(lambda: loop.step(*next(batches)))
+    tf.summary.trace_on(graph=True)
+    step()
+    with tf.summary.create_file_writer("logs").as_default():
+        tf.summary.trace_export("step", step=0)
+    for name in os.listdir("logs"):
+        for event in tf.compat.v1.train.summary_iterator(os.path.join("logs", name)):
+            for value in event.summary.value:
+                graph = tf.compat.v1.GraphDef.FromString(value.tensor.string_val[0])
+                print(len(graph.node), [len(function.node_def) for function in graph.library.function])
+    shutil.rmtree("logs")
+    return loop.model
+
+
+@shape
+def exported():
+    import shutil
+
+    class Module(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.loop = Loop()
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1))])
+        def train(self, x, y):
+            return self.loop.once(x, y)
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 4))])
+        def predict(self, x):
+            return self.loop.model(x)
+
+    module = Module()
+    for x, y in data():
+        module.train(x, y)
+    tf.saved_model.save(module, "saved", signatures={"train": module.train, "predict": module.predict})
+    graph = tf.saved_model.load("saved").signatures["train"].graph.as_graph_def()
+    print(len(graph.node), sorted(len(function.node_def) for function in graph.library.function))
+    print(len(tf.lite.TFLiteConverter.from_saved_model("saved", ["predict"]).convert()))
+    shutil.rmtree("saved")
+    return module.loop.model
+
+
+@shape
+def with_the_reports():
+    """Steps that the script reports, if it can: `tfmon` is found in a lane, or where it is installed."""
+    from tfmon import report
+
+    loop, batches = Loop(), report.input(list(data()))
+    assert len(batches) == 5
+    for _ in range(3):
+        for x, y in batches:
+            loss = loop.step(x, y)
+            report.step(examples=len(x), loss=loss)
+    print(report.knob("width", 3, choices=(3, 4)))
+    return loop.model
+
+
+# ---------------------------------------------------------------- the run
+
+
+def train(name):
+    np.random.seed(1)
+    keras.utils.set_random_seed(1)
+    try:
+        model = SHAPES[name]()
+    except Exception as error:  # noqa: BLE001 - what the shape raises is compared
+        print(name, type(error).__name__, str(error)[:80])
+        return
+    if model is not None:
+        weights = [model.numpy()] if hasattr(model, "numpy") else model.get_weights()
+        with open(f"{name}.weights", "wb") as file:
+            file.write(b"".join(weight.tobytes() for weight in weights))
+    print(name, "trained")
+
+
+if __name__ == "__main__":
+    started = [ODDITIES[name] for name in oddities if name in ODDITIES]
+    late = [each for each in started if each.__name__ == "closes_descriptors"]
+    for each in started:
+        if each not in late:
+            each()
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    for each in (*after_import, *before):
+        each()
+    for number, name in enumerate(shapes):
+        train(name)
+        if number == 0:
+            for each in (*late, *between):
+                each()
+    for each in at_end:
+        each()
+    print("the end", flush=True)
+    if "raises" in oddities:
+        raise RuntimeError("the script's own error")
+    if "interrupts" in oddities:
+        raise KeyboardInterrupt
+    if "aborts" in oddities:
+        time.sleep(0)
+        sys.stdout.flush()
+        os._exit(7)
+    for name in oddities:
+        if name in ENDS:
+            sys.exit(ENDS[name])

@@ -1,0 +1,158 @@
+"""What tfmon does in a script's threads fails without the script noticing; what the script raises is its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import SimpleNamespace
+
+import pytest
+from support.waiting import wait_for
+
+from tfmon import report
+from tfmon.model.lane_events import NotMeasured
+from tfmon.model.threads import start_hidden
+from tfmon.script import libraries
+from tfmon.script.hooking import MOST_FAILURES, Hooks
+from tfmon.trainer.channel import Reporter
+
+
+def test_an_error_of_a_guarded_function_is_counted_and_after_three_the_hooks_end():
+    hooks, reasons = Hooks(), []
+    hooks.failed = reasons.append
+    guarded = hooks.guard(lambda: [][0])
+    assert [guarded() for _ in range(MOST_FAILURES)] == [None] * MOST_FAILURES
+    assert reasons == ["IndexError: list index out of range"] and hooks.off
+
+
+def test_an_error_of_the_scripts_signal_handler_is_not_taken_for_one_of_tfmon():
+    def over(_number, _frame):
+        raise TimeoutError
+
+    hooks, own = Hooks(), signal.signal(signal.SIGALRM, over)
+    try:
+        with pytest.raises(TimeoutError):
+            hooks.guard(lambda: signal.raise_signal(signal.SIGALRM))()
+    finally:
+        signal.signal(signal.SIGALRM, own)
+    assert hooks.failures == 0
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_nothing_is_written_to_a_descriptor_that_was_closed(tmp_path, reused):
+    read, write = os.pipe()
+    ends = []
+    reporter = Reporter(write, end=ends.append)
+    event = NotMeasured(at_ns=1, what="loss", reason="none")
+    reporter.send(event)
+    os.close(write)
+    path = tmp_path / "own.bin"
+    own = os.open(path, os.O_CREAT | os.O_WRONLY) if reused else None
+    assert own in (write, None)
+    reporter.send(event)
+    reporter.drain(1.0)
+    assert ends == [0] and os.read(read, 4096).count(b"\n") == 1
+    assert not reused or path.read_bytes() == b""
+    for fd in (read, own):
+        if fd is not None:
+            os.close(fd)
+
+
+def test_a_hidden_thread_is_not_found():
+    go, found = threading.Event(), []
+    start_hidden("tfmon-test", lambda: (go.wait(), found.append(1)), found.append)
+    assert not any("tfmon" in thread.name or "Dummy" in thread.name for thread in threading.enumerate())
+    go.set()
+    wait_for(lambda: found == [1])
+
+
+def test_keras_on_torch_has_tensorflow_look_for_no_device(monkeypatch):
+    def look(_kind):
+        raise AssertionError("this starts CUDA")
+
+    def no_gpu():
+        return False
+
+    tensorflow = SimpleNamespace(config=SimpleNamespace(get_visible_devices=look), __version__="2")
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=no_gpu), __version__="2")
+    context = SimpleNamespace(_context=SimpleNamespace(_physical_devices=None))
+    for name, module in (
+        ("tensorflow", tensorflow),
+        ("torch", torch),
+        ("tensorflow.python.eager.context", context),
+    ):
+        monkeypatch.setitem(libraries.sys.modules, name, module)
+    assert libraries.find("cpu").missing_device == ""
+    assert libraries.gpu_memory("gpu") == (None, None)
+
+
+# ---------------------------------------------------------------- report.input
+
+
+class Loader:
+    """Batches that can be read again, as PyTorch's."""
+
+    def __init__(self):
+        self.epoch = 0
+
+    def __iter__(self):
+        return iter([1, 2, 3])
+
+    def __len__(self):
+        return 3
+
+
+@pytest.fixture
+def in_a_lane(monkeypatch):
+    monkeypatch.setattr(report, "_in_a_lane", True)
+    monkeypatch.setattr(report, "_input_ns", 0)
+
+
+def test_wrapped_batches_are_what_they_wrap(in_a_lane):
+    own = Loader()
+    wrapped = report.input(own)
+    assert [list(wrapped), list(wrapped), len(wrapped), isinstance(wrapped, Loader)] == [
+        [1, 2, 3],
+        [1, 2, 3],
+        3,
+        True,
+    ]
+    wrapped.epoch = 2
+    assert (own.epoch, wrapped.epoch) == (2, 2)
+    with pytest.raises(TypeError, match="not an iterator"):
+        next(wrapped)
+    assert report.input([5, 6])[1] == 6 and not report.input([])
+
+
+def test_wrapped_iterators_and_generators_stay_iterators(in_a_lane):
+    numbers = report.input(number for number in range(3))
+    assert next(numbers) == 0 and iter(numbers) is numbers and list(numbers) == [1, 2]
+    closed = report.input(number for number in range(3))
+    closed.close()
+    assert list(closed) == []
+    with pytest.raises(TypeError):
+        len(report.input(iter([1])))
+
+
+def test_the_wait_has_the_beginning_of_the_iteration_in_it(in_a_lane, monkeypatch):
+    now = [0]
+    monkeypatch.setattr(report.time, "monotonic_ns", lambda: now[0])
+
+    class Slow:
+        def __iter__(self):
+            now[0] += 5
+            return self
+
+        def __next__(self):
+            now[0] += 1
+            if now[0] > 7:
+                raise StopIteration
+            return now[0]
+
+    class Workers:
+        def __iter__(self):
+            return iter(Slow())
+
+    assert list(report.input(Workers())) == [6, 7]
+    assert report._input_ns == 8

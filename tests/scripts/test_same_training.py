@@ -1,0 +1,96 @@
+"""A script trains the same in a lane as alone: exit code, output, files and weights to the bit.
+
+Each case is drawn: oddities of a process, flags of its interpreter, and the shapes of training that it runs one
+after the other. `TFMON_SAME=100` draws that many cases, each time the same ones; `TFMON_SAME_SEED`
+others.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.waiting import HANGS_S
+
+from .test_unnoticed import masked
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
+
+SCRIPT = Path(__file__).with_name("odd_script.py")
+CASES, SHAPES_OF_A_CASE = int(os.environ.get("TFMON_SAME", "6")), 8
+SEED = os.environ.get("TFMON_SAME_SEED", "0")
+FLAGS = ("", "-X dev", "-W error::ResourceWarning", "-O", "-u", "-B", "-X importtime=0", "-m runpy")
+ENDS = ("", "exit-3", "exit-text", "exit-true", "raises", "interrupts", "aborts")
+SETTINGS = {
+    "TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "TF_NUM_INTRAOP_THREADS": "1",
+    "TF_NUM_INTEROP_THREADS": "1", "PYTHONHASHSEED": "0", "CUDA_VISIBLE_DEVICES": "-1",
+}  # fmt: skip
+"""Variables under which two plain runs are equal to the bit."""
+
+
+def marked(mark: str) -> list[str]:
+    """Return the functions of the script with a decorator."""
+    functions = [one for one in ast.parse(SCRIPT.read_text()).body if isinstance(one, ast.FunctionDef)]
+    return [one.name for one in functions if any(ast.unparse(by) == mark for by in one.decorator_list)]
+
+
+def drawn() -> list[tuple[str, str, str]]:
+    """Return flags, oddities and shapes of each case; one after the other, so that none is left out for long."""
+    draw = random.Random(SEED)
+    left: dict[str, list[str]] = {"shape": [], "oddity": []}
+
+    def more(mark: str, count: int) -> list[str]:
+        while len(left[mark]) < count:
+            left[mark] += draw.sample(marked(mark), len(marked(mark)))
+        taken, left[mark] = left[mark][:count], left[mark][count:]
+        return list(dict.fromkeys(taken))
+
+    return [
+        (
+            FLAGS[number % len(FLAGS)],
+            ",".join([*more("oddity", 5), ENDS[number % len(ENDS)]]),
+            ",".join(more("shape", SHAPES_OF_A_CASE)),
+        )
+        for number in range(CASES)
+    ]
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): masked(path.read_bytes().decode("latin-1"))
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("out", "err")
+    }
+
+
+@pytest.mark.parametrize(("flags", "oddities", "shapes"), drawn())
+def test_training_is_the_same_as_without_tfmon(watch, tmp_path, flags, oddities, shapes):
+    run = f"-c 'import runpy,sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name=\"__main__\")' {SCRIPT}"
+    words = f"{run if 'runpy' in flags else f'{flags} {SCRIPT}'} {oddities} {shapes}"
+    folders = {}
+    for name in ("alone", "watched"):
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+    line = f"cd {tmp_path}/{{0}} && exec {sys.executable} {words} >out 2>err </dev/null"
+    environment = {**os.environ, **SETTINGS}
+    alone = subprocess.run(["/bin/sh", "-c", line.format("alone")], env=environment, timeout=HANGS_S, check=False)
+    race = watch("/bin/sh", "-c", line.format("watched"), environment=SETTINGS)
+    race.until(lambda: race.lane.ended is not None, "the end")
+    for stream in ("out", "err"):
+        one, other = (masked((folders[name] / stream).read_text()) for name in ("alone", "watched"))
+        assert other == one
+    assert race.lane.ended.exit_code == (alone.returncode if alone.returncode >= 0 else None)
+    assert files(folders["watched"]) == files(folders["alone"])
+    assert race.lane.steps > 10, "it was watched"
+
+
+def test_at_least_sixty_pairs_are_drawn():
+    pairs = {
+        (shape, oddity) for _, odd, shapes in drawn() for shape in shapes.split(",") for oddity in odd.split(",")
+    }
+    assert len(pairs) >= 60

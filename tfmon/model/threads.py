@@ -1,0 +1,56 @@
+"""Daemon threads that say why they end: one of ours that dies without a word is a hang.
+
+Also used by the bridge to Ray, so it stays readable for Python 3.9.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+Failed = Callable[[str], object]
+"""Takes the reason in one line, in the thread that died."""
+
+
+def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threading.Thread:
+    """Return a started daemon thread that does `work`; `failed` is called if that raises."""
+    thread = threading.Thread(target=_guarded, args=(name, work, failed), name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def start_hidden(name: str, work: Callable[[], object], failed: Failed) -> None:
+    """Do `work` in a thread that the user's script does not find, so that it cannot wait for its end.
+
+    It must not ask for `threading.current_thread()`, as logging does: that would make it known.
+    """
+    _thread.start_new_thread(_guarded, (name, work, failed))
+
+
+def is_ours(frame: FrameType) -> bool:
+    """Return whether the thread of this frame was started here."""
+    outer: FrameType | None = frame
+    while outer is not None and outer.f_code is not _guarded.__code__:
+        outer = outer.f_back
+    return outer is not None
+
+
+def call_later(name: str, seconds: float, work: Callable[[], object], failed: Failed) -> threading.Timer:
+    """Return the started timer that does `work` in a thread of its own; `failed` is called if that raises."""
+    timer = threading.Timer(seconds, _guarded, (name, work, failed))
+    timer.name, timer.daemon = name, True
+    timer.start()
+    return timer
+
+
+def _guarded(name: str, work: Callable[[], object], failed: Failed) -> None:
+    try:
+        work()
+    except BaseException as error:  # noqa: BLE001 - top of a thread
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        failed(f"tfmon's thread {name} failed: {why} ({Path(frame.filename).name}:{frame.lineno})")
