@@ -268,9 +268,7 @@ def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
 
 
 @pytest.mark.tensorflow
-def test_keras_callbacks_leave_the_folder_alone_and_a_restored_lane_is_told(
-    folder, tmp_path
-):
+def test_keras_callbacks_leave_the_folder_alone_and_a_restored_lane_is_told(folder, tmp_path):
     (folder / "backup").mkdir()
     (folder / "backup" / "training_metadata.json").write_text('{"epoch": 2, "batch": 0}')
     run = Runner(folder, tmp_path / "recordings")
