@@ -52,6 +52,7 @@ VERDICT = {
     "interval_kind",
     "margin",
     "left_s",
+    "at_least",
     "winner",
     "winner_id",
     "ratio",

@@ -568,27 +568,6 @@ def infinite_loss():
 
 
 @shape
-def an_alarm_interrupts():
-    """A time limit by a signal's handler that raises; where it comes differs, so nothing is printed."""
-
-    def over(*_):
-        raise TimeoutError
-
-    own = signal.signal(signal.SIGALRM, over)
-    loop = Loop()
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
-    try:
-        while True:
-            for x, y in data():
-                loop.step(x, y)
-    except TimeoutError:
-        print("interrupted")
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, own)
-
-
-@shape
 def names_in_a_graph():
     """What a script sees of its graph: the names of operations where nothing is pulled."""
     loop = Loop()

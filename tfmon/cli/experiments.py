@@ -226,7 +226,7 @@ def _run(
 @options.as_json
 @options.python
 def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, python: str | None) -> None:
-    """Measure what is claimed about SCENARIOS, by default about all of them.
+    """Measure what is claimed about SCENARIOS, by default about all of them whose steps are short.
 
     Each claim is a race of two lanes. A contradicted claim is a result, not a failure: the exit code is 0 unless
     the command is interrupted.
@@ -240,7 +240,9 @@ def verify(scenarios: tuple[str, ...], seconds: float | None, as_json: bool, pyt
     from tfmon.reports.verification import to_json, to_text
     from tfmon.runner.verification import verify_claims
 
-    infos = [find_scenario(name) for name in scenarios] or list_scenarios()
+    infos = [find_scenario(name) for name in scenarios] or [
+        replace(info, claims=tuple(one for one in info.claims if one.seconds is None)) for info in list_scenarios()
+    ]
     results, interrupted = verify_claims(infos, options.interpreter(python), seconds)
     click.echo(json.dumps(to_json(results, interrupted), indent=2) if as_json else to_text(results, interrupted))
     if interrupted:

@@ -17,6 +17,8 @@ from tfmon.model.session import Session, Snapshot
 
 PATIENCE_S = 120.0
 """How long a knob may take to come into effect, or a measurement to get any further."""
+TIMES_WINDOW = 10
+"""The same in windows, where steps take long: the next slice of a lane may be some steps of others away."""
 POLL_S = 0.5
 
 
@@ -130,15 +132,17 @@ class LaneDriver:
         Raises:
             FailedError: It did not hold within the patience; the text begins with `otherwise`.
         """
-        deadline = time.monotonic() + self._patience_s
+        began = time.monotonic()
         while True:
             if self._stopped.is_set():
                 raise StoppedError
             if condition():
                 return
-            left_s = deadline - time.monotonic()
+            longest_ns = max((lane.heartbeat.longest_window_ns for lane in self.snapshot().lanes), default=0)
+            patience_s = max(self._patience_s, TIMES_WINDOW * longest_ns / 1e9)
+            left_s = began + patience_s - time.monotonic()
             if left_s <= 0:
-                raise FailedError(f"{otherwise} within {self._patience_s:.0f} s")
+                raise FailedError(f"{otherwise} within {patience_s:.0f} s")
             with self._news:
                 if not self._stopped.is_set():
                     self._news.wait(min(left_s, POLL_S))

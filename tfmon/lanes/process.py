@@ -44,7 +44,8 @@ class LaneProcess(ABC):
         self._metrics = MetricLines(lane, self._tell, here)
         self._output = ChildOutput(lane)
         self._suspended = False
-        self._end_requested = False
+        self.end_requested = False
+        """Whether it was told to end."""
         self.ended = False
         """True once the child is reaped, everything it wrote is read, and its end is told."""
 
@@ -74,7 +75,7 @@ class LaneProcess(ABC):
 
     def request_end(self) -> None:
         """Have the child end: by a request, and a user's command by SIGINT, as Ctrl+C in a terminal sends it."""
-        self._end_requested = True
+        self.end_requested = True
         self.continue_()
         self.send(Stop())
         if self.grace_s is not None:
@@ -135,7 +136,7 @@ class LaneProcess(ABC):
                 at_ns=at_ns,
                 exit_code=code if code is None or code >= 0 else None,
                 signal=_signal_name(-code) if code is not None and code < 0 else None,
-                requested=self._end_requested,
+                requested=self.end_requested,
                 output_tail=tuple(without_profiles(self._output.tail())),
             )
         )

@@ -21,7 +21,7 @@ from tfmon.model.threads import Failed, start_thread
 
 LEAST_S = 20.0
 """A shorter silence means nothing: a profile, an evaluation or a checkpoint may lie between two steps."""
-TIMES_WINDOW, TIMES_WARM_UP = 30, 3
+TIMES_WINDOW, TIMES_WARM_UP = 5, 3
 """How many of its longest windows, and of its warm-up (which holds a trace and mostly a compilation), a lane may
 say nothing."""
 PREPARING_S = 600.0
@@ -63,20 +63,6 @@ def _between_steps(lane: LaneState) -> bool:
     return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
 
 
-def unresponsive_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
-    """Return the lane's last sign of life, or since when one is expected.
-
-    A stamp that lies in the future does not count.
-    """
-    heard_ns = lane.heartbeat.heard_ns
-    return max(expected_ns, heard_ns) if heard_ns <= now_ns else expected_ns
-
-
-def _silent_since_ns(lane: LaneState, expected_ns: int, now_ns: int) -> int:
-    stalled_ns = lane.heartbeat.stalled_since_ns
-    return unresponsive_since_ns(lane, expected_ns, now_ns) if stalled_ns is None else stalled_ns
-
-
 def _may_be_ended(lane: LaneState, snapshot: Snapshot) -> bool:
     """Return whether a lane still starts, and is not a script that runs for as long as it likes."""
     return lane.phase != RACING and (not lane.command or snapshot.race.seconds is not None)
@@ -104,6 +90,9 @@ class Lanes(Protocol):
 
     def count_memory_kills(self) -> None:
         """Count the processes that the kernel has killed for lack of memory."""
+
+    def check_slices(self) -> None:
+        """Let others train in the middle of a slice that does not end."""
 
 
 class Watchdog:
@@ -147,7 +136,10 @@ class Watchdog:
         self._closed = threading.Event()
         self._beat_ns = clock_ns()
         self._slept_ns = self._asleep_ns()
-        self._expected_ns: dict[str, int] = {}
+        self._waited_ns: dict[tuple[str, int], int] = {}
+        """How long each lane was expected to say something, since it was heard at that time or called stalled."""
+        self._silent_ns: dict[tuple[str, int], int] = {}
+        """The same since it was heard."""
 
     def start(self, failed: Failed) -> None:
         """Start the thread; `failed` takes the reason if it dies."""
@@ -172,28 +164,35 @@ class Watchdog:
         slept_ns = self._slept_ns - slept_before_ns
         if now_ns - before_ns > LATE_NS or slept_ns > SLEPT_NS:
             self._record_suspension(before_ns, now_ns, (now_ns - before_ns + max(0, slept_ns)) / 1e9)
-            self._expected_ns.clear()
-        self._check_lanes(now_ns)
+            self._waited_ns.clear()
+            self._silent_ns.clear()
+        self._check_lanes(now_ns, now_ns - before_ns)
+        self._lanes.check_slices()
 
-    def _check_lanes(self, now_ns: int) -> None:
-        snapshot = self._snapshot()
-        awaited = {lane.spec.name: lane for lane in snapshot.lanes if expected(lane, snapshot)}
-        self._expected_ns = {name: self._expected_ns.get(name, now_ns) for name in awaited}
-        for name, lane in awaited.items():
-            expected_ns = self._expected_ns[name]
-            silent_s = (now_ns - _silent_since_ns(lane, expected_ns, now_ns)) / 1e9
-            if silent_s > self._start_s and _may_be_ended(lane, snapshot):
-                self._lanes.give_up(name, silent_s)
+    def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
+        """Count how long each lane says nothing; the time in which it is suspended does not count."""
+        snapshot, before_ns, silent_ns = self._snapshot(), self._waited_ns, self._silent_ns
+        self._waited_ns, self._silent_ns = {}, {}
+        for lane in snapshot.lanes:
+            name, heartbeat = lane.spec.name, lane.heartbeat
+            key, stalled = (name, heartbeat.heard_ns), heartbeat.stalled_since_ns is not None
+            waited_ns = before_ns.get(key)
+            if not expected(lane, snapshot):
+                if waited_ns is not None and not stalled:
+                    self._waited_ns[key] = waited_ns
                 continue
-            if lane.heartbeat.stalled_since_ns is not None:
-                if now_ns - expected_ns > self._slice_s * 1e9:
-                    self._expected_ns[name] = now_ns
+            self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
+            self._silent_ns[key] = silent_ns[key] + passed_ns if key in silent_ns else 0
+            if self._silent_ns[key] > self._start_s * 1e9 and _may_be_ended(lane, snapshot):
+                self._lanes.give_up(name, self._silent_ns[key] / 1e9)
+                continue
+            limit_s = self._slice_s if stalled else patience_s(lane, self._least_s)
+            if waited_ns > limit_s * 1e9:
+                self._waited_ns[key] = 0
+                if stalled:
                     self._lanes.skip(name)
-                continue
-            since_ns = unresponsive_since_ns(lane, expected_ns, now_ns)
-            if now_ns - since_ns > patience_s(lane, self._least_s) * 1e9:
-                self._expected_ns[name] = now_ns
-                self._lanes.report_stall(name, since_ns)
+                else:
+                    self._lanes.report_stall(name, now_ns - waited_ns)
 
 
 def time_asleep_ns() -> int:

@@ -219,6 +219,7 @@ def _after_window(state: LaneState, window: Window, heartbeat: Heartbeat) -> Lan
         trained_ns=state.trained_ns + trained_ns,
         measurements=state.measurements.plus(window, state.process),
         points=(*state.points[1 - HISTORY_WINDOWS :], point),
+        step_clock=state.step_clock.sampled(window.at_ns),
         history=state.history.with_window(window),
         settings=window.settings,
         computing_share=window.computing_share,
@@ -372,9 +373,9 @@ def _after_end(state: LaneState, event: LaneEnded) -> LaneState:
     if state.over:
         return state
     of_script = trouble_of_script(state, event) if state.command else None
-    if state.command and (event.exit_code == 0 or state.ending is not None):
-        return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
     stalled_since_ns = state.heartbeat.stalled_since_ns
+    if state.command and stalled_since_ns is None and (state.ending is not None or event.exit_code == 0):
+        return replace(_enter(state, DONE, event.at_ns), trouble=of_script)
     trouble = trouble_of(event, stalled_since_ns)
     if trouble is None:
         return _enter(state, DONE, event.at_ns)

@@ -33,6 +33,8 @@ PHASES = (
 OVER = (DONE, FAILED, ABSENT)
 """Phases that only a restart ends."""
 
+IN_A_STEP = "suspended in a step"
+"""Mark of windows in which the lane was suspended while it waited, or did something else than steps."""
 STALL = "stall"
 """Mark of the first window after a stall."""
 SUSPENDED = "suspended"
@@ -126,7 +128,7 @@ class Heartbeat:
             case Suspended():
                 latest = Suspension(event.since_ns, event.at_ns)
                 return replace(self, suspensions=(*self.suspensions[1 - MOST_SUSPENSIONS :], latest))
-            case Window() if not self.marks(event):
+            case Window() if not self.marks(event) and IN_A_STEP not in event.marks:
                 longest_ns = max(self.longest_window_ns, event.span_ns)
                 return replace(self, heard_ns=event.at_ns, longest_window_ns=longest_ns, stalled_since_ns=None)
             case PhaseEntered(phase="warming up"):
@@ -209,6 +211,8 @@ class LaneState:
     tree_cpu_pct: Reading = NOT_SAMPLED
     """CPU of its processes over the last second; of a lane that trains in slices, while it has them."""
     slice_clock: SliceClock = field(default_factory=SliceClock)
+    step_clock: SliceClock = field(default_factory=SliceClock)
+    """How long it has trained in slices since the end of its last window."""
     private_bytes: Reading = NOT_SAMPLED
     """Memory that its processes share with no other, at the last sample."""
     peak_private_bytes: Reading = NOT_SAMPLED
@@ -335,8 +339,22 @@ class LaneState:
         """True when the lane cannot train on without a restart."""
         return self.phase in OVER
 
+    def step_runs_s(self, now_ns: int) -> float:
+        """Return for how long the present step has run, or that in which the lane ended, without others' slices.
+
+        0 before the race, and while the lane is paused.
+        """
+        if self.over:
+            now_ns = self.phase_since_ns
+        elif self.phase != RACING:
+            return 0.0
+        clock = self.step_clock
+        if clock.granted_ns is not None or clock.spent_ns or (self.points and self.points[-1].in_slice):
+            return clock.until(now_ns) / 1e9
+        return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
+
     def recent(self) -> WindowSums:
-        """Return the sums over the steady windows of the last 5 s of training, since the last knob change.
+        """Return the sums over the steady windows of the last 5 s, and at least one, since the last knob change.
 
         These make the throughput that is shown as current. Of a lane that has ended it is all of its steady state,
         as in the table: the same figure everywhere.
@@ -346,11 +364,11 @@ class LaneState:
         if not self.points:
             return WindowSums()
         since_ns = self.points[-1].at_ns - RECENT_NS
-        if self.knob_marks:
-            since_ns = max(since_ns, self.knob_marks[-1].at_ns)
+        changed_ns = self.knob_marks[-1].at_ns if self.knob_marks else 0
         steps = examples = span_ns = windows = 0
         for point in reversed(self.points):
-            if point.at_ns - point.span_ns < since_ns:
+            began_ns = point.at_ns - point.span_ns
+            if began_ns < changed_ns or (began_ns < since_ns and windows):
                 break
             if point.steady:
                 windows += 1

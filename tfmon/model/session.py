@@ -167,6 +167,11 @@ def _measured_anew(lanes: tuple[LaneState, ...]) -> tuple[LaneState, ...]:
     return tuple(lane if lane.over else restart_measurement(lane) for lane in lanes)
 
 
+def _granted(lane: LaneState, at_ns: int, *, own: bool) -> LaneState:
+    clock, step_clock = (one.granted(at_ns, own=own) for one in (lane.slice_clock, lane.step_clock))
+    return replace(lane, slice_clock=clock, step_clock=step_clock)
+
+
 def concerns(known: Snapshot, event: Event) -> bool:
     """Return whether an event is about this race, and not about a lane that is not in it."""
     return not event.lane or any(lane.spec.name == event.lane for lane in known.lanes)
@@ -212,10 +217,7 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
             return replace(known, race=replace(known.race, exclusive=event.exclusive), lanes=lanes)
         case SliceGranted():
             training = tuple(name for name in (event.lane, *event.beside) if name)
-            lanes = tuple(
-                replace(lane, slice_clock=lane.slice_clock.granted(event.at_ns, own=lane.spec.name in training))
-                for lane in known.lanes
-            )
+            lanes = tuple(_granted(lane, event.at_ns, own=lane.spec.name in training) for lane in known.lanes)
             return replace(known, race=replace(known.race, training=training), lanes=lanes)
         case TreeSample():
             sliced = (known.race.mode == TURNS and len(known.lanes) > 1) or bool(known.race.exclusive)

@@ -88,6 +88,7 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
             "interval_kind": verdict.interval_kind,
             "margin": snapshot.race.margin,
             "left_s": verdict.left_s,
+            "at_least": verdict.at_least,
             "cpu_time_ratio": _cpu_time_ratio(snapshot, verdict),
             "pairs": verdict.interval.pairs if verdict.interval else None,
             "ranking": [

@@ -35,7 +35,7 @@ from tfmon.script import libraries
 from tfmon.script.hooking import hooks
 from tfmon.script.meter import Meter
 from tfmon.script.offered import OfferedKnobs
-from tfmon.script.reporting import ScriptReporter, SliceTimeout, stacks
+from tfmon.script.reporting import ScriptReporter, stacks
 from tfmon.trainer.channel import Mailbox, start_inbox
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import TraceWatch
@@ -50,7 +50,7 @@ class Lane(Meter):
     """Measures the steps of the thread that made it.
 
     Thread: `start_step`, `end_step`, `stop_clock` and `start_clock` are that thread's, and `measures_this_thread`
-    tells it from others. An unused slice is given back by another thread, under the reporter's lock.
+    tells it from others.
     """
 
     def __init__(self, pipes: LanePipes) -> None:
@@ -62,7 +62,8 @@ class Lane(Meter):
         super().__init__(
             reporter, self.knobs.settings, self._mailbox.waiting, lambda: libraries.gpu_memory(self.device)
         )
-        self._timeout = SliceTimeout(reporter.lock, lambda: self.clock.last_end_ns, self._give_back)
+        self._granted: RunSlice | None = None
+        """The slice that was granted last, until its end is reported."""
         self._thread = threading.get_ident()
         self._clock_stopped_ns, self._ends = 0, False
         self._pending: dict[str, SetKnob] = {}
@@ -71,7 +72,6 @@ class Lane(Meter):
         """Is called after each window, between two steps."""
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
-        start_hidden("tfmon-slices", self._timeout.run, self._release)
         atexit.register(hooks.guard(self._leave))
 
     @property
@@ -261,7 +261,7 @@ class Lane(Meter):
             self.reporter.send(stacks(self._thread))
             return
         if isinstance(request, RunSlice):
-            self._timeout.granted(request)
+            self._granted = request
         self._mailbox.post(request)
 
     def _handle_requests(self) -> None:
@@ -276,11 +276,8 @@ class Lane(Meter):
 
     def handle(self, request: Request) -> None:
         """Do what the monitor requests, unless it is out of date."""
-        match request:
-            case Run() | RunSlice() | Pause() if not self.warm:
-                return  # it was meant for the process that was the lane before
-            case RunSlice() if request.round <= self._timeout.returned_round:
-                return
+        if isinstance(request, Run | RunSlice | Pause) and not self.warm:
+            return  # it was meant for the process that was the lane before
         super().handle(request)
 
     def set_knob(self, request: SetKnob) -> None:
@@ -308,12 +305,8 @@ class Lane(Meter):
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
         """Report the end of a slice."""
-        self._timeout.ended()
+        self._granted = None
         super().slice_ended(ended, at_ns)
-
-    def _give_back(self, granted: RunSlice) -> None:
-        self.slices.pause()
-        super().slice_ended(granted, time.monotonic_ns())
 
     # ------------------------------------------------------------ the end
 
@@ -325,7 +318,7 @@ class Lane(Meter):
         with self.reporter.lock:
             self.send_rest()
             self._report_uses()
-        if (unfinished := self.slices.current or self._timeout.current) is not None:
+        if (unfinished := self.slices.current or self._granted) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:
             self.enter(PAUSED)
