@@ -235,6 +235,7 @@ def test_lanes_of_a_host_have_views_there(folder, tmp_path, sshd: Sshd, monkeypa
 USES = f"""{LOOP}
 import socket
 train(1)
+open(sys.argv[3], "a").write("x")
 if sys.argv[1] == "port":
     listens = socket.socket()
     listens.bind(("127.0.0.1", int(sys.argv[2])))
@@ -242,7 +243,6 @@ if sys.argv[1] == "port":
 if sys.argv[1] == "folder":
     shutil.rmtree("out", ignore_errors=True)
     os.mkdir("out")
-open(sys.argv[3], "a").write("x")
 for epoch in range(3):
     train(100)
     if sys.argv[1] == "folder":
@@ -259,8 +259,7 @@ def test_lanes_in_place_that_collide_say_with_what(folder, tmp_path, what):
     result = json.loads(done.stdout)
     assert result["views"]["here"]["kind"] == "in place"
     told = {one["name"]: one["text"] for one in result["collisions"]}
-    if what == "folder":
-        assert told[str(log)].endswith(f"both write {log}")
+    assert told[str(log)].endswith(f"both write {log}")
     assert len(told) == len(result["collisions"]), "each once"
     (failed,) = [lane for lane in result["lanes"] if lane["error"]]
     collision = {"port": f"both listen on port {port}", "folder": "removed out"}[what]
