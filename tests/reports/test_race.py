@@ -33,7 +33,7 @@ SETTINGS = {"batch_size": 10, "prefetch": "off"}
 
 TOP = {
     "schema", "tfmon", "scenario", "mode", "seconds", "interrupted", "machine", "hosts", "lanes", "verdict",
-    "recording", "recording_stopped", "started", "environment", "between_processes",
+    "recording", "recording_stopped", "started", "environment", "between_processes", "views", "collisions",
 }  # fmt: skip
 LANE = {
     "id", "name", "host", "device", "device_name", "state", "error", "knobs", "steps", "examples",

@@ -18,7 +18,7 @@ TRAINS = """
 import os, time
 from tfmon import report
 print(os.getpid(), flush=True)
-open("pid-" + os.environ["TFMON_LANE"].split(":")[3], "w").write(str(os.getpid()))
+open("pid-" + os.environ["TFMON_PIPES"].split(":")[3], "w").write(str(os.getpid()))
 while True:
     time.sleep(0.002)
     report.step(examples=4)
@@ -97,7 +97,9 @@ def test_a_script_ends_with_its_monitor(watched, text, words):
 
 def test_suspended_lanes_end_too(watched):
     lanes = ("--lane", "cpu", "--lane", "cpu", "--mode", "turns", "--slice", "30")
-    monitor, below = watched(TRAINS, "race", *lanes, "--headless", "--no-record", "--", *PYTHON, lanes=2)
+    monitor, below = watched(
+        TRAINS, "race", *lanes, "--in-place", "--headless", "--no-record", "--", *PYTHON, lanes=2
+    )
     wait_for(lambda: any(process.status() == psutil.STATUS_STOPPED for process in below), what="one is suspended")
     monitor.kill()
     wait_for(lambda: all(map(gone, below)), what="nothing is left")

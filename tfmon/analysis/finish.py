@@ -50,7 +50,16 @@ def _ended(snapshot: Snapshot) -> bool:
     return len(lanes) > 1 and all(lane.phase == DONE and lane.command for lane in lanes)
 
 
+def went_on(lanes: Sequence[LaneState]) -> tuple[str, ...]:
+    """Say which lanes went on from a checkpoint, and with that trained other work than the others."""
+    restored = {lane.went_on for lane in lanes}
+    other = ": it trained other work than the rest" if len(restored) > 1 else ""
+    return tuple(f"{lane.title} {lane.went_on}{other}" for lane in lanes if lane.went_on)
+
+
 def _times(lanes: Sequence[LaneState]) -> str:
+    if len({lane.went_on for lane in lanes}) > 1:
+        return "no time to finish: the lanes trained other work"
     if len({lane.steps for lane in lanes}) != 1:
         steps = ", ".join(f"{lane.title} {units.count(lane.steps)}" for lane in lanes)
         return f"no time to finish: the lanes trained different numbers of steps ({steps})"

@@ -10,6 +10,7 @@ from typing import Literal
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.concurrent import stretches
+from tfmon.analysis.finish import went_on
 from tfmon.analysis.gpu_others import others_notes
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.machines import MachineDifference, machine_differences
@@ -18,6 +19,7 @@ from tfmon.analysis.scaling import Scaling, scaling_of
 from tfmon.analysis.statistics import Comparison, Throughput
 from tfmon.analysis.unfinished import unfinished
 from tfmon.analysis.verdict_notes import hangs, hung, note
+from tfmon.model.collisions import collisions
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.lane_statistics import SliceSpeed
@@ -108,7 +110,8 @@ def find_verdict(
     second.
     """
     found = _find_verdict(snapshot, throughputs, before)
-    others = others_notes(snapshot)
+    found_ones = collisions(snapshot.lanes, snapshot.race.views)
+    others = (*went_on(snapshot.lanes), *(one.text for one in found_ones[:1]), *others_notes(snapshot))
     if found.ratio is None:
         return replace(found, note="; ".join(filter(None, (*others, found.note)))) if others else found
     also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)

@@ -106,6 +106,7 @@ def crossover(
 @click.argument("scenario", required=False)
 @options.one_lane
 @options.settings
+@options.in_place
 @options.record
 @options.as_json
 @options.python
@@ -113,6 +114,7 @@ def tune(
     scenario: str | None,
     lane: str | None,
     settings: tuple[str, ...],
+    in_place: bool,
     record: str | None,
     no_record: bool,
     as_json: bool,
@@ -147,6 +149,7 @@ def tune(
         one_lane=True,
         fresh=True,
         ray=options.ray_cluster(),
+        in_place=in_place,
     )
 
     def progress(snapshot: Snapshot) -> str:
@@ -183,12 +186,15 @@ def _run(
     """
     from tfmon.analysis.analysis import analyse
     from tfmon.model.race import TuneState
+    from tfmon.model.views import describe
     from tfmon.runner.headless import interruption, plan_race, show_progress
     from tfmon.runner.program import Program
 
     program = Program(race_options)
     with options.errors_as_json(as_json):
         plan = plan_race(program, info, race_options.lanes)
+    for line in describe(plan.race.views):
+        click.echo(f"tfmon: {line}", err=True)
     with interruption() as interrupted:
         try:
             state = planned([lane.spec for lane in plan.lanes])

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     help="Replace the lanes' processes by fresh ones every 20 s, because two equal processes differ in speed. "
     "The weights begin anew. Default: without a screen, in races of 60 s and more.",
 )
+@options.in_place
 @options.record
 @click.option(
     "--no-spare",
@@ -64,6 +65,7 @@ def race(
     slice_s: float,
     until_ci: str | None,
     margin: str,
+    in_place: bool,
     record: str | None,
     no_record: bool,
     fresh: bool | None,
@@ -126,6 +128,7 @@ def race(
         spare=not (no_spare or command),
         ray=options.ray_cluster(),
         wait_idle_s=wait_idle_s,
+        in_place=in_place or None,
     )
     race_options = options.with_recording(race_options, record, no_record)
     screen = configured.screen_settings(theme, mouse, readonly)
@@ -195,6 +198,7 @@ def _start(
 ) -> NoReturn:
     """Race on the screen; without it where the options say so or no screen can be drawn."""
     from tfmon.analysis.analysis import analyse
+    from tfmon.model.views import describe
     from tfmon.reports.race import to_json, to_text
     from tfmon.runner.planner import unwatched, with_fresh
     from tfmon.runner.program import Program
@@ -220,7 +224,7 @@ def _start(
     if headless and plan is not None:
         from tfmon.runner.headless import pass_on, run
 
-        for note in notes:
+        for note in [*notes, *describe(plan.race.views)]:
             click.echo(f"tfmon: {note}", err=True)
         passes_output = bool(plan.command) and len(plan.lanes) == 1
         if passes_output:

@@ -21,6 +21,7 @@ from tfmon.hosts.frames import CHUNK_BYTES, PONG, STAMP, Frame, FrameError, Fram
 from tfmon.hosts.hosted import HostedLane
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 from tfmon.model.threads import start_thread
+from tfmon.model.views import LaneView
 
 SILENCE_S = 10.0
 """The lanes are ended when the monitor, which says something every second, was silent for so long."""
@@ -233,7 +234,10 @@ class Agent:
             own = str(Path(sys.executable).parent)
             environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
         script = Path(words["script"]) if words["script"] else BOOTSTRAP
-        command = Command(**words["command"]) if words["command"] else None
+        command = None
+        if words["command"]:
+            view = words["command"].pop("view")
+            command = Command(**words["command"], view=LaneView(**view) if view else None)
         folder = words["folder"]
         if folder and not Path(folder).is_dir():
             raise NotADirectoryError(0, f"there is no folder {folder}")

@@ -172,7 +172,7 @@ class Connection:
         }
         scenario = ""
         if plan.command:
-            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s)
+            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
             words.update(command=asdict(command), folder=working_folder())
         else:
             scenario = self._ship(line, plan.scenario)

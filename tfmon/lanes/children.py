@@ -131,7 +131,7 @@ class Children:
             return self._start_elsewhere(lane, plan), None
         command = None
         if plan.command:
-            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s)
+            command = Command(plan.command, device_word(lane), lane.settings, plan.grace_s, lane.view)
         spare = max(self.spares, key=lambda one: (one.ready, one.loading))
         process = None if command is not None else spare.take(lane, plan.python)
         hello, environment = None, {}

@@ -60,6 +60,9 @@ class LaneGroup(RunningLanes):
         with self._lock:
             if self._stopped or self._failure:
                 return
+            number = self._session.snapshot().race.number + 1
+            views = {host: one.begun(number) for host, one in plan.race.views.items()}
+            plan = replace(plan, race=replace(plan.race, views=views))
             self._plan, self._renewing = plan, ()
             self._renewal = Renewal(plan.fresh_every_s, plan.seconds)
             self._settings = {lane.spec.name: dict(lane.settings) for lane in plan.lanes}

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from tfmon.model.events import LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_pipes import ANY
+from tfmon.model.lane_pipes import ANY, LANE, LANES, NUMBER
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
+from tfmon.model.views import LaneView
 
 BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """The variables of every process. A spare worker touches no device before it is a lane, so all others can be set
@@ -32,6 +33,8 @@ class LanePlan:
     """Measured steps after which this lane finishes; None for those of the race."""
     as_is: bool = False
     """Whether a user's command trains on what it finds, because no device was named: nothing is hidden from it."""
+    view: LaneView | None = None
+    """How its process sees the working folder; None for as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,19 @@ def device_word(lane: LanePlan) -> str:
     return lane.spec.kind if lane.spec.devices == 1 else f"{lane.spec.devices}x{lane.spec.kind}"
 
 
+def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
+    """Return the plan of a lane for its process of that number, with its own view and the names it goes by."""
+    spec = lane.spec
+    number = [one.spec.name for one in plan.lanes].index(spec.name)
+    view = plan.race.views.get(spec.host)
+    named = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes))} if plan.command else {}
+    return replace(
+        lane,
+        environment={**lane.environment, **named},
+        view=view.of_lane(spec.id or str(number), process) if view is not None else None,
+    )
+
+
 def next_process(plan: RacePlan, lane: LanePlan, settings: Settings, measured: int) -> LanePlan:
     """Return the plan of a lane's next process: its present settings, and the steps that are not measured yet."""
     steps = None if plan.steps is None else max(1, plan.steps - measured)
@@ -104,6 +120,7 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
         settings=lane.settings,
         source=digest(plan.scenario),
         command=shlex.join(plan.command),
+        files=lane.view.place if lane.view is not None else "",
         renewed=renewed,
     )
 

@@ -12,7 +12,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.children import Children
 from tfmon.lanes.launcher import ProcessLauncher
 from tfmon.lanes.places import Place
-from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started
+from tfmon.lanes.plan import LanePlan, RacePlan, next_process, started, with_view
 from tfmon.lanes.renewal import PATIENCE_S, PREPARE_S, Renewal
 from tfmon.lanes.rounds import Stop
 from tfmon.lanes.scheduler import Scheduler
@@ -70,7 +70,8 @@ class RunningLanes:
         """Start lanes, with the lock, so that no event overtakes LaneStarted; and prepare spare workers."""
         if self._failure:
             return
-        for lane in lanes:
+        known = self._session.snapshot()
+        for lane in [with_view(plan, one, known.lane(one.spec.name).process + 1) for one in lanes]:
             name = lane.spec.name
             try:
                 process, hello = self._children.start(lane, plan)

@@ -58,6 +58,8 @@ def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
         return Trouble(message, NO_INPUT_HINT if reason.startswith("EOFError") else "")
     if state.steps or state.ending is not None:
         return None
+    if went_on := state.went_on:
+        return Trouble(f"the script {went_on}, and nothing was left to train", "remove that backup to train again")
     reason = state.not_measured.get("steps") or why_unseen(state.command, loaded=LOADED in state.not_measured)
     return Trouble("the script ended, and no training step was seen", reason)
 
@@ -79,7 +81,7 @@ def why_unseen(command: str, *, loaded: bool) -> str:
         return NO_STEPS_HINT
     return (
         "no Python of it has loaded tfmon: the command runs another program, or Python without the variables "
-        "PYTHONPATH and TFMON_LANE or without the descriptors that it inherits"
+        "PYTHONPATH and TFMON_PIPES or without the descriptors that it inherits"
     )
 
 

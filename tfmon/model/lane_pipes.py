@@ -10,7 +10,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-VARIABLE = "TFMON_LANE"
+VARIABLE = "TFMON_PIPES"
+LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
+"""For the script's own use: the lane's id, such as A, its number from 0, and how many lanes there are."""
+USES = "_tfmon_uses"
+"""What `script.uses` is called in the script's process: it is loaded before the script's own modules can be."""
 SETTINGS = "TFMON_SETTINGS"
 """Knobs that the command line sets for a lane, as a JSON object."""
 ANY = "any"

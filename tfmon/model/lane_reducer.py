@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tfmon.model import gpu_parts
-from tfmon.model.events import BadLine, EndRequested, Event, KnobRequested, LaneEnded, LaneStarted, Suspended
+from tfmon.model.events import (
+    BadLine,
+    EndRequested,
+    Event,
+    FilesWritten,
+    KnobRequested,
+    LaneEnded,
+    LaneStarted,
+    Suspended,
+)
 from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken, with_taken
 from tfmon.model.gpu_parts import GpuPart
@@ -20,6 +29,7 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     NotMeasured,
+    PathsUsed,
     PhaseEntered,
     Progressed,
     SliceEnded,
@@ -116,6 +126,7 @@ def _advance(state: LaneState, event: Event) -> LaneState:
                 process=state.process + 1,
                 source=event.source,
                 command=event.command,
+                files=event.files,
                 settings=event.settings,
                 measurements=Measurements(earlier=earlier),
                 history=state.history,
@@ -167,6 +178,11 @@ def _advance(state: LaneState, event: Event) -> LaneState:
             return replace(kept, knob_marks=_marked(state, event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s", 0))
         case StackReported():
             return replace(state, stack=event)
+        case PathsUsed():
+            uses = {path: state.uses.get(path, "") + use for path, use in event.uses.items()}
+            return replace(state, uses={**state.uses, **uses})
+        case FilesWritten() if event.files == state.files:
+            return replace(state, written=event.written)
         case _:
             return state
 

@@ -12,7 +12,7 @@ from tfmon.model.gpu_accounting import NO_GPU
 from tfmon.model.gpu_others import Taken
 from tfmon.model.gpu_parts import GpuParts
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import FromLane, PhaseEntered, Progressed, StackReported, Window
+from tfmon.model.lane_events import FromLane, PathsUsed, PhaseEntered, Progressed, StackReported, Window
 from tfmon.model.lane_history import History
 from tfmon.model.lane_statistics import SLICE_START as SLICE_START
 from tfmon.model.lane_statistics import KnobMark, Mean, Measurements, Point, SliceSpeed, WindowSums
@@ -21,6 +21,7 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.model.records import replace
 from tfmon.model.slice_clock import SliceClock
 from tfmon.model.spec import LaneSpec, short_title, title
+from tfmon.model.views import Written
 
 STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
 WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
@@ -90,8 +91,9 @@ class KnobRequest:
 # ---------------- signs of life
 
 
-_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind is not StackReported)
-"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs."""
+_FROM_LANE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
+"""Signs of life: what a lane says by itself. It reports a stack on request, also while it hangs, and files that it
+uses are seen from outside, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,12 @@ class LaneState:
     ending: EndRequested | None = None
     """Since when its command has been asked to end, and how long it has for that; None before."""
     ended: LaneEnded | None = None
+    files: str = ""
+    """The place of the files that it writes; empty in the working folder itself."""
+    uses: dict[str, str] = field(default_factory=dict)
+    """What it does with files, folders and ports; see `lane_events.PathsUsed`."""
+    written: Written | None = None
+    """What it wrote there; None before it has ended."""
     log: tuple[LogLine, ...] = ()
     """What it printed and what happened to it, the children before this one included."""
     bad_lines: int = 0
@@ -275,6 +283,14 @@ class LaneState:
         """The same for narrow places, such as "batch 256 · graph off"."""
         differs = self.spec.apart if self.differs is None else self.differs
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
+
+    @property
+    def went_on(self) -> str:
+        """Say from which checkpoint a user's script went on; empty for none that is known."""
+        progress = self.progress
+        if progress is None or not progress.restored:
+            return ""
+        return f"went on from {progress.backup or 'a checkpoint'} (epoch {progress.restored} of {progress.epochs})"
 
     @property
     def steady(self) -> WindowSums:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from tfmon.model.collisions import explained as by_collision
 from tfmon.model.events import (
     ClockStarted,
     Event,
@@ -34,7 +35,7 @@ from tfmon.model.hosts import (
     with_machine,
 )
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_events import KnobOffered, LaneFailed
+from tfmon.model.lane_events import KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_history import History
 from tfmon.model.lane_reducer import advance, restart_measurement, take_tree_sample, trains_on
 from tfmon.model.lane_state import LaneState
@@ -239,12 +240,13 @@ def _after(known: Snapshot, event: Event) -> Snapshot:
         case _:
             race = with_knob(known.race, event) if isinstance(event, KnobOffered) else known.race
             lanes = tuple(advance(lane, event) if lane.spec.name == event.lane else lane for lane in known.lanes)
-            if isinstance(event, LaneFailed | LaneEnded):
+            if isinstance(event, LaneFailed | LaneEnded | PathsUsed):
                 own = {lane.spec.host: own_pids(known.hosts, known.lanes, lane.spec.host) for lane in lanes}
                 lanes = tuple(
                     explained(lane, known.gpus_of(before), own[lane.spec.host]) if lane is not before else lane
                     for lane, before in zip(lanes, known.lanes, strict=True)
                 )
+                lanes = tuple(by_collision(lane, lanes, race.views) for lane in lanes)
             return replace(known, race=race, lanes=lanes)
 
 

@@ -16,6 +16,7 @@ from tfmon.analysis.finish import finish_lines
 from tfmon.analysis.gpu_others import gpu_others
 from tfmon.analysis.machines import HERE
 from tfmon.analysis.verdict import Verdict
+from tfmon.model.collisions import collisions
 from tfmon.model.gpu_parts import GpuPart
 from tfmon.model.hosts import HostState
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -24,7 +25,16 @@ from tfmon.model.readings import GpuSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.recordings.change import Measured
 from tfmon.recordings.header import Header, raced_s
-from tfmon.reports import estimate_json, head, interval, recording_json, recording_lines, scaling_json, table
+from tfmon.reports import (
+    estimate_json,
+    head,
+    interval,
+    recording_json,
+    recording_lines,
+    scaling_json,
+    table,
+    view_lines,
+)
 
 NO_STEP = "no steady step was measured"
 FEW_SLICES = "too few slices were measured in turns"
@@ -52,10 +62,18 @@ def to_json(found: Analysis, header: Header | None = None) -> dict[str, Any]:
         "mode": snapshot.race.mode,
         "seconds": None if seconds is None else round(seconds, 3),
         "interrupted": snapshot.race.interrupted or None,
+        "views": {
+            host or HERE: {"kind": view.kind, "folder": view.folder, "reason": view.reason or None}
+            for host, view in snapshot.race.views.items()
+        },
         "environment": dict(header.environment) if header else None,
         "machine": machine_json(machine),
         "hosts": {host: _host(state) for host, state in snapshot.hosts.items() if host},
         "between_processes": asdict(snapshot.race.between) if snapshot.race.between else None,
+        "collisions": [
+            {"name": one.name, "text": one.text, "helps": one.helps}
+            for one in collisions(snapshot.lanes, snapshot.race.views)
+        ],
         "lanes": [_lane(snapshot, lane) for lane in found.lanes],
         "verdict": {
             "kind": verdict.kind or None,
@@ -105,6 +123,7 @@ def to_text(found: Analysis) -> str:
     lines += [
         text for text in (verdict.note, _processes(snapshot), _discarded(found), snapshot.race.interrupted) if text
     ]
+    lines += view_lines(snapshot)
     if snapshot.machine.no_gpu:
         lines.append(f"no GPU lane: {snapshot.machine.no_gpu}")
     return "\n".join(lines + recording_lines(snapshot))
@@ -161,7 +180,11 @@ def _lane(snapshot: Snapshot, found: LaneAnalysis) -> dict[str, Any]:
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     script: dict[str, Any] = {}
     if lane.command:
-        script = {"command": lane.command, "fit": named("fit", _fit(lane), "no Keras fit was seen")}
+        script = {
+            "command": lane.command,
+            "fit": named("fit", _fit(lane), "no Keras fit was seen"),
+            "written": named("written", _written(lane), "the lane has no view of the working folder, or goes on"),
+        }
     return {
         "id": lane.spec.id,
         "name": lane.title,
@@ -294,6 +317,15 @@ def _fit(lane: LaneState) -> dict[str, Any] | None:
         "validation_s": progress.validation_ns / 1e9,
         "between_epochs_s": progress.between_ns / 1e9,
     }
+
+
+def _written(lane: LaneState) -> dict[str, Any] | None:
+    """Return what a lane wrote in its view of the working folder; None where it has none."""
+    written = lane.written
+    if written is None:
+        return None
+    lists = {"dropped": list(written.dropped), "edited": list(written.edited)}
+    return {"files": written.files, "bytes": written.bytes, **lists, "folder": lane.files}
 
 
 def _percent(share: Reading) -> Reading:

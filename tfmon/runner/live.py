@@ -21,6 +21,7 @@ from tfmon.lanes.launcher import yield_to_lanes
 from tfmon.lanes.plan import RacePlan
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.threads import start_thread
+from tfmon.model.views import describe
 from tfmon.recordings.header import RecordingError
 from tfmon.reports.race import to_text
 from tfmon.runner import stages
@@ -58,7 +59,10 @@ def run(program: Program, info: ScenarioInfo, plan: RacePlan | None, screen: Scr
     def begin() -> None:
         if first:
             app.call_from_thread(app.say, FIRST_START)
-        program.begin(plan or program.plan(info))
+        planned = plan or program.plan(info)
+        for line in describe(planned.race.views):
+            app.call_from_thread(app.say, line)
+        program.begin(planned)
 
     app = MonitorApp(
         program.session,

@@ -75,6 +75,8 @@ class RaceOptions:
     """Whether a spare worker that has loaded TensorFlow is kept ready."""
     ray: RayCluster | None = None
     """The cluster of lanes such as `ray/gpu`; None for the one that the environment names or that runs here."""
+    in_place: bool | None = None
+    """Whether the lanes of a user's command share the working folder; None for: where there is one lane."""
     record: bool = False
     """Whether the race is recorded."""
     wait_idle_s: float | None = None

@@ -18,7 +18,6 @@ from tfmon.catalog import ScenarioInfo, find_scenario
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.experiments.control import ExperimentControl
 from tfmon.lanes.group import LaneGroup
-from tfmon.lanes.places import Place
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.events import Event, Interrupted, LaneEnded, RaceBegan
@@ -43,8 +42,10 @@ from tfmon.runner.idle import Idle, tell_on_stderr
 from tfmon.runner.planner import RaceOptions, plan_race
 from tfmon.runner.repeat import command_line
 from tfmon.runner.settings import resolve
+from tfmon.runner.views import Views
 
 if TYPE_CHECKING:
+    from tfmon.hosts.connection import Connection
     from tfmon.hosts.host import Host
     from tfmon.model.spec import LaneSpec
     from tfmon.runner.hosts import Hosts
@@ -81,6 +82,8 @@ class Program:
         self.experiments = ExperimentControl(self.session, self.lanes)
         if race_options.until_ci is not None:
             self.session.listen(self._finish_when_narrow)
+        kept, file = race_options.record, race_options.record_file
+        self._views = Views(self.session, self._place, kept=kept, recording=file)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         """UUIDs of the GPUs of this machine whose readings come."""
@@ -125,6 +128,7 @@ class Program:
             plan = replace(plan, race=replace(plan.race, between=between))
         elif elsewhere and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
+        plan = self._views.plan(plan, in_place=(race_options or self._options).in_place)
         if plan.race.fresh:
             more = (machine.memory_bytes - SPARE_NEEDS_BYTES) // SPARE_TAKES_BYTES
             here = sum(not lane.spec.host for lane in plan.lanes)
@@ -191,6 +195,7 @@ class Program:
         self.experiments.stop()
         self._watchdog.close()
         self.lanes.stop()
+        self._views.close()
         if self._hosts is not None:
             self._hosts.close()
         for ticker in self._tickers:
@@ -321,7 +326,7 @@ class Program:
             self._hosts = Hosts(self.session, partial(Connection, launcher=self.lanes.launcher))
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
-    def _place(self, host: str) -> Place:
+    def _place(self, host: str) -> Connection:
         assert self._hosts is not None, "a host without a connection"
         return self._hosts.place(host)
 

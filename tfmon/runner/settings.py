@@ -152,6 +152,18 @@ SETTINGS = (
         "What charts and frames are drawn with: auto, braille, block or ascii.",
     ),
     Setting("mouse", True, click.BOOL, "Whether the mouse acts; if not, the terminal's own selection works."),
+    Setting(
+        "view_copy",
+        200,
+        click.IntRange(min=0),
+        "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
+    ),
+    Setting(
+        "view_files",
+        4_096,
+        click.IntRange(min=0),
+        "Most MiB that all kept files of lanes of scripts take together; the oldest are dropped first.",
+    ),
     Setting("readonly", False, click.BOOL, "Show a race to others: no key changes anything."),
 )
 BY_NAME = {setting.name: setting for setting in SETTINGS}

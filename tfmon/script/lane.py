@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,9 +23,10 @@ from tfmon.model.lane_events import (
     LaneFailed,
     LibrariesLoaded,
     NotMeasured,
+    PathsUsed,
     Progressed,
 )
-from tfmon.model.lane_pipes import SETTINGS, LanePipes
+from tfmon.model.lane_pipes import SETTINGS, USES, LanePipes
 from tfmon.model.lane_state import PAUSED, WARMING_UP
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.surroundings import differences
@@ -236,10 +238,17 @@ class Lane(Meter):
         if self._ends:
             self.clock.marks.add(ENDING)
         self.between_windows()
+        self._report_uses()
         while self.feed.unknown:
             self.cannot_know(*self.feed.unknown.popitem())
         if self._progress is not None:
             self.reporter.offer(self._progress())
+
+    def _report_uses(self) -> None:
+        """Report which files and ports the script has begun to use."""
+        uses = sys.modules.get(USES)
+        if uses is not None and (used := uses.take()):
+            self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
     # ------------------------------------------------------------ requests
 
@@ -308,6 +317,7 @@ class Lane(Meter):
         self.stop_clock()
         with self.reporter.lock:
             self.send_rest()
+            self._report_uses()
         if (unfinished := self.slices.current or self._granted) is not None:
             super().slice_ended(unfinished, time.monotonic_ns())
         elif not self.slices.paused:

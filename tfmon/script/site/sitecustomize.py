@@ -39,7 +39,7 @@ def is_users(spec: "Any") -> bool:  # noqa: ANN401
 def say(what: str, reason: str) -> None:
     """Report why something of a script is not measured; the reason is empty where all is well."""
     try:
-        metrics, _, lock, token, _ = os.environ["TFMON_LANE"].split(":")
+        metrics, _, lock, token, _ = os.environ["TFMON_PIPES"].split(":")
         if os.pread(int(lock), 64, 0).decode() != token:
             return
         import time
@@ -100,6 +100,20 @@ class Loader:
             os.environ["TFMON_UNWATCHED"] = f"{module.__name__}: {error!r}"
 
 
+def watch_uses() -> None:
+    """In a race of several lanes, remember which files and ports the script uses."""
+    try:
+        if os.environ.get("TFMON_LANES", "1") != "1":
+            # Not as a part of `tfmon`: the script may have a module of that name.
+            path = os.path.join(PACKAGE, "script", "uses.py")  # noqa: PTH118
+            module = type(sys)("_tfmon_uses")
+            sys.modules["_frozen_importlib_external"].SourceFileLoader("_tfmon_uses", path).exec_module(module)
+            sys.modules["_tfmon_uses"] = module
+            module.begin()
+    except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+        os.environ["TFMON_UNWATCHED"] = f"uses: {error!r}"
+
+
 def run_next_sitecustomize() -> None:
     """Run the sitecustomize that the script would have had without this one."""
     machinery: Any = sys.modules["_frozen_importlib_external"]
@@ -113,13 +127,14 @@ def run_next_sitecustomize() -> None:
 
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != HERE]  # noqa: PTH100
-if not os.environ.get("TFMON_LANE"):
+if not os.environ.get("TFMON_PIPES"):
     pass
 elif sys.version_info < (3, 10):  # noqa: UP036 - a script may run on any
     say("steps", f"Python {sys.version.split()[0]} runs the script: tfmon needs 3.10 or newer")
 else:
     say("python", "")
     sys.meta_path.insert(0, Finder())
+    watch_uses()
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
     try:  # noqa: SIM105 - contextlib is not loaded by now
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
